@@ -1,8 +1,11 @@
-"""Attention for rows of different lengths that are packed into one pass, none of which changes a bit of another.
+"""Attention for rows of different lengths that are packed into one pass, each computed exactly as if it were alone.
 
 transformers hands every layer's queries, keys and values to the function that is registered here. It cuts them into
-the pieces of the pass. Pieces in blocks of constant shapes attend together on a CPU (`dpicl.models.cascade`), and by
-kernels of our own on a GPU; what these leave is computed piece by piece, in the shapes that its own row has.
+the pieces of the pass, and computes each piece by itself, in the shapes that its own row has: nothing is padded, so the
+bits of a row cannot depend on what stands beside it. On a GPU kernels of our own do the same for all pieces at once.
+
+In bfloat16 on a CPU that multiplies it fast, scores are products of oneDNN, and rounded to bfloat16 as transformers'
+own eager attention does: torch's flash kernel takes two to three times as long there.
 """
 
 from __future__ import annotations
@@ -19,18 +22,22 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers.modeling_utils import AttentionInterface
 
-from dpicl.models.cascade import CascadePlan
 from dpicl.models.pieces import Piece, causal
-from dpicl.models.weights import reason
+from dpicl.models.weights import preferred_dtype, reason
 
 if TYPE_CHECKING:
     from dpicl.models.gpu_attention import KernelPlan
 
 #: What transformers calls this way to attend.
 NAME = "dpicl_packed_rows"
+#: So many scores of a row are one product for all groups of heads, and up to the second number one for each group:
+#: larger results cost more memory than time is saved.
+SMALL, LARGE = 2**19, 2**23
+#: Numbers of keys are filled up to a multiple of this, by keys that nobody sees: softmax is slow on what is left over.
+STEP = 32
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +48,7 @@ class _Pass:
     such layers."""
 
     places: Sequence[tuple[int, int, Piece]]
-    plans: dict[tuple[int | None, int, int, bool], CascadePlan | KernelPlan] = field(default_factory=dict)
+    plans: dict[tuple[int | None, int, int, bool], KernelPlan] = field(default_factory=dict)
 
 
 _PASS: ContextVar[_Pass] = ContextVar("pass")
@@ -96,11 +103,8 @@ def attend(
 
 
 @cache
-def _plan_of(device: str) -> type[CascadePlan | KernelPlan] | None:
-    """How many pieces attend at once: on a CPU, and on a GPU where its torch has brought Triton and there is a C
-    compiler."""
-    if device == "cpu":
-        return CascadePlan
+def _plan_of(device: str) -> type[KernelPlan] | None:
+    """How kernels attend: on a GPU, where its torch has brought Triton and there is a C compiler."""
     plan: type[KernelPlan] | None = getattr(kernels(), "KernelPlan", None) if device == "cuda" else None
     return plan
 
@@ -115,6 +119,11 @@ def kernels() -> ModuleType | None:
         _log.warning("Rows attend one by one on the GPU, which is slow: Triton cannot be used (%s).", reason(error))
         return None
     return found
+
+
+@cache
+def _can_multiply_bfloat16() -> bool:
+    return preferred_dtype("cpu") == torch.bfloat16
 
 
 def _attention(
@@ -136,6 +145,8 @@ def _attention(
         return _attend_capped(
             query, keys, values, causal(count, length, query.device) if mask is None else mask, scaling, softcap
         )
+    if _is_by_products(query, groups, count, length):
+        return _products(query, keys, values, mask, scaling)
     if count == 1:
         folded = query.reshape(1, groups, heads // groups, -1)
         if heads == groups:
@@ -151,6 +162,35 @@ def _attention(
     return scaled_dot_product_attention(
         query, keys, values, attn_mask=mask, is_causal=plain, scale=scaling, enable_gqa=keys.shape[1] < heads
     )
+
+
+def _is_by_products(query: torch.Tensor, groups: int, count: int, width: int) -> bool:
+    """Whether the attention of a piece of n tokens that see m is by products: by what all rows share, n and m alone."""
+    if query.device.type != "cpu" or query.dtype != torch.bfloat16 or not _can_multiply_bfloat16():
+        return False
+    return count > 1 and query.shape[1] // groups * count * width <= LARGE
+
+
+def _products(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None, scaling: float | None
+) -> torch.Tensor:
+    """`_attention` by products, in which a line is a token in one of the heads of a group.
+
+    All factors are copied first, so that their strides depend on the model, n and m alone.
+    """
+    groups, width = keys.shape[1:3]
+    heads, count, size = query.shape[1:]
+    hidden, fill = ~(causal(count, width, query.device) if mask is None else mask), -width % STEP
+    added = torch.zeros(hidden.shape, dtype=query.dtype).masked_fill_(hidden, -torch.inf)
+    added = pad(added, (0, fill), value=-torch.inf).repeat(heads // groups, 1)
+    lines = query.reshape(groups, -1, size)
+    keys, values = (torch.cat([each, each[:, :, :1].expand(-1, -1, fill, -1)], dim=2)[0] for each in (keys, values))
+    step = groups if groups * added.numel() <= SMALL else 1
+    found = []
+    for mine, theirs, worth in zip(*(each.split(step) for each in (lines, keys.mT, values)), strict=True):
+        scores = torch.baddbmm(added, mine, theirs, alpha=size**-0.5 if scaling is None else scaling)
+        found.append(torch.bmm(scores.softmax(dim=-1), worth))
+    return torch.cat(found).view(1, heads, count, -1)
 
 
 def _attend_capped(

@@ -21,7 +21,7 @@ Broken = Literal["raise", "empty"]
 #: Why a row of a model in this process is no answer.
 NOT_FINITE = "its numbers are not finite"
 #: Raised with every change of how rows are read: outputs of other versions may differ in their last bits.
-READING_VERSION = 7
+READING_VERSION = 6
 
 
 @dataclass(frozen=True)

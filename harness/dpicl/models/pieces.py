@@ -190,7 +190,7 @@ def row_of(
                 tokens[start:end],
                 positions[start:end],
                 begin + start,
-                past if start == 0 else None,
+                past,
                 own,
                 range(begin + start) if not tree or start <= stem else [*range(begin), *positions[:start]],
                 tree.mask_seen(begin, stem, start, end) if tree and end > stem else None,

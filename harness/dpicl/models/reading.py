@@ -6,8 +6,7 @@ tokens, and is filled up to one of few `Shapes`. So
 
 * matrix products have one of few constant shapes, in which every line of the result is computed alike wherever it
   stands (`dpicl.models.pass_shapes` chooses them by measurement on the machine);
-* attention is computed in shapes that follow from the piece's own length and from what stands before it
-  (`dpicl.models.attention`);
+* attention is computed for each piece by itself, in the row's own shapes (`dpicl.models.attention`);
 * everything else works number by number, or along one token's own vector.
 
 Hence the bits of a row depend on its own tokens, and on the sequence whose keys and values it starts from: a public

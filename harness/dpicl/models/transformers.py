@@ -177,8 +177,8 @@ class TransformersLM(CausalModel):
         self._count_broken(int(log_probs[:, 0].isnan().sum()))
 
     def _read(self, rows: Sequence[Sequence[Piece]]) -> None:
-        """Reads these rows, in passes with those that others wait for: rows of alike lengths attend together."""
-        wait_for(self._passes, Reading(rows=sorted(rows, key=lambda row: len(row[0].tokens))))
+        """Reads these rows, in passes with those that others wait for."""
+        wait_for(self._passes, Reading(rows=rows))
 
     def _row(self, tokens: list[int], prefix: Prefix | None, own: KeyValues | None, take: Any) -> list[Piece]:
         """A row after whose last token log-probabilities are wanted."""

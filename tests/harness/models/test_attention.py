@@ -1,4 +1,4 @@
-"""Attention on a CPU: right, and the same to the last bit wherever the numbers lie in memory."""
+"""Attention as products in bfloat16: right, and the same to the last bit wherever the numbers lie in memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from dpicl.models import attention, cascade
+from dpicl.models import attention
 from dpicl.models.pieces import KeyValues, Memory, Piece, causal
 
 #: Tokens, keys, heads, groups, size of a head: short and long rows, odd numbers, one group, a group a head, and scores
@@ -59,8 +59,8 @@ def attend(
 
 
 @pytest.fixture(autouse=True)
-def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cascade, "_is_fast", lambda dtype: True)
+def _by_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "_can_multiply_bfloat16", lambda: True)
 
 
 @pytest.mark.parametrize("scaling", [None, 0.3])
@@ -85,55 +85,19 @@ def test_the_place_of_the_numbers_changes_no_bit(shape: tuple[int, ...]) -> None
             assert torch.equal(attend(query, keys, values, others=others, keeps=keeps), expected)
 
 
-def test_pieces_behind_one_prefix_share_its_keys_and_change_no_bit_of_each_other() -> None:
-    """Pieces of alike and of other lengths, some of them branching, more and fewer of them than a block holds."""
-    heads, groups, size, begin = 6, 2, 16, 45
-    random = torch.Generator().manual_seed(0)
-    counts = [5, 31, 33, 20, 2, 64, 7, 8, 9]
-    total = sum(counts)
-    query = torch.randn(1, heads, total, size, generator=random)
-    keys, values = (torch.randn(1, groups, total, size, generator=random) for _ in range(2))
-    before = [torch.randn(1, groups, begin, size, generator=random) for _ in range(2)]
-    past = KeyValues(Memory(10**9, 1), begin)
-    past.put(0, 0, *before)
-    ends = torch.tensor(counts).cumsum(0).tolist()
-    places = [(end - count, end) for count, end in zip(counts, ends, strict=True)]
-    masks: list[torch.Tensor | None] = [None if count % 2 else branching(count, begin + count) for count in counts]
-    for mask in masks:
-        if mask is not None:
-            mask[:, :begin] = True
-
-    def read(chosen: list[int]) -> list[torch.Tensor]:
-        pieces = [
-            Piece([1] * counts[at], range(begin, begin + counts[at]), begin, past, None, range(begin), masks[at])
-            for at in chosen
-        ]
-        tokens = torch.cat([torch.arange(*places[at]) for at in chosen])
-        with attention.reading(pieces):
-            mine, theirs, worth = (each[:, :, tokens] for each in (query, keys, values))
-            result, _ = attention.attend(SimpleNamespace(layer_idx=0), mine, theirs, worth, None)
-        return list(result[0].split([counts[at] for at in chosen]))
-
-    together = read(list(range(len(counts))))
-    for at, (start, end) in enumerate(places):
-        assert torch.equal(read([at])[0], together[at])
-        all_keys = torch.cat([before[0], keys[:, :, start:end]], dim=2)
-        all_values = torch.cat([before[1], values[:, :, start:end]], dim=2)
-        exact = attention._attention(query[:, :, start:end], all_keys, all_values, masks[at], None, None)
-        assert torch.allclose(together[at].transpose(0, 1), exact[0], atol=1e-5)
+def test_only_rows_in_bfloat16_on_a_fast_processor_are_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    query, *_ = make_piece(65, 297, 9, 3, 64)
+    assert attention._is_by_products(query, 3, 65, 297)
+    assert not attention._is_by_products(query.float(), 3, 65, 297)
+    assert not attention._is_by_products(query, 3, 1, 297)
+    assert not attention._is_by_products(query, 3, 65, 50_000)
+    monkeypatch.setattr(attention, "_can_multiply_bfloat16", lambda: False)
+    assert not attention._is_by_products(query, 3, 65, 297)
 
 
-def test_very_long_rows_do_not_attend_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    query, *_ = make_piece(40, 40, 4, 2, 16)
-    piece = Piece([1] * 40, range(40), 0, None, None, ())
-    assert not cascade.CascadePlan([(0, 40, piece)], query, 2, None, False).others
-    monkeypatch.setattr(cascade, "LARGE", 4 * 192 * 64 - 1)
-    assert cascade.CascadePlan([(0, 40, piece)], query, 2, None, False).others
-
-
-def test_a_piece_outside_of_blocks_is_kept_before_a_later_one_of_its_row_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_piece_that_is_no_product_is_kept_before_a_later_one_of_its_row_is(monkeypatch: pytest.MonkeyPatch) -> None:
     query, keys, values = make_piece(40, 40, 4, 2, 16)
-    monkeypatch.setattr(cascade, "LARGE", 4 * 6 * 32 * 32 - 1)  # a block of the first 30 tokens has more scores
+    monkeypatch.setattr(attention, "LARGE", 2 * 20 * 40)  # the first 30 tokens are more, the last 10 are fewer
     own = KeyValues(Memory(10**9, 1), 40)
     row = [Piece([1] * 30, range(30), 0, None, own, ()), Piece([1] * 10, range(30, 40), 30, None, own, range(30))]
     with attention.reading(row):
