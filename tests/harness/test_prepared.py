@@ -19,7 +19,7 @@ from dpicl.core.errors import Concealed, PluginError, UsageError
 from dpicl.core.vocabulary import FinalPrompt, Query
 from dpicl.data.task import Task
 from dpicl.leaderboards.gate.ledgers import events_of, explain_unpaid
-from dpicl.leaderboards.model.marks import BY_EMBEDDINGS, marks_of
+from dpicl.leaderboards.model.marks import BY_EMBEDDINGS, CHANGED_CODE, OWN_READER, marks_of
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.mechanisms.embedding_centroids import EmbeddingCentroids
 from dpicl.releasing.release import release
@@ -130,7 +130,8 @@ def test_a_cell_says_what_it_is_and_its_ledger_adds_up(own_cache, options, epsil
     assert (result.kind, result.privacy.queries, result.privacy.epsilon_per_query) == ("prepared", None, None)
     assert len(result.answers) == (10 if epsilon == 2 else 0) and result.released_count == 10
     assert set(result.scores) == {"acc", "acc_calibrated", "acc_logistic"} and result.manifest.embedding.name == "sim"
-    assert from_text(to_text(result)) == result and marks_of([result]) == (BY_EMBEDDINGS,)
+    assert from_text(to_text(result)) == result
+    assert {*marks_of([result])} - {CHANGED_CODE} == {BY_EMBEDDINGS, OWN_READER}
     assert not explain_unpaid(result) and events_of([result], ()) == [result.privacy.event]
     with pytest.raises(ValueError, match="number of queries"):
         type(result).model_validate({**result.model_dump(), "privacy": {**result.privacy.model_dump(), "queries": 10}})

@@ -283,6 +283,10 @@ FOLDER = Path(__file__).parent
 AT_IMPORT = (FOLDER / "once.txt").read_text()
 
 
+def read(path):
+    return path.read_text()
+
+
 class Reads(ZeroShot):
     name = "reads"
 
@@ -292,8 +296,8 @@ class Reads(ZeroShot):
         with suppress(OSError):
             (FOLDER / "missing.txt").read_text()
         (FOLDER / "data" / "words.txt").read_text()
-        with ThreadPoolExecutor(1) as pool:  # no code of this file runs in that thread
-            list(pool.map(Path.read_text, [FOLDER / "thread.txt"]))
+        with ThreadPoolExecutor(1) as pool:
+            list(pool.map(read, [FOLDER / "thread.txt"]))
         os.close(os.open(FOLDER, os.O_RDONLY))
         (FOLDER / ".venv" / "package.txt").read_text()
         return super().release(private, context)

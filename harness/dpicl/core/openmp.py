@@ -11,8 +11,8 @@ import os
 import sys
 import warnings
 
-#: Environment variables that the OpenMP libraries of GNU and of Intel and LLVM read when they are loaded, with torch: how
-#: often a thread asks before it sleeps, and for how many milliseconds.
+#: Environment variables that the OpenMP libraries of GNU and of Intel and LLVM read when torch loads them: how often a
+#: thread asks before it sleeps, and for how many milliseconds.
 WAITING = {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "1"}
 #: The user's own choice, which stands.
 POLICY = "OMP_WAIT_POLICY"

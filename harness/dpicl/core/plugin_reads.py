@@ -3,8 +3,8 @@
 Python reports the opening of a file as an audit event (PEP 578). A file counts where the plug-in's own code, or what it
 calls outside of the harness, opened it: what the harness itself opens has other names for its content. What was read
 stays noted for the whole process, since a plug-in may keep it. Not seen are files that native code opens by itself (as
-safetensors and SQLite do) or that a child process reads, names below an open folder (``dir_fd``), which names a folder
-holds, and environment variables.
+safetensors and SQLite do), that a child process or a library's own thread reads, names below an open folder
+(``dir_fd``), which names a folder holds, and environment variables.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ _READERS = "dpicl.core."
 #: Module of a plug-in -> its folder, as it was given and where links lead; and file -> hash.
 _folders: dict[str, tuple[Path, Path]] = {}
 _reads: defaultdict[str, dict[str, str]] = defaultdict(dict)
+#: Module of a plug-in -> the files that it wrote itself, which do not count: what it reads there is its own.
+_written: defaultdict[str, set[str]] = defaultdict(set)
 _installed = False
 _hooked = threading.local()
 
@@ -66,14 +68,18 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
 
 
 def _note(path: object, mode: object = None, flags: object = 0) -> None:
-    is_written = isinstance(flags, int) and (flags & os.O_ACCMODE == os.O_WRONLY or flags & os.O_TRUNC)
-    if is_written or not isinstance(path, str | bytes | os.PathLike):
+    if not isinstance(path, str | bytes | os.PathLike):
         return
-    module = _find_reader(os.fsdecode(path))
+    module = _find_reader()
     if module is None:
         return
     name = _name_below(_folders[module], os.fsdecode(path))
-    if name is not None:
+    if name is None:
+        return
+    if isinstance(flags, int) and (flags & os.O_ACCMODE == os.O_WRONLY or flags & os.O_TRUNC):
+        _written[module].add(name)
+        _reads[module].pop(name, None)
+    elif name not in _written[module]:
         digest = _hash_of(_folders[module][0] / name)
         noted = _reads[module].setdefault(name, digest)
         _reads[module][name] = digest if noted == digest else CHANGED
@@ -93,9 +99,8 @@ def _name_below(folders: tuple[Path, Path], path: str) -> str | None:
     return None
 
 
-def _find_reader(path: str) -> str | None:
-    """The plug-in whose code opens a file; None where the harness does, or no plug-in is at work. In a thread that runs
-    a library's code alone it is the one below whose folder the file lies."""
+def _find_reader() -> str | None:
+    """The plug-in whose code opens a file; None where the harness does, or no plug-in is at work."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
@@ -104,7 +109,7 @@ def _find_reader(path: str) -> str | None:
         if name.startswith("dpicl.") and not name.startswith((_READERS, "dpicl.mechanisms.", "dpicl.tasks.")):
             return None
         frame = frame.f_back
-    return next((module for module, folders in _folders.items() if _name_below(folders, path)), None)
+    return None
 
 
 def _hash_of(path: Path) -> str:

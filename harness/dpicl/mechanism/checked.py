@@ -65,6 +65,8 @@ def _list_imported(folder: Path) -> Iterator[str]:
         if not isinstance(file, str):
             continue
         origin, place = Path(file).resolve(), folder.joinpath(*name.split("."))
+        if not origin.is_relative_to(folder):
+            continue  # some libraries name a module by its whole path
         if origin.parent == folder or origin in (place.with_suffix(".py"), place / "__init__.py"):
             yield origin.relative_to(folder).as_posix()
 
