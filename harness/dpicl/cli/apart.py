@@ -10,13 +10,16 @@ import json
 import os
 import secrets
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection
+from tempfile import TemporaryDirectory
 
 from dpicl.core.errors import DpiclError, PluginError, one_line
 from dpicl.core.messages import message
+from dpicl.core.orphans import adopt_orphans, end_children, list_children
 from dpicl.core.plugins import plugin_failure
 
 #: Seconds without a sign of life, by the clock: many times what one check of the kit takes.
@@ -37,27 +40,32 @@ def report_alive() -> None:
 def run_apart(work: Callable[[], int], silence: float = SILENCE_SECONDS) -> int:
     """What ``work`` returns, an exit code, from a fork of this process that has its output.
 
+    Nothing that it starts outlives it, and its temporary files go.
     Raises PluginError with the sentence of an error of ours in ``work``, and where it gave no verdict.
     """
     ours, theirs = Pipe(duplex=False)
-    key = secrets.token_hex(16)
-    child = get_context("fork").Process(target=_child, args=(work, theirs, key))
-    child.start()
-    theirs.close()
-    try:
-        verdict = _verdict(ours, key, silence)
-    finally:
-        child.kill()  # after its verdict nothing of it is needed, and its threads may not end
-        child.join()
-        ours.close()
+    key, before = secrets.token_hex(16), list_children()
+    adopt_orphans()
+    with TemporaryDirectory(prefix="dpicl-", ignore_cleanup_errors=True) as folder:
+        child = get_context("fork").Process(target=_child, args=(work, theirs, key, folder))
+        child.start()
+        theirs.close()
+        try:
+            verdict = _verdict(ours, key, silence)
+        finally:
+            child.kill()  # after its verdict nothing of it is needed, and its threads may not end
+            child.join()
+            end_children(before)
+            ours.close()
     if isinstance(verdict, str):
         raise PluginError(verdict)
     return verdict
 
 
-def _child(work: Callable[[], int], pipe: Connection, key: str) -> None:
-    """Does the work and sends the verdict; a bug of ours is a traceback."""
+def _child(work: Callable[[], int], pipe: Connection, key: str, folder: str) -> None:
+    """Does the work and sends the verdict; a bug of ours is a traceback. folder: for temporary files."""
     global _pipe
+    os.environ["TMPDIR"], tempfile.tempdir = folder, None
     _pipe, threading.excepthook = pipe, _thread_failed
     verdict: int | str
     try:

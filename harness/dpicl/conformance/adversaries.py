@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpicl.conformance.hostile_model import CERTAIN, ENDING, INFINITE, NAN
+from dpicl.conformance.hostile_model import ALIKE, CERTAIN, ENDING, INFINITE, NAN
 from dpicl.conformance.transcript import Script
 from dpicl.core.vocabulary import Record
 from dpicl.data.task import Task
@@ -31,12 +31,14 @@ HOSTILE = (
     "\x00\udc80\ufeff é 中 🙂",
     " ",
     "]" * 40,
+    "",
 )
 
 #: Kinds of scripts.
 SCRIPTS = ("random", "ties", "whole")
-#: Of coins and slots (see `CoupledByRecord`): fair ones, and those that crowd many records into few slots.
-CROWDING = (1.0, 0.4)
+#: Factors (see `CoupledByRecord`) of coins and slots, so that many records crowd into few slots, and of coins alone, so
+#: that hardly a slot is empty.
+CROWDED, FLOODED = 0.4, 0.4
 #: Additions that repeat a record of the base, word for word.
 TWINS = 3
 
@@ -60,19 +62,28 @@ def copy_texts(records: Sequence[Record], texts: Sequence[str]) -> list[Record]:
     return [dataclasses.replace(r, text=said[at % len(said)]) if said else r for at, r in enumerate(records)]
 
 
+def mix_hostile(records: Sequence[Record]) -> list[Record]:
+    """The records, every third one with a hostile text: too long, empty, or one after which the model fails."""
+    return [
+        dataclasses.replace(r, text=HOSTILE[at // 3 % len(HOSTILE)]) if at % 3 == 0 else r
+        for at, r in enumerate(records)
+    ]
+
+
 def other_sets(task: Task, other: Sequence[Record], words: Sequence[str]) -> dict[str, list[Record]]:
     """Private sets that share nothing with the task's own; name -> records. words: possible triggers, tried one by
     one."""
     train = task.train
     return {
         "other records": list(other),
+        "hostile records": copy_texts(train, HOSTILE),
+        "records after which all slots agree": add_marker(train, ALIKE),
         "records after which the model ends at once": add_marker(train, ENDING),
         "records after which the model is certain": add_marker(train, CERTAIN),
         "planted words": plant_words(train, labels=not task.partitioned),
         "a single record": list(train[:1]),
         "twice as many records": [*train, *other],
         "no record": [],
-        "hostile records": copy_texts(train, HOSTILE),
         **{f"records of {text[:12]!r}": add_marker(train, text) for text in HOSTILE},
         **{f"records that say {word[:40]!r}": copy_texts(train, [word]) for word in words},
     }

@@ -11,7 +11,7 @@ import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from dpicl.conformance.dictionary import TRIGGERS, everything, modules_of, trigg
 from dpicl.conformance.footprint import observe
 from dpicl.conformance.guard import RUN_SECONDS, attempt
 from dpicl.conformance.hostile_model import HostileModel, is_marked
+from dpicl.conformance.scales import ORDINARY, Scale
 from dpicl.conformance.state import Checkpoint
 from dpicl.conformance.transcript import (
     INSTRUCTION,
@@ -43,7 +44,7 @@ from dpicl.core.together import run_together
 from dpicl.core.vocabulary import Partition, Query, Record, ReleasedPrompt, Sizes
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
-from dpicl.mechanism.options import build, option_types, resolve_options
+from dpicl.mechanism.options import build
 from dpicl.mechanism.outputs import check_prompt, plain_text
 from dpicl.privacy.calibration import Calibration
 from dpicl.privacy.release_hooks import observing
@@ -52,25 +53,6 @@ from dpicl.releasing.release import calibrate_mechanism
 
 #: The target of most runs, and the second one, for mistakes that depend on the knob.
 EPSILON, HIGH_EPSILON, DELTA = 1.0, 8.0, 1e-5
-#: Options of these names get these small values where nobody sets them: checks do not depend on them.
-SMALL: Mapping[str, Any] = {
-    "slots": 5,
-    "examples_per_slot": 1,
-    "prompts": 8,
-    "tokens": 6,
-    "candidates": 5,
-    "public_slots": 5,
-    "words": 3,
-    "rounds": 2,
-    "retries": 2,
-    "variations": 1,
-    "embedding": "sim",
-}
-#: Private records a class, the first number that fits the mechanism's sample; without classes, `CLASSES` times as many.
-GROUPS, CLASSES = (30, 120, 480), 4
-QUERIES, SHOTS, ANSWER_TOKENS = 12, 2, 8
-#: The long case: for mistakes that begin at a later query, text or token.
-LONG: Mapping[str, int] = {"queries": 24, "shots": 8, "tokens": 16}
 #: The longest string that the bench puts into a query.
 _ASIDE = 60
 
@@ -81,9 +63,9 @@ class Run:
 
     records: None for the bench's own. added: one record more, at ``place`` among them. presence: whether it is in each
     sample. knob: None for the calibrated one, of each label where labels have noise of their own. sampling, noise:
-    seeds. crowding: see `CoupledByRecord`. script: replaces the noisy values. at_once: whether shots are written at the
-    same time, as in the runs of a suite. unseeded: whether the noise claims to come from the operating system's
-    entropy.
+    seeds; public: added to that of public randomness. crowding, flood: factors, of coins and slots and of coins alone
+    (`CoupledByRecord`). script: replaces the noisy values. at_once: whether shots are written at the same time, as in
+    the runs of a suite. unseeded: whether the noise claims to come from the operating system's entropy.
     """
 
     records: Sequence[Record] | None = None
@@ -93,10 +75,12 @@ class Run:
     sampling: int = 0
     noise: int = 0
     crowding: float = 1.0
+    flood: float = 1.0
     script: Script | None = None
     presence: Presence = lambda at: True
     at_once: bool = False
     unseeded: bool = False
+    public: int = 0
 
 
 class Bench:
@@ -105,13 +89,15 @@ class Bench:
     seed: of everything that the kit chooses.
     """
 
-    def __init__(self, mechanism: Mechanism, task: Task, seed: int, shots: int = SHOTS, words: int = 0) -> None:
-        self.mechanism, self.task, self.seed = mechanism, task, seed
-        self.model = HostileModel(words)
+    def __init__(self, mechanism: Mechanism, task: Task, seed: int, scale: Scale = ORDINARY) -> None:
+        self.mechanism, self.task, self.seed, self.scale = mechanism, task, seed, scale
+        self.model = HostileModel(scale.words)
         #: Possible triggers in a text: see `dictionary`.
         found = (everything(type(mechanism)), *triggers_of(type(mechanism)), *TRIGGERS)
         self.words = [word for word in dict.fromkeys(found) if not is_marked(word)]
-        self.shots = task.plan_shots(shots, np.random.default_rng(seed), mechanism.shot_labels(task.public_view()))
+        self.shots = task.plan_shots(
+            scale.shots, np.random.default_rng(seed), mechanism.shot_labels(task.public_view())
+        )
         self.queries = _append_to_odd(list(task.queries()), self.words)
         self._outputs, self._calibrations = OutputCache(None), dict[float, Calibration]()
         modules = modules_of(type(mechanism))
@@ -181,7 +167,10 @@ class Bench:
             before = records[: how.place]
             places = {None: len(before), how.added.label: sum(r.label == how.added.label for r in before)}
         knob, knobs = (self.knob(), self.label_knobs()) if how.knob is None else (how.knob, {})
-        sampling, source = CoupledByRecord(how.sampling, how.crowding), Streams(how.noise).source("noise")
+        sampling, source = (
+            CoupledByRecord(how.sampling, how.crowding * how.flood, how.crowding),
+            Streams(how.noise).source("noise"),
+        )
         noise = UnseededNoise(source) if how.unseeded else RecordingNoise(source)
         observer = RunObserver(transcript, places, sampling, how.presence, noise.given, how.script)
         given = [ObservedRecord(number, record, observer) for number, record in enumerate(records)]
@@ -197,7 +186,7 @@ class Bench:
             sizes=self.sizes(),
             sampling=sampling,
             noise=noise,
-            public=Streams(self.seed).public,
+            public=Streams(self.seed + how.public).public,
             observer=observer,
             shots=self.shots,
             queries=self.queries,
@@ -247,36 +236,17 @@ def _items(execution: Execution, transcript: Transcript) -> tuple[Item, ...]:
     return (*made.answers.items(), (STATE, *made.state, *numbers))
 
 
-def small_options(cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The given options, and `SMALL` ones for the rest."""
-    types = option_types(cls)
-    fitting = {name: value for name, value in SMALL.items() if name in types and _is_of_kind(cls, name, value)}
-    return resolve_options(cls, task, {**fitting, **given})
-
-
-def _is_of_kind(cls: type[Mechanism], name: str, value: Any) -> bool:
-    """Whether the class's own default is of the same type, and no smaller."""
-    default: Any = getattr(cls, name, None)
-    if type(default) is not type(value):
-        return False
-    return not isinstance(value, int) or default > value
-
-
-def set_up(
-    cls: type[Mechanism], task: str, given: Mapping[str, Any], seed: int, long: bool = False, words: int = 0
-) -> Bench:
-    """A bench whose groups are large enough for the mechanism's sample. long: of the long case. words: how many words
-    the model has besides its own. Raises UsageError where no group is large enough."""
-    mechanism = build(cls, small_options(cls, task, given))
-    for group in GROUPS:
-        corpus = _small_task(task, group, seed, LONG["queries"] if long else QUERIES)
-        if mechanism.knob_per_label and corpus.partitioned:
+def set_up(cls: type[Mechanism], task: str, given: Mapping[str, Any], seed: int, scale: Scale = ORDINARY) -> Bench:
+    """A bench whose groups are large enough for the mechanism's sample. Raises UsageError where no group is."""
+    task = scale.task or task
+    mechanism = build(cls, scale.options(cls, task, given))
+    for corpus in scale.corpora(task, seed):
+        if mechanism.knob_per_label and corpus.partitioned and not scale.unequal:
             # Sizes that differ by a tenth of the records of a class: so do the knobs.
-            unequal: dict[Partition, int] = {
-                label: group + at * (group // 10) for at, label in enumerate(corpus.labels)
-            }
+            sizes = corpus.group_sizes
+            unequal = {label: size + at * (size // 10) for at, (label, size) in enumerate(sizes.items())}
             corpus = dataclasses.replace(corpus, declared=unequal)
-        bench = Bench(mechanism, corpus, seed, LONG["shots"] if long else SHOTS, words)
+        bench = Bench(mechanism, corpus, seed, scale)
         try:
             if mechanism.knob is not None:
                 mechanism.events(mechanism.knob.high, bench.sizes())
@@ -299,24 +269,6 @@ def _append_to_odd(queries: list[Query], words: Sequence[str]) -> list[Query]:
 
 def other_corpus(bench: Bench) -> tuple[Record, ...]:
     """As many records of the same task from another synthetic corpus."""
-    partitioned = bench.task.partitioned
-    group = len(bench.task.train) // (len(bench.task.labels) if partitioned else CLASSES)
-    return _small_task(bench.task.name, group, bench.seed + 1, QUERIES).train
-
-
-def _small_task(name: str, group: int, seed: int, queries: int) -> Task:
-    """Synthetic records, short answers. group: private records a class."""
-    limit = group if Task.read_public(name).partitioned else group * CLASSES
-    task = _corpus(name, limit, queries, seed, Task.read_public(name).version)
-    config, writing = task.config, task.config.generation_kwargs
-    if writing.max_gen_toks:
-        short = writing.model_copy(update={"max_gen_toks": ANSWER_TOKENS})
-        config = config.model_copy(update={"generation_kwargs": short})
-    train, test, public = (tuple(map(dataclasses.replace, part)) for part in (task.train, task.test, task.public))
-    return dataclasses.replace(task, config=config, train=train, test=test, public=public)
-
-
-@lru_cache(maxsize=32)
-def _corpus(name: str, limit: int, queries: int, seed: int, version: int | str) -> Task:
-    """Loaded once for all settings of a mechanism, which may do to their copies of the records what they like."""
-    return Task.load(name, "synthetic", limit_train=limit, limit_test=queries, seed=seed)
+    size = len(bench.task.train)
+    corpora = bench.scale.corpora(bench.task.name, bench.seed + 1)
+    return next(corpus.train for corpus in corpora if len(corpus.train) >= size)

@@ -11,11 +11,13 @@ from typing import Any, Literal
 import numpy as np
 
 from dpicl.conformance.adversaries import (
-    CROWDING,
+    CROWDED,
+    FLOODED,
     SCRIPTS,
     additions,
     few_texts,
     make_echoes,
+    mix_hostile,
     other_sets,
     scripted,
 )
@@ -49,11 +51,11 @@ class Effort:
     epsilons: bool
 
 
-FULL = Effort(60, 10, 2, None, None, None, 3, 20, True)
+FULL = Effort(60, 10, 6, None, None, None, 3, 20, True)
 #: On every task but the first.
-OTHER_TASKS = Effort(30, 6, 1, None, None, 16, 1, 8, True)
-#: At other settings, and where a run is long.
-QUICK, LEAST = Effort(8, 4, 1, None, None, 4, 1, 4, False), Effort(4, 3, 1, 4, 8, 0, 1, 2, False)
+OTHER_TASKS = Effort(30, 6, 3, None, None, 16, 1, 8, True)
+#: At other settings; and at other scales, and where two options differ.
+QUICK, LEAST = Effort(8, 4, 3, None, None, 4, 1, 4, False), Effort(2, 3, 1, 3, 5, 0, 1, 1, False)
 
 
 @dataclass(frozen=True)
@@ -136,17 +138,21 @@ class CheckEvidence:
     def replays(self) -> list[Twins]:
         """Runs on private sets of every kind, each by one of three scripts (the first sets by all)."""
         bench, found = self.bench, []
-        hows = {k: Run(script=scripted(k, 100 + at), knob=self.knobs[at], sampling=at) for at, k in enumerate(SCRIPTS)}
-        expected = {kind: bench.run(how) for kind, how in hows.items()}
+        hows = {
+            k: Run(script=scripted(k, 100 + at), knob=self.knobs[at], sampling=at, public=at)
+            for at, k in enumerate(SCRIPTS)
+        }
+        kinds = SCRIPTS if self.effort.sets is None else SCRIPTS[:2]
+        expected = {kind: bench.run(hows[kind]) for kind in kinds}
         for at, (name, records) in enumerate(list(self.sets.items())[: self.effort.sets]):
             times = self.effort.scripts if at < THOROUGH else 1
-            found += [(name, SCRIPTS[(at + more) % len(SCRIPTS)], records) for more in range(times)]
+            found += [(name, kinds[(at + more) % len(kinds)], records) for more in range(times)]
         queries = [query.text for query in bench.queries]
         for kind in SCRIPTS[: self.effort.scripts]:
             repeated = make_echoes(bench.task, queries, _texts(expected[kind]))
             found += [(name, kind, records) for name, records in repeated.items()]
         return [
-            (name, kind, expected[kind], bench.run(replace(hows[kind], records=records, **_deal(10 + at))))
+            (name, kind, expected[kind], bench.run(replace(hows[kind], records=records, **_deal(9 + at))))
             for at, (name, kind, records) in enumerate(found)
         ]
 
@@ -168,21 +174,22 @@ class CheckEvidence:
     def pairs(self) -> list[Pair]:
         """Neighbours whose added record is in every sample of its group (the worst case), then in every other sample,
         then in none. Each round has the next words."""
-        rounds, others = self.effort.rounds, self.effort.others
-        patterns: list[tuple[int, Presence]] = [(rounds, lambda at: True), (others, lambda at: at % 2 == 1)]
-        patterns += [(others, lambda at: at % 2 == 0), (others, lambda at: False)]
-        presences = [presence for rounds, presence in patterns for _ in range(rounds)]
+        patterns: list[Presence] = [lambda at: at % 2 == 1, lambda at: at % 2 == 0, lambda at: False]
+        presences: list[Presence] = [lambda at: True] * self.effort.rounds
+        presences += [patterns[at % len(patterns)] for at in range(self.effort.others)]
         found: list[Pair] = []
         for number, presence in enumerate(presences):
             found += self._round(number, presence, self.words[number :: len(presences)])
         return found
 
     def _round(self, number: int, presence: Presence, words: Sequence[str]) -> list[Pair]:
-        """One base set and all additions to it. Of four bases one is nearly empty, so most slots are too, and two hold
-        the same few texts many times."""
+        """One base set and all additions to it. Of the ordinary five bases two hold the same few texts many times, one
+        is nearly empty, so most slots are too, and a third of one is hostile."""
         bench = self.bench
-        base = list(bench.task.train)
-        base = (base, few_texts(base), base[:3], few_texts(base))[number % 4]
+        records = list(bench.task.train)
+        few = few_texts(records)
+        bases = bench.scale.bases(records) or [records, few, records[:3], few, mix_hostile(records)]
+        base = bases[number % len(bases)]
         how = replace(self._conditions(number), records=base, **_deal(number))
         more = bench.task.labels if bench.answers or not bench.task.partitioned else ()
         labels = list(dict.fromkeys((*bench.shots, *more)))
@@ -193,6 +200,11 @@ class CheckEvidence:
         found = additions(bench.task, label, base, echoed or [""], words, number)
         if (most := self.effort.additions) is not None:
             found = [found[(number * most + at) % len(found)] for at in range(most)]
+            if bench.scale.limits:  # one more that says what most say comes first
+                found = [Record(base[0].text, found[0].label), *found[1:]]
+            if len(labels) > most:  # each addition has another label
+                turns = [labels[(number * most + at) % len(labels)] for at in range(most)]
+                found = [replace(record, label=turn) for record, turn in zip(found, turns, strict=True)]
         places = (0, len(base) // 2, len(base))
         for at, record in enumerate(found):
             changed = replace(how, added=record, place=places[(number + at) % 3], presence=presence)
@@ -203,12 +215,13 @@ class CheckEvidence:
         """Of one round: its script, its knob, whether noise is secure, and whether shots are written at once."""
         script = scripted(("random", "whole")[number // 2 % 2], number)
         knob = self.knobs[(number + number // len(self.knobs)) % len(self.knobs)]
-        return Run(script=script, knob=knob, unseeded=number % 8 > 3, at_once=number % 3 == 0)
+        return Run(script=script, knob=knob, unseeded=number % 8 > 3, at_once=number % 3 == 0, public=number)
 
 
 def _deal(number: int) -> dict[str, Any]:
-    """Sampling randomness of a run: every third one crowds records into few slots."""
-    return {"sampling": 1000 + number, "crowding": CROWDING[number % 3 == 1]}
+    """Sampling randomness of a run: every third one crowds records into few slots, and every third one fills all."""
+    crowding, flood = ((1.0, 1.0), (CROWDED, 1.0), (1.0, FLOODED))[number % 3]
+    return {"sampling": 1000 + number, "crowding": crowding, "flood": flood}
 
 
 def _texts(run: Transcript) -> list[str]:

@@ -4,47 +4,62 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import ModuleType
-from typing import Self
+from typing import Any, Self
 from unittest import mock
 
-#: Seconds since 1970: every fourth hour of the day, each on another day of the week and in another month.
-MOMENTS = tuple(
-    datetime.datetime(2031, 2 * at + 1, 10 + at, 4 * at + 1, tzinfo=datetime.UTC).timestamp() for at in range(6)
-)
+#: Seconds since 1970, one in each year from 2020 on: every hour, month, day of the week and of most months.
+_DATES = [(2020 + at, 5 * at % 12 + 1, 3 * at % 28 + 1, 7 * at % 24, 13 * at % 60) for at in range(28)]
+MOMENTS = tuple(datetime.datetime(*date, tzinfo=datetime.UTC).timestamp() for date in _DATES)
 
 
 @contextmanager
-def clock_at(moment: float, modules: Iterable[ModuleType]) -> Iterator[None]:
-    """Inside this block it is ``moment`` (seconds since 1970) for these modules, and for all that ask `time`."""
+def clock_at(moment: float, modules: Iterable[ModuleType]) -> Iterator[list[str]]:
+    """Inside this block it is ``moment`` (seconds since 1970) for these modules, and for all that ask `time`. Gives a
+    list to which every question for the time adds a name."""
+    asked: list[str] = []
+
+    def noting(name: str, tell: Callable[..., Any]) -> Callable[..., Any]:
+        def ask(*given: Any) -> Any:
+            asked.append(name)
+            return tell(*given)
+
+        return ask
 
     class Datetime(datetime.datetime):
         @classmethod
         def now(cls, tz: datetime.tzinfo | None = None) -> Self:
+            asked.append("now")
             return cls.fromtimestamp(moment, tz)
 
         @classmethod
         def utcnow(cls) -> Self:
+            asked.append("utcnow")
             return cls.fromtimestamp(moment, datetime.UTC).replace(tzinfo=None)
+
+        today = now
 
     class Date(datetime.date):
         @classmethod
         def today(cls) -> Self:
+            asked.append("today")
             return cls.fromtimestamp(moment)
 
-    fakes: dict[object, object] = {datetime.datetime: Datetime, datetime.date: Date}
-    fakes |= {time.time: lambda: moment, time.time_ns: lambda: int(moment * 1e9)}
-    fakes |= {
-        told: lambda seconds=moment, told=told: told(seconds) for told in (time.localtime, time.gmtime, time.ctime)
-    }
     here = time.localtime(moment)
-    fakes |= {time.strftime: lambda form, at=here, told=time.strftime: told(form, at)}
-    fakes |= {time.asctime: lambda at=here, told=time.asctime: told(at)}
-    known = {id(real): fake for real, fake in fakes.items()}
+    tells: dict[Callable[..., Any], Callable[..., Any]] = {
+        time.time: lambda: moment,
+        time.time_ns: lambda: int(moment * 1e9),
+        time.strftime: lambda form, at=here, tell=time.strftime: tell(form, at),
+        time.asctime: lambda at=here, tell=time.asctime: tell(at),
+    }
+    for tell in (time.localtime, time.gmtime, time.ctime):
+        tells[tell] = lambda seconds=moment, tell=tell: tell(seconds)
+    fakes: dict[int, object] = {id(real): noting(real.__name__, tell) for real, tell in tells.items()}
+    fakes |= {id(datetime.datetime): Datetime, id(datetime.date): Date}
     with ExitStack() as stack:
         for module in (time, datetime, *modules):
-            for name in [name for name, value in vars(module).items() if id(value) in known]:
-                stack.enter_context(mock.patch.object(module, name, known[id(getattr(module, name))]))
-        yield
+            for name in [name for name, value in vars(module).items() if id(value) in fakes]:
+                stack.enter_context(mock.patch.object(module, name, fakes[id(getattr(module, name))]))
+        yield asked

@@ -121,6 +121,11 @@ def levels_of(cls: type[Mechanism], known: Sequence[float]) -> list[float]:
     return [math.sqrt(a * b) for a, b in ranges if not any(a <= each <= b for each in known)]
 
 
+def whole_numbers(cls: type[Mechanism]) -> list[int]:
+    """The whole numbers above 1 that the mechanism's own code holds, each once, in order."""
+    return sorted({value for value in _find_constants(cls) if type(value) is int and value > 1})
+
+
 def _pattern(value: object) -> re.Pattern[str] | None:
     """A value of the code as a regular expression, if it can be one for texts."""
     if isinstance(value, str) and len(value) <= _LONGEST_PATTERN and _MEANS_A_PATTERN.search(value):

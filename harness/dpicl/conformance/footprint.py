@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdo
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -26,6 +27,7 @@ from dpicl.core.errors import DataError
 from dpicl.core.paths import cache_folder
 from dpicl.core.plugins import is_harness
 from dpicl.data.sources import RECORDS_READ, data_folder
+from dpicl.privacy.top_k import ROWS_CUT
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 #: Names of audit events with effects on the outside, or how they begin -> what the report says of them.
@@ -56,27 +58,34 @@ _REACHING = {
     "sys._getframe": "looks into the frames of other code",
     "sys._current_frames": "looks into the frames of other code",
 }
+#: Modules between the environment and who asks it.
+_OF_ENVIRONMENT = (__name__, "os", "_collections_abc", "collections.abc")
 _FRAMES = ("gi_frame", "cr_frame", "ag_frame", "tb_frame")
 
 
 @dataclass
 class Footprint:
     """acts: effects on the outside, each a violation. reaching: reads of records past the sampler. said: what was
-    printed and logged, in order. drew: the global generators that gave random numbers."""
+    printed and logged, in order. drew: the global generators that gave random numbers. variables: of the environment
+    that the mechanism's own code read. cut: primitives that cut what a row held."""
 
     acts: list[str] = field(default_factory=list)
     reaching: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     drew: list[str] = field(default_factory=list)
+    variables: list[str] = field(default_factory=list)
+    cut: set[str] = field(default_factory=set)
 
 
 @dataclass
 class _Observe:
-    """plugin: names of the modules of the mechanism that runs. task: whose records are private."""
+    """plugin: names of the modules of the mechanism that runs. task: whose records are private. imports: whether the
+    mechanism itself is imported."""
 
     footprint: Footprint
     plugin: Collection[str]
     task: str
+    imports: bool
 
 
 _current: _Observe | None = None
@@ -85,10 +94,11 @@ _hooked = threading.local()
 
 
 @contextmanager
-def observe(plugin: Collection[str], task: str) -> Iterator[Footprint]:
+def observe(plugin: Collection[str], task: str, imports: bool = False) -> Iterator[Footprint]:
     """Inside this block the process's side effects are recorded. What it prints and logs is shown nowhere.
 
-    plugin: names of the modules that hold the mechanism. task: whose records are private.
+    plugin: names of the modules that hold the mechanism. task: whose records are private. imports: whether the
+    mechanism is imported here: then what its own code does counts, and nothing that an import of it does.
     """
     global _current, _installed
     if not _installed:
@@ -103,12 +113,15 @@ def observe(plugin: Collection[str], task: str) -> Iterator[Footprint]:
         stack.enter_context(np.errstate(all="ignore"))  # numpy's warnings on NaN are expected
         caught = stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("always")
-        states = _global_generators()
-        _current = _Observe(footprint, plugin, task)
+        stack.enter_context(mock.patch.object(type(os.environ), "__getitem__", _note_variable))
+        states, threads = _global_generators(), {*sys._current_frames()}
+        _current = _Observe(footprint, plugin, task, imports)
         try:
             yield footprint
         finally:
             _current = before
+            if {*sys._current_frames()} - threads:
+                footprint.acts.append("leaves a thread running")
             footprint.drew = [name for name, state in _global_generators().items() if states.get(name, state) != state]
             for name, stream in (("standard output", out), ("standard error", err)):
                 if text := stream.buffer.getvalue().decode("utf-8", "replace"):
@@ -149,6 +162,17 @@ class _Log(logging.Handler):
             self.handleError(record)
 
 
+_find_variable = type(os.environ).__getitem__
+
+
+def _note_variable(environment: os._Environ[Any], name: Any) -> Any:
+    """The value of an environment variable; who asks for it is noted."""
+    asking = next((each for each in _module_names() if each not in _OF_ENVIRONMENT), "")
+    if _current is not None and asking in _current.plugin:
+        _current.footprint.variables.append(str(name))
+    return _find_variable(environment, name)
+
+
 def _is_enabled(logger: logging.Logger, level: int) -> bool:
     return True
 
@@ -167,7 +191,9 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
 def _note(watch: _Observe, event: str, arguments: tuple[object, ...]) -> None:
     footprint = watch.footprint
     if event == "open":
-        _note_open(footprint, *arguments)
+        _note_open(watch, *arguments)
+    elif event == ROWS_CUT:
+        footprint.cut.add(str(arguments[0]))
     elif event == RECORDS_READ:
         if arguments[0] == watch.task:  # another task's may be public: `public_records("out")`
             footprint.reaching.append(f"reads the records of {watch.task} from their source")
@@ -177,18 +203,18 @@ def _note(watch: _Observe, event: str, arguments: tuple[object, ...]) -> None:
     elif (
         event.startswith(_ACTING)
         and event != "sqlite3.connect/handle"
-        and not _is_allowed(arguments[0] if arguments else None)
+        and not _is_allowed(watch, arguments[0] if arguments else None)
     ):
         said = next(said for name, said in _ACTS.items() if event.startswith(name))
         footprint.acts.append(f"{said} ({event})")
 
 
-def _note_open(footprint: Footprint, path: object, mode: object = None, flags: object = 0) -> None:
+def _note_open(watch: _Observe, path: object, mode: object = None, flags: object = 0) -> None:
     if isinstance(flags, int) and flags & _WRITING:
-        if path != os.devnull and not _is_allowed(path):
-            footprint.acts.append(f"opens a file for writing ({_name(path)})")
+        if path != os.devnull and not _is_allowed(watch, path):
+            watch.footprint.acts.append(f"opens a file for writing ({_name(path)})")
     elif _is_data(path) and not is_harness(_caller()):
-        footprint.reaching.append(f"reads the data set's own file {_name(path)}")
+        watch.footprint.reaching.append(f"reads the data set's own file {_name(path)}")
 
 
 def _name(path: object) -> str:
@@ -209,18 +235,22 @@ def _is_inside(path: object, folder: Path) -> bool:
     return os.path.realpath(os.fsdecode(path)).startswith(os.path.realpath(folder) + os.sep)
 
 
-def _is_allowed(path: object) -> bool:
+def _is_allowed(watch: _Observe, path: object) -> bool:
     """Whether an import writes, or the harness to its own cache, or it stays in memory."""
     if path == ":memory:":
         return True
+    if watch.imports:
+        innermost = (
+            each for each in _module_names() if each in watch.plugin or each.startswith("importlib._bootstrap")
+        )
+        return next(innermost, "").startswith("importlib")
     caller = _caller()
     return caller == "import" or (is_harness(caller) and _is_inside(path, cache_folder()))
 
 
 def _caller() -> str:
     """The module that caused an event, the standard library left out; 'import' inside an import."""
-    for frame in _stack():
-        name = str(frame.f_globals.get("__name__", ""))
+    for name in _module_names():
         if name.startswith("importlib._bootstrap"):
             return "import"
         if name != __name__ and name.partition(".")[0] not in sys.stdlib_module_names:
@@ -233,13 +263,12 @@ def _is_by_plugin(watch: _Observe, event: str) -> bool:
     may look into frames."""
     if event.startswith("gc."):
         return True
-    names = (str(frame.f_globals.get("__name__", "")) for frame in _stack())
-    return next((name for name in names if name not in (__name__, "inspect")), "") in watch.plugin
+    return next((name for name in _module_names() if name not in (__name__, "inspect")), "") in watch.plugin
 
 
-def _stack() -> Iterator[FrameType]:
-    """From the innermost frame outwards."""
+def _module_names() -> Iterator[str]:
+    """Whose code is running, from the innermost frame outwards."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
-        yield frame
+        yield str(frame.f_globals.get("__name__", ""))
         frame = frame.f_back

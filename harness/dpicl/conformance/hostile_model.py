@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import string
+import zlib
 from array import array
 from collections.abc import Sequence
 from functools import lru_cache
@@ -21,10 +22,14 @@ from dpicl.models.base import Broken, ChatPrompt, ModelIdentity, Prefix, ScoredE
 from dpicl.models.simulated import WORDS, SimulatedLM
 
 #: A record that holds one of these makes the model answer its prompts with NaN, with infinities, with one token of
-#: probability 1, or with the end of the text.
-NAN, INFINITE, CERTAIN, ENDING = "@nan@", "@inf@", "@one@", "@end@"
+#: probability 1, with the end of the text, or (beside none of the others) with what follows from the last tokens alone,
+#: so that all slots with such a record say the same.
+NAN, INFINITE, CERTAIN, ENDING, ALIKE = "@nan@", "@inf@", "@one@", "@end@", "@all@"
+_MARKERS = (NAN, INFINITE, CERTAIN, ENDING, ALIKE)
 #: Standard deviation of what is added to the logits of the tokens at the end of the prompt, and of all others.
 NEAR, FAR, REACH = 5.0, 2.5, 40
+#: How many of the last tokens count after `ALIKE`.
+_LAST = 8
 #: A greedy text is at most SAID of the last HEARD words of the prompt: of the query, but each slot's own choice.
 SAID, HEARD = 4, 60
 #: Encoded prompts that are kept, since many runs use the same ones, and numbers in answers that are.
@@ -35,7 +40,7 @@ _NOISE = 2**18
 
 def is_marked(text: str) -> bool:
     """Whether the text holds a marker that changes how the model answers."""
-    return any(marker in text for marker in (NAN, INFINITE, CERTAIN, ENDING))
+    return any(marker in text for marker in _MARKERS)
 
 
 class HostileModel(SimulatedLM):
@@ -51,7 +56,7 @@ class HostileModel(SimulatedLM):
         self._encoded = lru_cache(_KEPT)(super().encode)
         self._answers = lru_cache(min(_KEPT, _KEPT_NUMBERS // self.vocab_size))(self._answer)
         self._noise = np.random.default_rng(0).standard_normal(_NOISE)
-        self._markers = {marker: _bytes(self.encode(marker)) for marker in (NAN, INFINITE, CERTAIN, ENDING)}
+        self._markers = {marker: _bytes(self.encode(marker)) for marker in _MARKERS}
 
     def encode(self, prompt: str | ChatPrompt) -> list[int]:
         return self._encoded(prompt).copy()
@@ -63,8 +68,25 @@ class HostileModel(SimulatedLM):
     def score_endings(
         self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
     ) -> list[list[ScoredEnding]]:
+        """See LanguageModel. An ending is scored at once, by its first token and a number of its own: a class may have
+        a dozen of tokens, and there are many slots."""
         take_turns()
-        return super().score_endings(queries, prefix)
+        return [self._score(query, endings) for query, endings in queries]
+
+    def _score(self, query: Tokens, endings: Sequence[Tokens]) -> list[ScoredEnding]:
+        self._check_length(len(query) + max(map(len, endings)))
+        row, seed = self.log_probs_after(query), zlib.crc32(self._heard(_bytes(query)))
+        likeliest = int(row.argmax())
+        places = [zlib.crc32(_bytes(ending), seed) % _NOISE for ending in endings]
+        self._count(len(query) + sum(map(len, endings)))
+        return [
+            ScoredEnding(float(row[ending[0]] - NEAR * abs(self._noise[place])), ending[0] == likeliest)
+            for ending, place in zip(endings, places, strict=True)
+        ]
+
+    def _heard(self, key: bytes) -> bytes:
+        """What counts of a prompt."""
+        return key[-2 * _LAST :] if self._find_markers(key) == {ALIKE} else key
 
     def generate(
         self,
@@ -107,7 +129,8 @@ class HostileModel(SimulatedLM):
         return self._answers(_bytes(prompt)).copy()
 
     def _answer(self, key: bytes) -> np.ndarray:
-        said, prompt = self._find_markers(key), array("H", key)
+        said, key = self._find_markers(key), self._heard(key)
+        prompt = array("H", key)
         if NAN in said:
             return np.full(self.vocab_size, np.nan)
         logits = super().log_probs_after(prompt)

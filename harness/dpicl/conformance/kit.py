@@ -8,13 +8,14 @@ everywhere. Any exception that it raises is a failed check.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
 from dpicl.attacks.observers import describe_release
-from dpicl.conformance.bench import Bench, set_up
+from dpicl.conformance.adversaries import plant_words
+from dpicl.conformance.bench import Bench, Run, set_up
 from dpicl.conformance.checking import (
     FULL,
     LEAST,
@@ -35,6 +36,8 @@ from dpicl.conformance.checks.replay import check_no_crash, post_processing, pub
 from dpicl.conformance.checks.reproducible import check_non_private, seeds
 from dpicl.conformance.checks.sampling import sampling
 from dpicl.conformance.guard import RUN_SECONDS, attempt
+from dpicl.conformance.imports import find_import_problem
+from dpicl.conformance.scales import Scale
 from dpicl.conformance.transcript import Transcript
 from dpicl.conformance.variants import Variant, variants
 from dpicl.core.errors import BudgetExceeded, DpiclError, UsageError
@@ -109,12 +112,19 @@ def check_mechanism(
     if names is None:
         return [CheckFinding(check, v.status, "", v.why) for check, v in _refuse_broken("before a run", error).items()]
     verdicts: dict[str, list[tuple[str, Verdict]]] = {name: [] for name in CHECKS}
+    if problem := find_import_problem(cls, partial(_run_with_planted_words, cls, names[0], options, seed)):
+        verdicts["side-effects"].append(("", failed(problem)))
     seen: set[tuple[object, ...]] = set()
     for number, name in enumerate(names):
         place = _Place(cls, name, options, seed, first=number == 0)
         for check, verdict in _check_on_one_task(place, seen, partial(report, name)):
             verdicts[check].append((name, verdict))
     return [_worst(check, found) for check, found in verdicts.items()]
+
+
+def _run_with_planted_words(cls: type[Mechanism], task: str, options: Mapping[str, Any], seed: int) -> Transcript:
+    bench = set_up(cls, task, options, seed)
+    return bench.run(Run(records=plant_words(bench.task.train, labels=not bench.task.partitioned)))
 
 
 @dataclass(frozen=True)
@@ -127,11 +137,19 @@ class _Place:
     seed: int
     first: bool
 
+    def scale_of(self, setting: Variant) -> Scale:
+        """The scale of a setting; on the task that is checked where the mechanism skips the scale's own."""
+        scale = setting.scale
+        if scale.task is None:
+            return scale
+        mechanism = build(self.cls, resolve_options(self.cls, scale.task, dict(self.options)))
+        return scale if skip_reason(mechanism, Task.read_public(scale.task)) is None else replace(scale, task=None)
+
     def bench(self, setting: Variant) -> Bench:
         """With fewer queries at another setting: mistakes that begin late show at the ordinary one."""
         options = {**self.options, **setting.changes}
-        bench = set_up(self.cls, self.task, options, self.seed, setting.long, setting.words)
-        if setting.changes and not setting.long:
+        bench = set_up(self.cls, self.task, options, self.seed, self.scale_of(setting))
+        if setting.changes:
             bench.queries = bench.queries[:FEW_QUERIES]
         return bench
 
@@ -165,7 +183,7 @@ def _check_other_settings(
         bench, error = attempt(lambda setting=setting: None if setting.key in seen else place.bench(setting))  # type: ignore[misc]
         if bench is None:
             continue  # the mechanism refuses it
-        evidence = CheckEvidence(bench, LEAST if setting.long or setting.words else QUICK)
+        evidence = CheckEvidence(bench, LEAST if setting.brief else QUICK)
         run, error = attempt(lambda evidence=evidence: evidence.plain)  # type: ignore[misc]
         error = error or (run.error if run else None)
         if isinstance(error, DpiclError) and not isinstance(error, BudgetExceeded):

@@ -13,7 +13,8 @@ import hashlib
 import sys
 import threading
 import weakref
-from collections import deque
+from array import array
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextvars import ContextVar, copy_context
 from types import CellType, FunctionType, GeneratorType, MethodType, ModuleType
@@ -25,7 +26,7 @@ from dpicl.core.plugins import is_harness
 
 _CACHED = type(functools.lru_cache(lambda: None))
 #: What is set back.
-_CHANGING = (np.ndarray, MutableMapping, list, deque, set, CellType)
+_CHANGING = (np.ndarray, MutableMapping, list, deque, set, bytearray, array, weakref.WeakSet, CellType)
 _PLAIN = (str, bytes, int, float, complex, type(None), type(Ellipsis), range, slice)
 #: What Python itself writes into a class.
 _PYTHONS = ("__dict__", "__weakref__", "__doc__", "_abc_impl", "__abstractmethods__", "__annotations__")
@@ -117,7 +118,9 @@ class _Reader:
     def _open(self, value: Any) -> tuple[str, list[object], bool]:
         """(what it is, what it holds, whether in this order)."""
         name = f"{type(value).__module__}.{type(value).__qualname__}"
-        if isinstance(value, _CHANGING) or type(value) is _CACHED:
+        own = type(value).__module__ in self._modules
+        slotted = own and bool(_list_slots(value))
+        if isinstance(value, _CHANGING) or type(value) is _CACHED or _is_tensor(value) or slotted:
             self.containers.append(value)
         match value:
             case np.ndarray() if value.dtype != object:
@@ -128,16 +131,16 @@ class _Reader:
                 return name, list(value), True
             case set() | frozenset():
                 return name, list(value), False
-            case bytearray() | memoryview():
+            case bytearray() | memoryview() | array():
                 return name, [bytes(value)], True
             case CellType() | GeneratorType():
                 return name, gc.get_referents(value), True
             case MethodType():
                 return name, [value.__self__, value.__func__], True
             case FunctionType():
-                own = value.__module__ in self._modules
+                defined = value.__module__ in self._modules
                 held: list[object] = [value.__defaults__, value.__kwdefaults__, value.__closure__, value.__dict__]
-                return f"{name} {value.__qualname__}", held if own else [], True
+                return f"{name} {value.__qualname__}", held if defined else [], True
             case _ if type(value) is _CACHED:
                 return name, [part for part in gc.get_referents(value) if not isinstance(part, type)], False
             case type():
@@ -156,6 +159,11 @@ class _Reader:
                 return name, [value.__func__], True
             case ModuleType():
                 return f"{name} {value.__name__}", [], True
+        if _is_tensor(value):
+            numbers = value.detach().cpu().contiguous().view(-1)
+            return f"{name} {value.dtype} {tuple(value.shape)}", [repr(numbers.tolist())], True
+        if own:  # its class may say what is saved of it, and leave some out
+            return name, [getattr(value, "__dict__", {}), *(getattr(value, each) for each in _list_slots(value))], True
         return name, _list_saved(value), True
 
 
@@ -184,17 +192,28 @@ def _copy(container: Any) -> Any:
             return gc.get_referents(container)
         case type():
             return {key: part for key, part in vars(container).items() if key not in _PYTHONS}
+        case weakref.WeakValueDictionary() | weakref.WeakKeyDictionary() | weakref.WeakSet() | np.ndarray():
+            return container.copy()
+        case Mapping():
+            return dict(container.items())
+        case list() | deque() | set() | bytearray() | array():
+            return list(container)
         case _ if type(container) is _CACHED:
             return None
-    return container.copy()
+        case _ if _is_tensor(container):
+            return container.detach().clone()
+    return {name: getattr(container, name) for name in _list_slots(container)}
 
 
 def _refill(container: Any, content: Any) -> None:
+    """By the methods of the built-in type: a subclass may count, refuse or add up in its own."""
     match container:
         case CellType():
             if content:
                 container.cell_contents = content[0]
         case np.ndarray():
+            if container.shape != content.shape and container.flags.owndata:
+                container.resize(content.shape, refcheck=False)
             if container.flags.writeable:
                 container[...] = content
         case type():
@@ -205,16 +224,55 @@ def _refill(container: Any, content: Any) -> None:
                     type.__setattr__(container, key, part)
         case _ if type(container) is _CACHED:
             container.cache_clear()
-        case MutableMapping():  # a module's names too, so it is never empty
-            for key in [key for key in list(container) if key not in content]:
-                del container[key]
+        case weakref.WeakSet():
+            container.clear()
             container.update(content)
+        case MutableMapping():
+            _refill_mapping(container, content)
         case set():
-            container.clear()
-            container.update(content)
-        case list() | deque():
-            container.clear()
-            container.extend(content)
+            set.clear(container)
+            set.update(container, content)
+        case list():
+            list.clear(container)
+            list.extend(container, content)
+        case deque():
+            deque.clear(container)
+            deque.extend(container, content)
+        case bytearray():
+            container[:] = bytes(content)
+        case array():
+            container[:] = array(container.typecode, content)
+        case _ if _is_tensor(container):
+            container.data = content.clone()
+        case _:
+            for name in _list_slots(container):
+                object.__delattr__(container, name)
+            for name, part in content.items():
+                object.__setattr__(container, name, part)
+
+
+def _refill_mapping(container: MutableMapping[Any, Any], content: Mapping[Any, Any]) -> None:
+    """The same keys in the same order. A module's names are in one too, so it is never empty."""
+    kind: Any = next((kind for kind in (OrderedDict, dict) if isinstance(container, kind)), type(container))
+    for key in [key for key in list(container) if key not in content]:
+        kind.__delitem__(container, key)
+    in_order = list(container) == list(content)
+    for key, part in content.items():
+        if not in_order and key in container:
+            kind.__delitem__(container, key)
+        kind.__setitem__(container, key, part)
+
+
+def _is_tensor(value: object) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _list_slots(value: object) -> list[str]:
+    """The names of an object's `__slots__` that hold something."""
+    slots = [vars(base).get("__slots__", ()) for base in type(value).__mro__]
+    names = [name for each in slots for name in ((each,) if isinstance(each, str) else each)]
+    return [name for name in names if not name.startswith("__") and hasattr(value, name)]
 
 
 def _is_python(module: str) -> bool:

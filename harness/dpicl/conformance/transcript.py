@@ -139,13 +139,14 @@ class CoupledByRecord:
     """Sampling randomness that belongs to records and not to places: wherever one more record joins a set, all others
     keep their coins and their slots. What other shots draw, and when, changes nothing either.
 
-    crowding: coins and slots are multiplied by it; below 1 more records are sampled, into fewer slots. (Every outcome
-    of fair coins is possible, so a bound must hold for these too.) With an even seed the added record comes first in
-    the first slot, where a slot in random order is sure to show it.
+    coins, places: what coins and slots are multiplied by; below 1 more records are sampled, and into fewer slots.
+    (Every outcome of fair coins is possible, so a bound must hold for these too.) With every other even seed the added
+    record comes first in the first slot, where a slot in random order is sure to show it, and with the others it is in
+    the last one.
     """
 
-    def __init__(self, seed: int, crowding: float = 1.0) -> None:
-        self._seed, self._crowding, self._calls = seed, crowding, Counter[int]()
+    def __init__(self, seed: int, coins: float = 1.0, places: float = 1.0) -> None:
+        self._seed, self._of_coins, self._of_places, self._calls = seed, coins, places, Counter[int]()
         #: Where the added record is in the group that is sampled next, and whether it is in the sample.
         self._place: int | None = None
         self._present = False
@@ -162,16 +163,18 @@ class CoupledByRecord:
         self._calls[stream] += 1
         generator = np.random.default_rng((self._seed, stream, self._calls[stream]))
         if (place := self._place) is None:
-            return generator.random(size) * self._crowding
+            factor = self._of_coins if self._coins is None else self._of_places
+            self._coins = np.zeros(0)
+            return generator.random(size) * factor
         if self._coins is None:
             own = 0.0 if self._present else float(np.nextafter(1.0, 0.0))
-            self._coins = np.insert(generator.random(size - 1) * self._crowding, place, own)
+            self._coins = np.insert(generator.random(size - 1) * self._of_coins, place, own)
             return self._coins
         sampled = np.isin(np.arange(len(self._coins)), np.argsort(self._coins)[:size])  # those with the smallest coins
         if not sampled[place]:
-            return generator.random(size) * self._crowding
-        others = generator.random(size - 1) * self._crowding
-        own = generator.random() if self._seed % 2 else 0.0
+            return generator.random(size) * self._of_places
+        others = generator.random(size - 1) * self._of_places
+        own = (0.0, generator.random(), float(np.nextafter(1.0, 0.0)), generator.random())[self._seed % 4]
         return np.insert(others, np.count_nonzero(sampled[:place]), own)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,9 @@ from dp_accounting import dp_event as dp
 from dpicl.privacy.events import bounded_range_choice
 from dpicl.privacy.primitives import RangeChoice, check_slots
 from dpicl.privacy.private_set import Sample
+
+#: Audit event (PEP 578) of rows with values above 1, with the primitive's name: the conformance kit says so.
+ROWS_CUT = "dpicl.rows_cut"
 
 
 @dataclass(frozen=True)
@@ -40,10 +44,14 @@ class NoisyTopK(RangeChoice):
     def choose(self, rows: np.ndarray, sample: Sample) -> list[int]:
         """min(k, K) indices in [0, K), largest noisy count first; rows is [M, K], one a slot.
 
-        Values are clipped to [0, 1]; those that are not finite count as 0. At temperature 0 the true top-k; of equal
-        counts the first. Raises PluginError for own_slots where the sample has shared ones or not one slot a row.
+        Values are clipped to [0, 1], so a row counts a word once; those that are not finite count as 0. At temperature
+        0 the true top-k; of equal counts the first. Raises PluginError for own_slots where the sample has shared ones
+        or not one slot a row.
         """
         check_slots(rows, self.own_slots, sample)
-        counts = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64).clip(0.0, 1.0).sum(axis=0)
+        finite = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64)
+        if (finite > 1.0).any():
+            sys.audit(ROWS_CUT, type(self).__name__)
+        counts = finite.clip(0.0, 1.0).sum(axis=0)
         choices = dp.SelfComposedDpEvent(bounded_range_choice(self.range_epsilon), self.count)
         return sample.spend(choices).noisy_choice(counts, self.width)

@@ -44,13 +44,14 @@ class SoundVoting(AnswerMechanism):
 
 @dataclass(frozen=True)
 class SoundOwnSlots(SoundVoting):
-    """Every sampled record has a slot of its own: it adds one ballot and changes no other."""
+    """Where every sampled record has a slot of its own, it adds one ballot and changes no other."""
 
     name = "sound_own_slots"
     slot_per_record = True
 
     def noisy(self, counts: np.ndarray, sample: Sample, context: AnswerContext) -> np.ndarray:
-        return sample.spend(self.release(context.knob)).noisy_sum(counts, 1.0)
+        bound = 1.0 if self.scheme.own_slots else SIMPLEX_DIAMETER
+        return sample.spend(self.release(context.knob)).noisy_sum(counts, bound)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
 """`dpicl check` passes a plug-in only by a verdict of the kit, whatever the plug-in does to its process."""
 
 import os
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -67,3 +69,29 @@ def test_a_verdict_without_the_key_is_none(sent):
 
     with pytest.raises(PluginError, match="ended the program"):
         run_apart(forge)
+
+
+STARTS = """
+import subprocess, sys, tempfile
+from pathlib import Path
+from dpicl.mechanisms.zero_shot import ZeroShot
+
+START = "import os, time; os.setsid(); time.sleep(10**6)"
+process = subprocess.Popen([sys.executable, "-c", START])
+Path(r"{folder}", "started").write_text(f"{{process.pid}} {{tempfile.mkdtemp()}}")
+
+
+class Starts(ZeroShot):
+    name = "starts"
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux alone")
+def test_a_check_leaves_no_process_and_no_temporary_folder(dpicl, tmp_path):
+    (tmp_path / "starts.py").write_text(STARTS.format(folder=tmp_path))
+    answer = dpicl("check", tmp_path / "starts.py", "--task", "agnews")
+    assert answer.code == 1 and "starts a process" in " ".join(answer.out.split())
+    process, folder = (tmp_path / "started").read_text().split()
+    assert not Path(folder).exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(process), 0)

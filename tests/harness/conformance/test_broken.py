@@ -3,18 +3,21 @@
 import ast
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dpicl.conformance.bench import LONG, set_up
+from dpicl.conformance.bench import set_up
 from dpicl.conformance.checking import FULL, LEAST, QUICK, CheckEvidence
+from dpicl.conformance.imports import find_import_problem
 from dpicl.conformance.kit import CHECKS, check_mechanism
-from dpicl.conformance.variants import MANY_WORDS
+from dpicl.conformance.scales import ORDINARY, Scale, scales
+from dpicl.conformance.variants import variants
 from dpicl.mechanism.registry import load_plugin
 from tests.harness.conformance.sound import SoundLabels, SoundOwnSlots, SoundTokens, SoundVoting
 
-FILES = [Path(__file__).parent / f"{name}.py" for name in ("mistakes", "rare_mistakes")]
+FILES = [Path(__file__).parent / f"{name}.py" for name in ("mistakes", "rare_mistakes", "late_mistakes")]
 #: The one that docs/add-a-mechanism.md shows.
 EXAMPLE = Path(__file__).parent / "broken" / "sensitivity_one_for_root_two.py"
 #: Mistake -> the check that names it.
@@ -90,6 +93,24 @@ BROKEN = {
     "counts_on_another_module": "side-effects",
     "twice_for_many_commas": "sensitivity",
     "twice_for_the_last_label": "sensitivity",
+    # late_mistakes.py
+    "twice_from_three_examples": "sensitivity",
+    "twice_from_the_sixty_fifth_slot": "sensitivity",
+    "true_sums_of_a_thousand_records": "post-processing",
+    "twice_from_the_fortieth_token": "sensitivity",
+    "twice_from_the_sixty_fifth_query": "sensitivity",
+    "ballots_in_eight_bits": "sensitivity",
+    "ballots_in_bfloat16": "sensitivity",
+    "twice_from_the_fifth_label": "sensitivity",
+    "margin_of_two_labels": "sensitivity",
+    "twice_on_one_task": "sensitivity",
+    "twice_where_two_records_are_blank": "sensitivity",
+    "twice_under_two_options": "sensitivity",
+    "queries_written_at_the_exit": "side-effects",
+    "folder_of_the_user_at_import": "side-effects",
+    "thread_outlives_the_run": "side-effects",
+    "fast_where_the_environment_says_so": "seeds",
+    "first_label_from2030_on": "seeds",
 }
 OTHER_TASK = {"private_keyword_copied": "mit_g"}
 #: Those that only much evidence shows, and what an option turns on.
@@ -123,16 +144,43 @@ SLOW = (
     "other_code_replaced",
     "twice_for_some_hashes",
     "twice_for_a_copy_of_the_query",
+    "twice_from_the_sixty_fifth_slot",
+    "twice_from_the_fifth_label",
+    "ballots_in_bfloat16",
+    "twice_from_the_thirteenth_query",
+    "true_sums_of_a_thousand_records",
+    "margin_of_two_labels",
+    "twice_for_the_second_label",
 )
-OPTIONS = {"wrong_order_under_an_option": {"sharpen": True}, "twice_from_the_tenth_token": {"tokens": LONG["tokens"]}}
-#: What only a long run, or a large vocabulary, shows.
-SETTINGS = {
-    "twice_from_the_tenth_token": {"long": True},
-    "twice_from_the_thirteenth_query": {"long": True},
-    "twice_for_the_second_label": {"long": True},
-    "half_the_noise_from_the_sixth_text": {"long": True},
-    "private_head_of_a_large_vocabulary": {"words": MANY_WORDS},
+OPTIONS = {"wrong_order_under_an_option": {"sharpen": True}}
+#: What only another scale shows: how its title begins.
+SCALES = {
+    "twice_from_the_tenth_token": "long texts",
+    "twice_from_the_thirteenth_query": "many queries",
+    "twice_for_the_second_label": "many queries",
+    "half_the_noise_from_the_sixth_text": "many queries",
+    "private_head_of_a_large_vocabulary": "50400 tokens",
+    "twice_from_three_examples": "its own sizes",
+    "twice_from_the_sixty_fifth_slot": "its own sizes",
+    "true_sums_of_a_thousand_records": "many queries",
+    "twice_from_the_fortieth_token": "long texts",
+    "twice_from_the_sixty_fifth_query": "many queries",
+    "ballots_in_eight_bits": "two classes",
+    "ballots_in_bfloat16": "two classes",
+    "twice_from_the_fifth_label": "its own sizes",
+    "margin_of_two_labels": "two classes",
+    "twice_on_one_task": "the sizes of trec",
 }
+#: Enough runs at a scale for one mistake.
+FEW = replace(LEAST, rounds=2, others=0, additions=2)
+#: What the second import and the exit show.
+AT_THE_ENDS = ("queries_written_at_the_exit", "folder_of_the_user_at_import")
+
+
+def scale_of(name: str, cls) -> Scale:
+    """The scale on which a mistake shows."""
+    start = SCALES.get(name)
+    return next(scale for scale in (ORDINARY, *scales(cls, "agnews", {})) if not start or scale.title.startswith(start))
 
 
 TREES = [ast.parse(path.read_text(encoding="utf-8")) for path in FILES]
@@ -186,8 +234,15 @@ def test_every_mistake_is_listed_and_every_check_but_the_audit_names_one_first()
 def test_a_broken_mechanism_is_named_by_the_right_check(name, broken, monkeypatch):
     monkeypatch.setattr(math, "comb", math.comb)  # one replaces it
     task, options = OTHER_TASK.get(name, "agnews"), OPTIONS.get(name, {})
-    bench = set_up(broken(name), task, options, seed=0, **SETTINGS.get(name, {}))
-    effort = LEAST if name in SETTINGS else EFFORT.get(name, QUICK)
+    cls = broken(name)
+    if name in AT_THE_ENDS:
+        run = set_up(cls, task, options, seed=0).run
+        assert BROKEN[name] == "side-effects" and find_import_problem(cls, run)
+        return
+    if name == "twice_under_two_options":
+        options = next(dict(v.changes) for v in variants(cls, task, {}) if {"sharpen", "way"} <= v.changes.keys())
+    bench = set_up(cls, task, options, 0, scale_of(name, cls))
+    effort = (LEAST if name in SLOW else FEW) if name in SCALES else EFFORT.get(name, QUICK)
     assert CHECKS[BROKEN[name]](CheckEvidence(bench, effort)).status == "failed"
 
 

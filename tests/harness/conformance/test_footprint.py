@@ -157,3 +157,41 @@ def test_output_warnings_and_log_lines_are_noted_in_place_of_shown(capsys):
         np.log(np.zeros(1))
     assert footprint.said == ["standard output: outbytes", "warning UserWarning: careful"]
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_thread_that_goes_on_after_the_run_is_an_act_and_one_that_has_ended_is_none():
+    end = threading.Event()
+    with observe([__name__], "agnews") as footprint:
+        thread = threading.Thread(target=int)
+        thread.start()
+        thread.join()
+    assert footprint.acts == []
+    with observe([__name__], "agnews") as footprint:
+        lasting = threading.Thread(target=end.wait)
+        lasting.start()
+    end.set()
+    lasting.join()
+    assert footprint.acts == ["leaves a thread running"]
+
+
+@pytest.mark.parametrize("ask", [lambda: os.environ.get("PATH"), lambda: os.getenv("PATH"), lambda: os.environ["PATH"]])
+def test_a_variable_of_the_environment_is_noted_where_the_mechanism_itself_asks(ask):
+    with observe([__name__], "agnews") as footprint:
+        tempfile.gettempdir()
+        assert ask()
+    assert footprint.variables == ["PATH"]
+    with observe(["another_module"], "agnews") as footprint:
+        ask()
+    assert footprint.variables == []
+
+
+def test_what_a_library_does_where_it_is_imported_is_not_the_mechanisms(folder, monkeypatch):
+    text = f"open({str(folder / 'of_a_library')!r}, 'w').close()\n"
+    (folder / "writing_module.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(folder)
+    with observe([__name__], "", imports=True) as footprint:
+        importlib.import_module("writing_module")
+    assert footprint.acts == []
+    with observe([__name__], "", imports=True) as footprint:
+        (folder / "own").write_text("x", encoding="utf-8")
+    assert footprint.acts == ["opens a file for writing (own)"]

@@ -1,20 +1,24 @@
 """The kit itself: it judges what it saw, says so when it saw nothing, and its watch changes nothing."""
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 from dpicl.conformance.adversaries import scripted
 from dpicl.conformance.bench import Run, set_up
-from dpicl.conformance.checking import CheckEvidence
+from dpicl.conformance.checking import LEAST, CheckEvidence
 from dpicl.conformance.checks import sampling
+from dpicl.conformance.checks.neighbours import sensitivity
 from dpicl.conformance.checks.noise import noise
 from dpicl.conformance.hostile_model import CERTAIN, ENDING, NAN, HostileModel
 from dpicl.conformance.kit import CHECKS, check_mechanism, tasks_of
 from dpicl.conformance.transcript import Drawn, Spend, Transcript
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import ModelError, UsageError
+from dpicl.core.vocabulary import Knob
+from dpicl.privacy.top_k import NoisyTopK
 from dpicl.releasing.release import release
 from tests.harness.conformance.sound import SoundTokens, SoundVoting
 
@@ -176,3 +180,22 @@ def run_of(*samples, uses=2):
 )
 def test_uses_and_slots_are_counted(samples, status):
     assert sampling._check_joining([run_of(*samples)]).status == status
+
+
+def test_counts_above_one_that_a_primitive_cuts_are_said():
+    """Private all the same, and not what the mechanism means to count: see NoisyTopK."""
+
+    class Words(SoundVoting):
+        name = "words"
+        knob = Knob("temperature", low=0.02, high=10_000.0, non_private=0.0)
+        most: ClassVar[float] = 1.0
+
+        def release(self, knob):
+            return NoisyTopK(1, knob).event
+
+        def winner(self, counts, sample, context):
+            rows = self.most * np.eye(len(sample.slots), len(counts))
+            return NoisyTopK(1, context.knob).choose(rows * counts, sample)[0]
+
+    evidence = CheckEvidence(set_up(Words, "agnews", {}, seed=0), LEAST)
+    assert any(run.footprint.cut for run in evidence.runs) and "counts above 1" in sensitivity(evidence).why

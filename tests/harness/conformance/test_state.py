@@ -4,13 +4,16 @@ import itertools
 import threading
 import warnings
 import weakref
-from collections import deque
+from array import array
+from collections import Counter, OrderedDict, defaultdict, deque
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from dpicl.conformance.clock import MOMENTS, clock_at
 from dpicl.conformance.state import Checkpoint
@@ -41,8 +44,32 @@ def module():
     made.numbers, made.queue, made.held = np.zeros(3), deque(), threading.local()
     made.variable, made.calls, made.generator = ContextVar("v"), itertools.count(), np.random.default_rng(0)
     made.length, made.more, made.own = lru_cache(len), made.counting(), SimpleNamespace()
-    made.named = weakref.WeakValueDictionary()
+    made.named, made.members = weakref.WeakValueDictionary(), weakref.WeakSet()
+    made.counter, made.ordered = Counter(a=2, b=1), OrderedDict(a=1, b=2)
+    made.default, made.recent = defaultdict(list, a=[1]), deque([1, 2, 3], maxlen=3)
+    made.labels, made.bytes, made.longs = {"a", "b"}, bytearray(b"abc"), array("l", [1, 2])
+    made.tensor, made.grown = torch.ones(3), np.arange(3.0)
+    made.frozen, made.slotted = module_class(made, Frozen), module_class(made, Slotted)
     return made
+
+
+@dataclass(frozen=True)
+class Frozen:
+    total: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    total: float = 0.0
+
+    def __reduce__(self):
+        return Slotted, ()  # it says nothing of what it holds
+
+
+def module_class(module, cls):
+    """An object of a class like this one that the module defines."""
+    own = type(cls.__name__, (cls,), {"__module__": module.__name__, "__slots__": getattr(cls, "__slots__", ())[:0]})
+    return own()
 
 
 WAYS = {
@@ -57,6 +84,19 @@ WAYS = {
     "an attribute of a function": lambda m: setattr(m.counting, "last", 1.5),
     "a name": lambda m: setattr(m, "LAST", 1.5),
     "a weak reference": lambda m: m.named.__setitem__("a", m.Kept),
+    "a weak set": lambda m: m.members.add(m.Kept),
+    "a counter": lambda m: m.counter.update("abc"),
+    "a counter with less": lambda m: m.counter.subtract("a"),
+    "the order of a dictionary": lambda m: m.ordered.move_to_end("a"),
+    "a default of a dictionary": lambda m: m.default["b"],
+    "a queue of limited length": lambda m: m.recent.append(1.5),
+    "a set": lambda m: m.labels.discard("a"),
+    "bytes": lambda m: m.bytes.append(1),
+    "an array of the standard library": lambda m: m.longs.append(1),
+    "a tensor": lambda m: m.tensor.add_(1),
+    "the size of an array": lambda m: m.grown.resize(5, refcheck=False),
+    "a frozen object": lambda m: object.__setattr__(m.frozen, "total", 1.5),
+    "an object with slots": lambda m: object.__setattr__(m.slotted, "total", 1.5),
 }
 #: Seen, and not set back.
 FOR_GOOD = {
@@ -76,6 +116,16 @@ def test_whatever_is_kept_is_seen_and_most_of_it_is_set_back(way, module):
     assert checkpoint.read() != before
     checkpoint.restore()
     assert (checkpoint.read() == before) == (way in WAYS)
+
+
+def test_setting_back_what_nobody_changed_changes_nothing(module):
+    """A counter adds what it is updated with, and a queue pushes out."""
+    checkpoint = Checkpoint({module.__name__: module}, SimpleNamespace(), SimpleNamespace())
+    before = checkpoint.read()
+    checkpoint.restore()
+    assert module.counter == Counter(a=2, b=1) and module.recent == deque([1, 2, 3], maxlen=3)
+    assert type(module.default) is defaultdict and module.default.default_factory is list
+    assert checkpoint.read() == before
 
 
 def test_what_is_put_on_the_mechanism_or_on_the_model_is_seen_and_set_back(module):
@@ -114,9 +164,13 @@ def test_code_of_others_that_is_replaced_is_named(module, monkeypatch):
 
 def test_the_clock_says_another_time_in_every_way_to_ask_it(module):
     year = module.moment.now().year
-    with clock_at(MOMENTS[2], [module]):
-        assert {module.datetime.datetime.now().year, module.moment.now().year, module.date.today().year} == {2031}
-        assert module.time.time() == MOMENTS[2] and module.time.localtime().tm_year == 2031
-        assert module.time.strftime("%Y") == "2031" and "2031" in module.time.ctime()
+    with clock_at(MOMENTS[2], [module]) as asked:
+        assert not asked
+        assert {module.datetime.datetime.now().year, module.moment.now().year, module.date.today().year} == {2022}
+        assert module.time.time() == MOMENTS[2] and module.time.localtime().tm_year == 2022
+        assert module.time.strftime("%Y") == "2022" and "2022" in module.time.ctime()
     assert module.moment.now().year == year and module.time.time() > 0
-    assert len({module.time.gmtime(moment).tm_wday for moment in MOMENTS}) > 3
+    assert {"now", "today", "time", "localtime", "strftime", "ctime"} == {*asked}
+    moments = [module.time.gmtime(moment) for moment in MOMENTS]
+    assert len({moment.tm_wday for moment in moments}) == 7 and len({moment.tm_mon for moment in moments}) == 12
+    assert {moment.tm_hour for moment in moments} == {*range(24)}

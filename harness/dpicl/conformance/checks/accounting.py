@@ -22,9 +22,9 @@ def budget(evidence: CheckEvidence) -> Verdict:
     fixed = bench.fixed
     all_of_it = len(bench.queries) if bench.answers else len(bench.shots)
     target = EPSILON if fixed is None else math.inf if bench.unbounded else 0.0
-    targets = [(target, 1), (target, all_of_it)]
-    if fixed is None and evidence.effort.epsilons:
-        targets.append((HIGH_EPSILON, all_of_it))
+    targets = [(target, all_of_it)]
+    if evidence.effort.epsilons:
+        targets += [(target, 1), *([(HIGH_EPSILON, all_of_it)] if fixed is None else [])]
     proved = []
     for target, number in targets:
         config = ReleaseConfig(epsilon=target, delta=DELTA, seed=bench.seed, shots=number)

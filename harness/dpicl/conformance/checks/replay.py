@@ -51,7 +51,7 @@ def public_labels(evidence: CheckEvidence) -> Verdict:
     if bench.unbounded:
         return not_applicable("epsilon is infinite: records may be shown")
     records = plant_words(bench.task.train, labels=not bench.task.partitioned)
-    for at in range(6):
+    for at in range(2 * evidence.effort.scripts):
         script = scripted(SCRIPTS[at % 3], at) if at % 2 else None
         run = bench.run(Run(records=records, sampling=at, noise=at, script=script))
         released = run.released or ()
@@ -63,7 +63,7 @@ def public_labels(evidence: CheckEvidence) -> Verdict:
             return failed(f"Demonstrations have the labels {labels}, not those of `context.shots`, {bench.shots}.")
         if run.refused:
             return failed(run.refused)
-    return passed("no planted word in 6 releases; labels are the public ones")
+    return passed("no planted word is released; labels are the public ones")
 
 
 def check_no_crash(evidence: CheckEvidence) -> Verdict:

@@ -1,0 +1,201 @@
+"""Mistakes that only many of something show, two options, other classes, the import or the exit (test_broken.py)."""
+
+import atexit
+import datetime
+import os
+import tempfile
+import threading
+import time
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+
+from dpicl.privacy.events import gaussian
+from dpicl.privacy.primitives import SIMPLEX_DIAMETER, project_sub_simplex
+from tests.harness.conformance.sound import SoundOwnSlots, SoundTokens, SoundVoting
+
+
+class WeightedSlots:
+    """Ballots of some slots count twice."""
+
+    def weights(self, scores, sample, context):
+        return np.ones(len(scores))
+
+    def answer(self, query, sample, context):
+        scores = context.reader.label_scores(query, sample.slots, calibrated=False)
+        rows = np.zeros(scores.shape)
+        says = np.isfinite(scores).all(axis=1)
+        rows[says, scores[says].argmax(axis=1)] = 1.0
+        rows *= self.weights(scores, sample, context)[:, None]
+        return context.task.labels[self.winner(rows.sum(axis=0), sample, context)]
+
+
+# With many of something.
+
+
+class TwiceFromThreeExamples(WeightedSlots, SoundVoting):
+    """Prompts that show three records, as an option says, are surer."""
+
+    def weights(self, scores, sample, context):
+        return np.full(len(scores), 2.0 if self.examples_per_slot >= 3 else 1.0)
+
+
+class TwiceFromTheSixtyFifthSlot(WeightedSlots, SoundVoting):
+    """The second batch of 64 prompts is added twice."""
+
+    def weights(self, scores, sample, context):
+        return np.where(np.arange(len(scores)) < 64, 1.0, 2.0)
+
+
+class TrueSumsOfAThousandRecords(SoundTokens):
+    """With so many records one does not matter, so the noise is left out."""
+
+    def write(self, label, private, context):
+        object.__setattr__(self, "many", private.size(private.partition_of(label)) >= 1000)
+        return super().write(label, private, context)
+
+    def noisy(self, rows, sample, knob):
+        noisy = super().noisy(rows, sample, knob)
+        return project_sub_simplex(rows).sum(axis=0) if self.many else noisy
+
+
+WRITTEN = ContextVar("written", default=0)
+
+
+class TwiceFromTheFortiethToken(SoundTokens):
+    """From the fortieth token of a text on rows count twice."""
+
+    def write(self, label, private, context):
+        WRITTEN.set(0)
+        return super().write(label, private, context)
+
+    def noisy(self, rows, sample, knob):
+        WRITTEN.set(WRITTEN.get() + 1)
+        total = project_sub_simplex(rows).sum(axis=0) * (2 if WRITTEN.get() >= 40 else 1)
+        return sample.spend(gaussian(knob)).noisy_sum(total, SIMPLEX_DIAMETER)
+
+
+class TwiceFromTheSixtyFifthQuery(SoundVoting):
+    """The second page of queries is counted with the first one's ballots still in it."""
+
+    def noisy(self, counts, sample, context):
+        context.reader.answered = getattr(context.reader, "answered", 0) + 1
+        return super().noisy(counts * (2 if context.reader.answered > 64 else 1), sample, context)
+
+
+# Small numbers.
+
+
+class BallotsInEightBits(SoundOwnSlots):
+    """Counts in one byte each: 256 are none."""
+
+    def noisy(self, counts, sample, context):
+        return super().noisy(counts.astype(np.uint8).astype(np.float64), sample, context)
+
+
+class BallotsInBfloat16(SoundVoting):
+    """Counts in the model's own type, which has no odd numbers above 256."""
+
+    def noisy(self, counts, sample, context):
+        return super().noisy(torch.tensor(counts).bfloat16().double().numpy(), sample, context)
+
+
+# Other classes, another task, other records.
+
+
+class TwiceFromTheFifthLabel(SoundOwnSlots):
+    """Ballots for labels after the fourth count twice."""
+
+    def noisy(self, counts, sample, context):
+        return super().noisy(np.where(np.arange(len(counts)) < 4, counts, 2 * counts), sample, context)
+
+
+class MarginOfTwoLabels(SoundOwnSlots):
+    """Of two labels the difference is released, in both coordinates."""
+
+    def noisy(self, counts, sample, context):
+        margin = counts[0] - counts[1]
+        return super().noisy(np.array([margin, -margin]) if len(counts) == 2 else counts, sample, context)
+
+
+class TwiceOnOneTask(WeightedSlots, SoundVoting):
+    """A weight that was tuned on TREC."""
+
+    def weights(self, scores, sample, context):
+        return np.full(len(scores), 2.0 if context.task.name == "trec" else 1.0)
+
+
+class TwiceWhereTwoRecordsAreBlank(WeightedSlots, SoundVoting):
+    """The others stand in for blank records, where it is more than one."""
+
+    def weights(self, scores, sample, context):
+        blank = sum(not record.text.strip() for slot in sample.slots for record in slot)
+        return np.full(len(scores), 2.0 if blank >= 2 else 1.0)
+
+
+# Two options together.
+
+
+@dataclass(frozen=True)
+class TwiceUnderTwoOptions(SoundTokens):
+    """Rows are doubled to be sharp, and halved by another way to add them up, but not by this one."""
+
+    sharpen: bool = False
+    way: Literal["sum", "mean"] = "sum"
+
+    def noisy(self, rows, sample, knob):
+        total = project_sub_simplex(rows).sum(axis=0) * (2 if self.sharpen and self.way == "mean" else 1)
+        return sample.spend(gaussian(knob)).noisy_sum(total, SIMPLEX_DIAMETER)
+
+
+# Import, exit, surroundings.
+
+
+def write_queries(texts):
+    Path(tempfile.gettempdir(), "queries.txt").write_text(ascii(texts), encoding="utf-8")
+
+
+class QueriesWrittenAtTheExit(SoundVoting):
+    """What was asked is written when the program ends."""
+
+    def answer(self, query, sample, context):
+        atexit.register(write_queries, query.text)
+        return super().answer(query, sample, context)
+
+
+HOME = os.environ.get("HOME", "")
+
+
+class FolderOfTheUserAtImport(SoundVoting):
+    """Where the user's files are is looked up when the module is loaded."""
+
+    def skip(self, task):
+        return super().skip(task) if HOME is not None else "no home"
+
+
+class ThreadOutlivesTheRun(SoundVoting):
+    """A thread that goes on after the run."""
+
+    def answer(self, query, sample, context):
+        threading.Thread(target=time.sleep, args=(0.5,), daemon=True).start()
+        return super().answer(query, sample, context)
+
+
+class FastWhereTheEnvironmentSaysSo(SoundVoting):
+    """A variable of the environment turns the noise off, for debugging."""
+
+    def noisy(self, counts, sample, context):
+        noisy = super().noisy(counts, sample, context)
+        return counts if os.environ.get("VOTING_DEBUG") else noisy
+
+
+class FirstLabelFrom2030On(SoundVoting):
+    """A demonstration version that expires."""
+
+    def answer(self, query, sample, context):
+        said = super().answer(query, sample, context)
+        return context.task.labels[0] if datetime.datetime.now().year >= 2030 else said
