@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dpicl import models
-from dpicl.conformance.bench import small_options
+from dpicl.conformance.scales import Scale
 from dpicl.core.plugins import Registered
 from dpicl.core.seeds import streams
 from dpicl.core.together import run_together
@@ -41,7 +41,7 @@ def load_task(name: str) -> Task:
 
 def release(cls: type[Mechanism], task: Task, knob: float) -> list[Any]:
     """Everything discrete that one run releases, and what it charged to six digits: the same on every processor."""
-    mechanism, randomness = build(cls, small_options(cls, task.name, {})), streams(0)
+    mechanism, randomness = build(cls, Scale().options(cls, task.name, {})), streams(0)
     shots = mechanism.plan_shots(task.public_view(), SHOTS, randomness.stream("shots"))
     ledger = Ledger(None, math.inf)
     execution = Execution(
