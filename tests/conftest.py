@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
+from dpicl import models
 from dpicl.core import strict_yaml
+from dpicl.data import config as task_config
 from dpicl.data import sources, task_file
 from dpicl.program import main
 from dpicl.results.store import Store
@@ -144,6 +146,13 @@ def fresh_cache(own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (folder / part).symlink_to(own_cache / part)
     monkeypatch.setenv("DPICL_CACHE", str(folder))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def plugins_of_this_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test makes known with `--plugin` is unknown to the next one."""
+    for module in (task_config, models):
+        monkeypatch.setattr(module, "_given", dict(module._given))
 
 
 @pytest.fixture(autouse=True)

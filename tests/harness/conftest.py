@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def no_plugins_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plugins of one test are unknown to the next, and there is no data folder."""
+    """No plug-in is known, and there is no data folder."""
     monkeypatch.setattr(task_config, "_given", {})
     monkeypatch.setattr(models, "_given", {})
     monkeypatch.delenv("DPICL_DATA", raising=False)
