@@ -45,12 +45,21 @@ _LOADERS = ("accelerate", "gguf")
 
 @dataclass(frozen=True)
 class Check:
-    """One finding. ok: False only for what the default run cannot do without. remedy: a command, or "" ."""
+    """One finding. ok: False only for what the default run cannot do without. remedy: a command, or "". optional:
+    whether it is something that is not there and that few need."""
 
     name: str
     ok: bool
     found: str
     remedy: str = ""
+    optional: bool = False
+
+    @property
+    def mark(self) -> str:
+        """As the table shows it."""
+        if self.optional:
+            return "-"
+        return "ok" if self.ok else "MISSING"
 
 
 @verb("dpicl doctor --json")
@@ -67,7 +76,7 @@ def doctor(*, model: Models = (), results: Results = DEFAULT_RESULTS) -> Answer:
         named = [*_named_model(name)]
         good &= named[0].ok
         checks += named
-    rows = [["ok" if check.ok else "MISSING", check.name, check.found, check.remedy] for check in checks]
+    rows = [[check.mark, check.name, check.found, check.remedy] for check in checks]
     end = "Everything that the default run needs is there." if good else "Something is missing; see above."
     document = {"ok": good, "checks": [asdict(check) for check in checks]}
     return Answer(document, [text_table(["", "what", "found", "to change it"], rows), end], 0 if good else 1)
@@ -100,7 +109,8 @@ def _models() -> Iterator[Check]:
                 needed = kind == "model" and not entry["name"].startswith(models.QWEN.name)
                 missing = f"missing{why}" if needed or why else f"optional, not installed: {entry['about']}"
                 found, remedy = ("installed", "") if there else (missing, entry["get"])
-                yield Check(f"{kind} {entry['name']}", there or not needed, found, remedy)
+                optional = not there and not needed
+                yield Check(f"{kind} {entry['name']}", there or optional, found, remedy, optional)
 
 
 def _named_model(name: str) -> Iterator[Check]:

@@ -56,11 +56,11 @@ _MANY_LABELS = "dbpedia"
 #: Size -> the largest number of the mechanism's own code that it goes beyond.
 _FARTHEST = {
     "queries": 150,
-    "shots": 40,
+    "shots": 16,
     "tokens": 150,
     "slots": 300,
     "prompts": 300,
-    "examples_per_slot": 8,
+    "examples_per_slot": 5,
     "records": 4000,
 }
 #: How many tasks that the code names are used.

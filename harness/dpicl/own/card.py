@@ -155,10 +155,7 @@ def card_markdown(content: Mapping[str, Any]) -> str:
         ("options", _json(content["options"])),
         ("task", f"{content['task']['name']}, {content['task']['kind']}"),
         ("labels", ", ".join(content["task"]["labels"][:50])),
-        (
-            "model",
-            f"{model_name(manifest['model']['name'])}, {manifest['dtype']}, sha256 {manifest['model']['sha256']}",
-        ),
+        ("model", f"{model_name(manifest['model']['name'])}, {manifest['dtype']}, {_pin(manifest['model'])}"),
         *([("embedding model", _json(manifest["embedding"]))] if manifest.get("embedding") else []),
         *([("answered from", f"a state, sha256 {state}, at no further cost")] if state else []),
         (
@@ -249,3 +246,10 @@ def _escape(text: str) -> str:
     """Text that Markdown and HTML show as it is, in one line: names and options are not always ours."""
     one_line = "".join(character if character.isprintable() else " " for character in str(text))
     return re.sub(r"([\\`*_\[\]|<>&])", r"\\\1", one_line)
+
+
+def _pin(model: Mapping[str, Any]) -> str:
+    """What pins the model's files down, as far as it is known."""
+    if model["sha256"]:
+        return f"sha256 {model['sha256']}"
+    return f"revision {model['revision']}" if model.get("revision") else "files not known"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dpicl.leaderboards.gate.history import removed_check
 from dpicl.results.schema import from_text
 from tests.leaderboards.gate.conftest import World
 
@@ -66,6 +67,11 @@ def test_a_submission_that_is_gone_is_noticed(world: World, before: Path, dpicl)
     answer = dpicl(*words, "--base", before)
     (removed,) = [one for one in answer.json["whole"] if one["check"] == "removed"]
     assert answer.code == 1 and removed["status"] == "failed" and removed["why"].startswith("team_a/vote was there")
+
+
+def test_an_earlier_copy_that_cannot_be_read_is_not_an_empty_one(tmp_path: Path):
+    finding = removed_check(tmp_path / "not_there", [])
+    assert finding.status == "failed" and "cannot be read (FileNotFoundError)" in finding.why
 
 
 @pytest.mark.parametrize("key", ["footnote", "unreliable", "reproduced"])

@@ -68,10 +68,20 @@ def removed_check(base: Path | None, folders: Iterable[Path]) -> Finding:
     if base is None:
         return Finding("removed", "not checked", _NO_BASE)
     there = {(folder.parent.name, folder.name) for folder in folders}
-    known = sorted((card.parent.parent.name, card.parent.name) for card in base.glob(f"*/*/{CARD}"))
+    try:
+        methods = [method for team in _subfolders(base) for method in _subfolders(team)]
+        known = [(method.parent.name, method.name) for method in methods if (method / CARD).is_file()]
+    except OSError as error:
+        problem = f"The earlier copy cannot be read ({type(error).__name__}); give one that can with --base."
+        return Outcome([problem], "").make_finding("removed")
     problems = [
         f"{team}/{method} was there and is gone; put it back, and mark it `unreliable` where it should not count."
         for team, method in known
         if (team, method) not in there
     ]
     return Outcome(problems, f"all {len(known)} earlier submissions are still there").make_finding("removed")
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    """Sorted. Raises OSError where the folder cannot be read, which a glob passes over."""
+    return sorted(path for path in folder.iterdir() if path.is_dir())
