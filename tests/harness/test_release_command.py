@@ -214,12 +214,6 @@ def test_a_delta_above_one_over_the_declared_size_is_released_where_the_flag_say
     assert large_delta(1 / 60, 60) == "" != large_delta(1 / 59, 60)
 
 
-def test_deltas_of_all_releases_that_add_up_to_above_one_over_the_declared_size_are_said(dpicl, desk):
-    first, second = (release(dpicl, "--delta", "0.01", out=f"{name}.jsonl") for name in "ab")
-    assert "1/60" not in first.out and "delta = 0.02 is above 1/60" in second.out
-    assert (first.code, second.code) == (0, 0)
-
-
 @pytest.mark.parametrize("line", ["a swordfish,weather", '"","billing"', "a swordfish", "a swordfi\xdfh,billing"])
 def test_a_record_that_cannot_be_read_tells_nothing(dpicl, desk, line):
     with (desk / "tickets.csv").open("ab") as file:
