@@ -117,7 +117,7 @@ def move(present: NoisyRelease, absent: NoisyRelease) -> float:
 def exact_epsilon(losses: Sequence[SampleLoss], delta: float, upper: float) -> float:
     """The epsilon at delta of independent samples, the larger one of both directions; rounded down.
 
-    upper: about what is to be found, such as the proved epsilon; sets the grid.
+    upper: about what is to be found, such as the proved epsilon, which may be infinite; sets the grid.
     """
     if any(math.isinf(loss.mu) for loss in losses):
         return math.inf
@@ -127,7 +127,8 @@ def exact_epsilon(losses: Sequence[SampleLoss], delta: float, upper: float) -> f
     if not pairs:
         return 0.0
     reach = max(_reach(pair) for pair, _ in pairs)
-    size = max(upper, reach / 20)  # a grid for far larger losses than were proved is coarser
+    expected = upper if math.isfinite(upper) else 1.0
+    size = max(expected, reach / 20)  # a grid for far larger losses than were proved is coarser
     other_way = [(WorstPair(pair.absent, pair.present), count) for pair, count in pairs]
     return max(pairs_epsilon(way, delta, size) for way in (pairs, other_way))
 

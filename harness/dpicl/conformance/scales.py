@@ -32,6 +32,7 @@ SMALL: Mapping[str, Any] = {
     "prompts": 8,
     "tokens": 6,
     "candidates": 5,
+    "instructions": 2,
     "public_slots": 5,
     "words": 3,
     "rounds": 2,
@@ -156,7 +157,7 @@ def scales(cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> list[Sc
         Scale(
             "its own sizes, many slots and records",
             task=_MANY_LABELS if kind.name == "agnews" else None,
-            queries=4,
+            queries=3,
             shots=3 if kind.partitioned else 2,
             most=BRIEF,
             least=many,
@@ -183,8 +184,8 @@ def _near_limits(cls: type[Mechanism], labels: int | None) -> Scale:
     least = {"slots": 256, "examples_per_slot": 1} if own else {"slots": 300, "examples_per_slot": 2}
     return Scale(
         "two classes of unequal size, and sums above 256" if labels else "sums above 256",
-        queries=6,
-        most={**SMALL, **least, "tokens": 2},
+        queries=4,
+        most={**SMALL, **BRIEF, **least},
         least={**least, "prompts": 256},
         groups=(64, 128, 150, 256, 300, 600, 1200),
         labels=labels,

@@ -157,6 +157,11 @@ def test_without_noise_epsilon_is_infinite_and_without_a_move_it_is_zero() -> No
     assert exact_epsilon([sample_loss(0.5, [same])], DELTA, 1.0) == 0.0 == exact_epsilon([], DELTA, 1.0)
 
 
+def test_an_infinite_claim_changes_nothing() -> None:
+    losses = [SampleLoss(0.5, 1.0)]
+    assert exact_epsilon(losses, 1e-5, math.inf) == pytest.approx(exact_epsilon(losses, 1e-5, 3.0), rel=0.01)
+
+
 def test_the_winner_of_a_noisy_vote() -> None:
     assert winner_chances(np.array([1.0, 0.0]), 2.0)[0] == pytest.approx(ndtr(1 / (2 * math.sqrt(2))), abs=1e-9)
     noise = np.random.default_rng(0).normal(size=(200_000, 3)) + np.array([0.5, 0.0, -1.0])
