@@ -117,7 +117,8 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
     cells = [cell for cell in selection.cells if cell.id not in left_out]
     overview, details = _tables(cells, _count_columns(status, estimates), gains, mde)
     shown: list[Block | str] = [_totals(document, sum(seconds), unmeasured), *overview]
-    if others := {one.source for one in gains} - {cell.source for cell in cells}:
+    others = {one.source for one in gains} - {cell.source for cell in cells}
+    if others:
         shown += notes([f"Headroom and MDE are of results on {names_text(sorted(others))} records; none are at hand."])
     shown += [*([tuning_table(tuned)] if tuned.tasks else []), *details]
     for (row, why), own in _group(selection.cells, lambda cell: (cell.label, left_out.get(cell.id))).items():
@@ -128,6 +129,8 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
         shown.append(f"Next: {stale_advice(suite)}.")
     else:
         run = shlex.join(["dpicl", "run", *call.words(suite)])
+        if missing and others:
+            run = f"DPICL_DATA=FOLDER {run} goes on with those results; without it, all cells run anew"
         shown.append(describe_untuned(selection) or f"Next: {run if missing else selection.command('board')}")
     return Answer(document, shown)
 
