@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers.modeling_utils import AttentionInterface
 
-from dpicl.models.pieces import Piece, causal
+from dpicl.models.pieces import JoinedKeys, Piece, causal
 from dpicl.models.weights import preferred_dtype, reason
 
 if TYPE_CHECKING:
@@ -45,10 +45,31 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class _Pass:
     """places: (begin, end, piece). plans: (window, heads, groups, whether scores are capped) -> how kernels compute
-    such layers."""
+    such layers. masks: (piece, window, heads of a group) -> what is added to scores, the same in all layers. scores:
+    one tensor, the memory of all scores: where each product gets its own, a third of the time goes into new pages.
+    """
 
     places: Sequence[tuple[int, int, Piece]]
     plans: dict[tuple[int | None, int, int, bool], KernelPlan] = field(default_factory=dict)
+    masks: dict[tuple[int, int | None, int], torch.Tensor] = field(default_factory=dict)
+    scores: list[torch.Tensor] = field(default_factory=list)
+
+    def added(self, piece: Piece, window: int | None, share: int, query: torch.Tensor) -> torch.Tensor:
+        """[share * n, m]: zeros, and -infinity for what a token does not see; m is filled up to a multiple of STEP."""
+        key = (id(piece), window, share)
+        if key not in self.masks:
+            mask, width = piece.mask(window, query.device)
+            seen = causal(len(piece.tokens), width, query.device) if mask is None else mask
+            added = torch.zeros(seen.shape, dtype=query.dtype).masked_fill_(~seen, -torch.inf)
+            self.masks[key] = pad(added, (0, -width % STEP), value=-torch.inf).repeat(share, 1)
+        return self.masks[key]
+
+    def place_scores(self, groups: int, added: torch.Tensor) -> torch.Tensor:
+        """[groups, n, m] for scores to which [n, m] is added; the next call takes the same memory."""
+        size = groups * added.numel()
+        if not self.scores or len(self.scores[0]) < size:
+            self.scores[:] = [added.new_empty(size)]
+        return self.scores[0][:size].view(groups, *added.shape)
 
 
 _PASS: ContextVar[_Pass] = ContextVar("pass")
@@ -94,10 +115,16 @@ def attend(
         result = plan.multiply(layer, query, key, value, scaling)
     else:
         result = value.new_zeros(1, query.shape[2], query.shape[1], value.shape[3])
+    joined = JoinedKeys(layer, STEP)
     for begin, end, piece in others:
-        keys, values = piece.join_seen(layer, key[:, :, begin:end], value[:, :, begin:end])
+        mine, new = query[:, :, begin:end], (key[:, :, begin:end], value[:, :, begin:end])
         mask, width = piece.mask(sliding_window, key.device)
-        row = _attention(query[:, :, begin:end], keys[:, :, -width:], values[:, :, -width:], mask, scaling, softcap)
+        if softcap is None and _is_by_products(query, key.shape[1], end - begin, width):
+            added = now.added(piece, sliding_window, query.shape[1] // key.shape[1], query)
+            row = _products(mine, *joined.fill_up(piece, *new, width), added, scaling, now.place_scores)
+        else:
+            keys, values = joined.join(piece, *new)
+            row = _attention(mine, keys[:, :, -width:], values[:, :, -width:], mask, scaling, softcap)
         result[:, begin:end] = row.transpose(1, 2)
     return result, None
 
@@ -145,8 +172,6 @@ def _attention(
         return _attend_capped(
             query, keys, values, causal(count, length, query.device) if mask is None else mask, scaling, softcap
         )
-    if _is_by_products(query, groups, count, length):
-        return _products(query, keys, values, mask, scaling)
     if count == 1:
         folded = query.reshape(1, groups, heads // groups, -1)
         if heads == groups:
@@ -172,25 +197,31 @@ def _is_by_products(query: torch.Tensor, groups: int, count: int, width: int) ->
 
 
 def _products(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None, scaling: float | None
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    added: torch.Tensor,
+    scaling: float | None,
+    place_scores: Callable[[int, torch.Tensor], torch.Tensor],
 ) -> torch.Tensor:
-    """`_attention` by products, in which a line is a token in one of the heads of a group.
+    """[1, heads, n, d] by products, in which a line is a token in one of the heads of a group.
 
-    All factors are copied first, so that their strides depend on the model, n and m alone.
+    keys, values: [groups, m, d]. added: [heads / groups * n, m]. All factors are copies, so that their strides depend
+    on the model, n and m alone.
     """
-    groups, width = keys.shape[1:3]
-    heads, count, size = query.shape[1:]
-    hidden, fill = ~(causal(count, width, query.device) if mask is None else mask), -width % STEP
-    added = torch.zeros(hidden.shape, dtype=query.dtype).masked_fill_(hidden, -torch.inf)
-    added = pad(added, (0, fill), value=-torch.inf).repeat(heads // groups, 1)
-    lines = query.reshape(groups, -1, size)
-    keys, values = (torch.cat([each, each[:, :, :1].expand(-1, -1, fill, -1)], dim=2)[0] for each in (keys, values))
+    scale = query.shape[3] ** -0.5 if scaling is None else scaling
+    groups = len(keys)
+    lines = query.reshape(groups, len(added), -1)
     step = groups if groups * added.numel() <= SMALL else 1
-    found = []
-    for mine, theirs, worth in zip(*(each.split(step) for each in (lines, keys.mT, values)), strict=True):
-        scores = torch.baddbmm(added, mine, theirs, alpha=size**-0.5 if scaling is None else scaling)
-        found.append(torch.bmm(scores.softmax(dim=-1), worth))
-    return torch.cat(found).view(1, heads, count, -1)
+    parts = []
+    for first in range(0, groups, step):
+        part = slice(first, first + step)
+        scores = place_scores(step, added)
+        torch.baddbmm(added, lines[part], keys[part].mT, alpha=scale, out=scores)
+        torch.softmax(scores, dim=-1, out=scores)
+        parts.append(torch.bmm(scores, values[part]))
+    result = parts[0] if step == groups else torch.cat(parts)
+    return result.view(1, *query.shape[1:3], -1)
 
 
 def _attend_capped(

@@ -131,16 +131,6 @@ class Piece:
             self.own.put(layer, 0, *self.past.read_up_to(layer, self.begin))
         self.own.reserve(layer, self.end, keys, values, self.begin)
 
-    def join_seen(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values [1, groups, begin + n, d] of all that this piece may see, from its own n, after `keep`."""
-        if self.own is not None:
-            return self.own.read_up_to(layer, self.end)
-        if self.begin == 0:
-            return keys, values
-        assert self.past is not None
-        before = self.past.read_up_to(layer, self.begin)
-        return torch.cat([before[0], keys], dim=2), torch.cat([before[1], values], dim=2)
-
     def mask(self, window: int | None, device: torch.device) -> tuple[torch.Tensor | None, int]:
         """What each token sees of the last ``width`` keys, bool[n, width] (None: all that come before it); and width.
 
@@ -161,6 +151,58 @@ class Piece:
         inside = torch.tensor([*self.before, *self.positions])
         near = torch.tensor(list(self.positions))[:, None] - inside[None] < window
         return self.seen_inside & near, length
+
+
+class JoinedKeys:
+    """Keys and values of one layer, joined for one piece of a pass after the other.
+
+    A prefix's are copied once for all pieces behind it whose rows end alike, up to ``step`` tokens: what a piece adds
+    takes the place of what the one before it added.
+    """
+
+    def __init__(self, layer: int, step: int) -> None:
+        self._layer, self._step = layer, step
+        self._behind: dict[tuple[int, int, int], list[torch.Tensor]] = {}
+
+    def join(self, piece: Piece, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """[1, groups, begin + n, d] each: all that a piece may see, from its own n, after `Piece.keep`; they hold until
+        the next call."""
+        if piece.own is not None:
+            return piece.own.read_up_to(self._layer, piece.end)
+        if piece.begin == 0:
+            return keys, values
+        places = self._place(piece, keys, values)
+        return places[0][:, :, : piece.end], places[1][:, :, : piece.end]
+
+    def fill_up(
+        self, piece: Piece, keys: torch.Tensor, values: torch.Tensor, width: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """[groups, m, d] each, without gaps: the last ``width`` of the same, and then the first of these again, up to a
+        multiple of ``step``."""
+        if piece.own is None and piece.begin and width == piece.end:
+            places = self._place(piece, keys, values)
+            for each in places:
+                each[:, :, width:] = each[:, :, :1]
+            return places[0][0], places[1][0]
+        filled = []
+        for each in self.join(piece, keys, values):
+            seen = each[0, :, -width:]
+            filled.append(torch.cat([seen, seen[:, :1].expand(-1, -width % self._step, -1)], dim=1))
+        return filled[0], filled[1]
+
+    def _place(self, piece: Piece, keys: torch.Tensor, values: torch.Tensor) -> list[torch.Tensor]:
+        """[1, groups, m, d] each, of which the first ``piece.end`` are what the piece sees."""
+        assert piece.past is not None
+        room = piece.end + -piece.end % self._step
+        place = (id(piece.past), piece.begin, room)
+        if place not in self._behind:
+            new = [each.new_empty(1, each.shape[1], room, each.shape[3]) for each in (keys, values)]
+            for each, before in zip(new, piece.past.read_up_to(self._layer, piece.begin), strict=True):
+                each[:, :, : piece.begin] = before
+            self._behind[place] = new
+        for each, added in zip(self._behind[place], (keys, values), strict=True):
+            each[:, :, piece.begin : piece.end] = added
+        return self._behind[place]
 
 
 def row_of(

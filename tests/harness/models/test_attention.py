@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -83,6 +85,73 @@ def test_the_place_of_the_numbers_changes_no_bit(shape: tuple[int, ...]) -> None
     for others in ((0, 0), (1, 3), (50, 100), (7, 0)):
         for keeps in (False, True):
             assert torch.equal(attend(query, keys, values, others=others, keeps=keeps), expected)
+
+
+def read_behind(begin: int, counts: Sequence[int], dtype: torch.dtype) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Pieces of so many tokens behind one prefix, every second one branching, read together: [1, n, heads, d] of each,
+    and what it is exactly."""
+    heads, groups, size, total = 6, 2, 16, sum(counts)
+    random = torch.Generator().manual_seed(0)
+    past = KeyValues(Memory(10**9, 1), begin)
+    before = [torch.randn(1, groups, begin, size, generator=random).to(dtype) for _ in range(2)]
+    past.put(0, 0, *before)
+    shapes = [(1, each, total, size) for each in (heads, groups, groups)]
+    query, keys, values = (torch.randn(shape, generator=random).to(dtype) for shape in shapes)
+    masks: list[torch.Tensor | None] = [None if at % 2 else branching(n, begin + n) for at, n in enumerate(counts)]
+    pieces = [
+        Piece([1] * count, range(begin, begin + count), begin, past, None, range(begin), mask)
+        for count, mask in zip(counts, masks, strict=True)
+    ]
+    with attention.reading(pieces):
+        together, _ = attention.attend(SimpleNamespace(layer_idx=0), query, keys, values, None)
+    exact, end = [], 0
+    for count, mask in zip(counts, masks, strict=True):
+        begin, end = end, end + count
+        row_keys = torch.cat([before[0], keys[:, :, begin:end]], dim=2).double()
+        row_values = torch.cat([before[1], values[:, :, begin:end]], dim=2).double()
+        row_query = query[:, :, begin:end].double()
+        exact.append(attention._attention(row_query, row_keys, row_values, mask, None, None).transpose(1, 2))
+    return list(together.split(list(counts), dim=1)), exact
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_pieces_behind_one_prefix_attend_to_nothing_of_each_other(dtype: torch.dtype) -> None:
+    """In a pass of shorter and longer ones, of which many take the place of another that was there before."""
+    counts = [33, 5, 64, 20, 1, 7, 31, 8]
+    for row, expected in zip(*read_behind(45, counts, dtype), strict=True):
+        assert (row.double() - expected).abs().max() < (0.06 if dtype == torch.bfloat16 else 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_a_prefix_is_copied_once_for_all_pieces_that_end_alike(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to STEP tokens: the keys of 40 are filled up to 64, and to 96 behind them."""
+    copied, read = [], KeyValues.read_up_to
+
+    def note(store: KeyValues, layer: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
+        copied.append(end)
+        return read(store, layer, end)
+
+    monkeypatch.setattr(KeyValues, "read_up_to", note)
+    read_behind(40, [20, 3, 50, 10, 24, 25], dtype)
+    assert copied == [40, 40]
+
+
+def test_scores_take_the_same_memory_in_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each product gets pages of its own, they take a third of its time."""
+    query, keys, values = make_piece(65, 65, 9, 3, 64)
+    places, softmax = [], torch.softmax
+
+    def note(scores: torch.Tensor, **options: Any) -> torch.Tensor:
+        places.append(scores.data_ptr())
+        return softmax(scores, **options)
+
+    monkeypatch.setattr(torch, "softmax", note)
+    with attention.reading([Piece([1] * 65, range(65), 0, None, None, ())]):
+        for layer in range(3):
+            attention.attend(SimpleNamespace(layer_idx=layer), query, keys, values, None)
+    assert len(places) == 3 and len(set(places)) == 1
 
 
 def test_only_rows_in_bfloat16_on_a_fast_processor_are_products(monkeypatch: pytest.MonkeyPatch) -> None:
