@@ -8,7 +8,7 @@ TF-IDF: a logistic regression on TF-IDF weights. All classifiers are fitted on t
 and read all test records. Texts of real demonstrations are in no result file: they are drawn again from the records.
 MiniLM's scores on the test records of the cells must be the committed ones, else the run stops. Prints the mean score
 of each row by each reader, then the differences of the first row to the others, each with its own 95% interval over
-seeds and test records.
+seeds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dpicl.core.vocabulary import Demonstration
 from dpicl.data.config import load_config
 from dpicl.data.task import Task
 from dpicl.evaluation.nearest import CLASSIFIERS, logistic, predict_nearest
-from dpicl.evaluation.statistics import LEVEL, analyse
+from dpicl.evaluation.intervals import seeds_interval
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.models.embeddings import load_embeddings
 from dpicl.releasing.release import release
@@ -138,12 +138,10 @@ def main() -> None:
     for other in others:
         for name in readers:
             seeds = min(len(scores[first][name]), len(scores[other][name]))
-            difference = scores[first][name][:seeds] - scores[other][name][:seeds]
-            half = float(analyse(difference).half_width(1 - LEVEL))
-            value = float(difference.mean())
-            interval = [round(value - half, 3), round(value + half, 3)]
-            wins = int((difference.mean(axis=1) > 0).sum())
-            print(json.dumps({"reader": name, "difference": f"{first} − {other}", "value": round(value, 3),
+            difference = (scores[first][name][:seeds] - scores[other][name][:seeds]).mean(axis=1)
+            interval = [round(end, 3) for end in seeds_interval(difference)]
+            wins = int((difference > 0).sum())
+            print(json.dumps({"reader": name, "difference": f"{first} − {other}", "value": round(float(difference.mean()), 3),
                               "interval": interval, "seeds_above": wins, "of": seeds}))  # fmt: skip
 
 

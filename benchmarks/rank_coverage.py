@@ -1,121 +1,98 @@
-"""Measures how often a board's verdicts are wrong, and their power, on simulated tables.
+"""Measures how often a board's verdicts are wrong with the seed effects of committed rows, and their power.
 
-    python -m benchmarks.rank_coverage
-    python -m benchmarks.rank_coverage --tables 200 --scenes ties --rows 2 5 --seeds 20
+    python -m benchmarks.rank_coverage --out docs/reports/rank-coverage.json
+    python -m benchmarks.rank_coverage --suite record --task mit_d --model embedded-float32 --tables 200
 
-A table has 2 to 20 rows with 3 to 20 seeds of 100 documents. An outcome is right (binary), or has a value
-(normal), by the row, by what the seed does to the row, by the document's difficulty, which all rows share, and by luck;
-the standard deviations are those measured on committed results: of a paired difference .078 by seed, .117 by document,
-.378 of the rest. "ties": all rows are equal. "steps": a row is .03 below the one before. "half": the first half of the
-rows is .1 above the other, with ties within both. "uneven": as ties, every other row with its first half of the seeds
-(two at least) alone. "ceiling": rows of .99 and .96 in turn, which seeds do not move, on 400 documents. "copies": two
-distinct rows, each several times. "drawn": ties, and each row's sampling of private records moves it by .04, drawn anew
-for every seed. "hidden": the same draw of as many rows more is one for all seeds; a board marks such rows and leaves
-them out of rank sets, and so does this scene. "kept": every second row has a hidden draw and is ranked all the same,
-which is why boards do not. "rare": as ceiling, all rows .97, but every second one falls by .5 at one seed in ten,
-which a board does not allow for: what a seed does is assumed to be about normal.
-
-"error" is the share of tables with a false verdict: a row "better" that is not, or "equivalent" at a true difference of
-.03 or more. At most .05 is promised. "width" is the mean number of ranks in a set, "power" the share of true
-differences that were found, "equivalent" the share of pairs called so. Prints a JSON object for each setting.
+Rows of one task, model and epsilon with most seeds are centred: each loses its own mean, so all are equal. A table is so
+many whole seeds, drawn with replacement and for all rows together. "better" is the share of tables with any false
+"better"; "claims" that of tables where Holm's step-down finds any difference between a row and the next, as for the
+planned contrasts of a suite; "equivalent" that of tables with any false "equivalent" where every second row is raised by
+the margin. At most .05 is promised; "standard_error" is that of .05. "power" is the share of a raised row's pairs that
+are found to differ, by how much it was raised; "planned" the same of single contrasts. Prints a JSON object for each
+number of seeds; --out writes them all.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
+from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import special
 
-from dpicl.evaluation.statistics import MARGIN, rank_sets
+from dpicl.core.files import put_whole
+from dpicl.evaluation.statistics import LEVEL, MARGIN, paired_tests, rank_sets
+from dpicl.results.store import Store
 
-ROWS, SEEDS, DOCUMENTS = (2, 5, 12, 20), (3, 5, 10, 20), 100
-#: Of one row: of a paired difference it is larger by the root of 2.
-BY_SEED, BY_DOCUMENT, REST, BY_SAMPLE = 0.078 / 2**0.5, 0.117 / 2**0.5, 0.378 / 2**0.5, 0.04
-SCENES = ("ties", "steps", "half", "uneven", "ceiling", "copies", "drawn", "hidden")
-#: Not run unless it is asked for.
-OTHERS = ("kept", "rare")
-#: Where seeds move nothing, or (rare) by FALL at a share RARE of them.
-_CALM, FALL, RARE = ("ceiling", "rare"), 0.5, 0.1
+#: What one row is raised by.
+GAPS = (0.05, 0.1, 0.2)
 
 
-def true_scores(scene: str, rows: int) -> np.ndarray:
-    """float64[p]."""
-    numbers = np.arange(rows)
-    steps = {"steps": 0.03 * numbers, "half": 0.1 * (numbers >= (rows + 1) // 2), "copies": 0.05 * (numbers % 2)}
-    if scene in _CALM:
-        return {"ceiling": 0.99 - 0.03 * (numbers % 2), "rare": 0.97 - FALL * RARE * (numbers % 2)}[scene]
-    return 0.6 - steps.get(scene, np.zeros(rows))
+def read_centred(results: Path, suite: str, model: str, task: str, epsilon: float) -> np.ndarray:
+    """float64[S, p]: scores of the rows with most seeds that vary, less the mean of each row."""
+    rows: dict[str, dict[int, float]] = defaultdict(dict)
+    for one in Store(results, suite).load_all()[0]:
+        cell = one.cell
+        if (cell.task, cell.model, cell.epsilon, cell.development) == (task, model, epsilon, False):
+            rows[cell.label][cell.seed] = one.scores[one.main_metric].value
+    most = max(map(len, rows.values()))
+    scores = np.array([[row[seed] for seed in sorted(row)] for row in rows.values() if len(row) == most]).T
+    return np.asarray(scores - scores.mean(axis=0))[:, scores.std(axis=0) > 0]
 
 
-def table(generator: np.random.Generator, scene: str, rows: int, seeds: int, binary: bool) -> np.ndarray:
-    """float64[S, D, p]: outcomes of one table."""
-    documents = 400 if scene in _CALM else DOCUMENTS
-    rows *= 2 if scene == "hidden" else 1
-    moved = BY_SEED * generator.standard_normal((seeds, 1, rows))
-    luck = generator.standard_normal((seeds, documents, rows))
-    own = generator.standard_normal((1, documents, rows))
-    shared = generator.standard_normal((1, documents, 1))
-    samples = BY_SAMPLE * generator.standard_normal((seeds, 1, rows))
-    if scene in _CALM:
-        moved *= 0.0
-    if scene in ("hidden", "kept"):
-        samples[:, :, ::2] = samples[:1, :, ::2]
-    if scene in ("drawn", "hidden", "kept"):
-        moved += samples
-    if scene == "rare":
-        falls = generator.random((seeds, 1, rows)) < RARE
-        moved += FALL * (RARE - falls) * (np.arange(rows) % 2)
-    if scene == "copies":
-        moved, luck, own = (part[:, :, np.arange(rows) % 2] for part in (moved, luck, own))
-    true = true_scores(scene, rows) + moved
-    if binary:
-        # Of a latent normal variable: shared difficulty .6, own difficulty .05, luck the rest: .117 and .378 as above.
-        latent = 0.6**0.5 * shared + 0.05**0.5 * own + 0.35**0.5 * luck
-        outcomes = (latent < special.ndtri(np.clip(true, 0.001, 0.999))).astype(float)
-    else:
-        outcomes = true + 0.3 * shared + BY_DOCUMENT * own + REST * luck
-    if scene == "uneven":
-        outcomes[max(2, seeds // 2) :, :, 1::2] = np.nan
-    return outcomes[:, :, 1::2] if scene == "hidden" else outcomes
-
-
-def measure(scene: str, rows: int, seeds: int, binary: bool, tables: int) -> dict[str, Any]:
-    """How often the verdicts of so many tables are wrong, and how much they find."""
-    true = true_scores(scene, rows)
-    gaps = true[:, None] - true[None, :]
-    above = gaps > 1e-9
-    generator = np.random.default_rng([rows, seeds, int(binary), (*SCENES, *OTHERS).index(scene)])
-    wrong, width, found, same = 0, 0.0, 0.0, 0.0
-    upper = np.triu(np.ones(gaps.shape, dtype=bool), 1)
+def measure(centred: np.ndarray, seeds: int, tables: int) -> dict[str, Any]:
+    """The shares of so many tables with a false verdict, and of true differences that are found."""
+    generator = np.random.default_rng(seeds)
+    rows = centred.shape[1]
+    raised = MARGIN * (np.arange(rows) % 2)
+    apart = raised[:, None] != raised
+    better = claims = equivalent = 0
+    power, planned = dict.fromkeys(GAPS, 0.0), dict.fromkeys(GAPS, 0.0)
     for _ in range(tables):
-        sets = rank_sets(table(generator, scene, rows, seeds, binary))
-        equivalent = sets.equivalent
-        wrong += bool((sets.better & ~above).any() or (equivalent & (np.abs(gaps) >= MARGIN - 1e-9)).any())
-        width += float((sets.high - sets.low + 1).mean())
-        found += float(sets.better[above].mean()) if above.any() else 0.0
-        same += float(equivalent[upper].mean())
+        scores = centred[generator.integers(len(centred), size=seeds)]
+        better += bool(rank_sets(scores).better.any())
+        contrasts = [*(scores[:, :-1] - scores[:, 1:]).T]
+        claims += min(test.adjusted for test in paired_tests(contrasts)) <= 1 - LEVEL
+        equivalent += bool((rank_sets(scores + raised).equivalent & apart).any())
+        for gap in GAPS:
+            first = gap * (np.arange(rows) == 0)
+            power[gap] += float(rank_sets(scores + first).better[0, 1:].mean())
+            planned[gap] += paired_tests([contrasts[0] + gap])[0].p <= 1 - LEVEL
+    shares = {"better": better, "claims": claims, "equivalent": equivalent}
     return {
-        "scene": scene,
-        "outcomes": "binary" if binary else "normal",
         "rows": rows,
+        "committed_seeds": len(centred),
         "seeds": seeds,
-        "error": round(wrong / tables, 3),
-        "width": round(width / tables, 2),
-        "power": round(found / tables, 3) if above.any() else None,
-        "equivalent": round(same / tables, 3),
+        "tables": tables,
+        **{name: round(count / tables, 4) for name, count in shares.items()},
+        "standard_error": round((0.05 * 0.95 / tables) ** 0.5, 4),
+        "power": {str(gap): round(found / tables, 3) for gap, found in power.items()},
+        "planned": {str(gap): round(found / tables, 3) for gap, found in planned.items()},
     }
 
 
-if __name__ == "__main__":
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", type=int, default=400, help="simulated tables of each setting")
-    parser.add_argument("--rows", type=int, nargs="+", default=ROWS)
-    parser.add_argument("--scenes", nargs="+", choices=(*SCENES, *OTHERS), default=SCENES)
-    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser.add_argument("--suite", default="ginc")
+    parser.add_argument("--model", default="ginc")
+    parser.add_argument("--task", default="ginc")
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--seeds", type=int, nargs="+", default=(10, 20))
+    parser.add_argument("--tables", type=int, default=2000)
+    parser.add_argument("--out", type=Path, help="a file for all of it")
     given = parser.parse_args()
-    for setting in itertools.product(given.scenes, given.rows, given.seeds, (True, False)):
-        print(json.dumps(measure(*setting, given.tables)), flush=True)
+    rows = {name: getattr(given, name) for name in ("suite", "model", "task", "epsilon")}
+    centred = read_centred(given.results, *rows.values())
+    measured = []
+    for seeds in given.seeds:
+        measured.append({**rows, **measure(centred, seeds, given.tables)})
+        print(json.dumps(measured[-1]), flush=True)
+    if given.out:
+        put_whole(given.out, json.dumps(measured, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -22,7 +22,7 @@ from dpicl.core.field_types import Number
 from dpicl.core.messages import count, duration, epsilon_text, join_names, message, names_text, score_text
 from dpicl.core.vocabulary import model_name
 from dpicl.data.sources import SOURCES
-from dpicl.evaluation.statistics import LEVEL
+from dpicl.evaluation.statistics import FEWEST_SEEDS, LEVEL
 from dpicl.plan import sizing
 from dpicl.plan.costs import CostEstimate, Costs
 from dpicl.plan.headroom import Headroom, gain_text, headroom_columns, headrooms
@@ -54,11 +54,11 @@ def plan(
     power: Annotated[Number, Field(ge=0.5, lt=1), Flag(metavar="P")] | None = None,
     **cells: Unpack[Cells],
 ) -> Answer:
-    """What `run` would do: cells, which of them are done, what the rest costs. Or, with `detect`, how much is needed.
+    """What `run` would do: cells, which of them are done, what the rest costs. Or, with `detect`, how many seeds.
 
     Raises UsageError for what is not known or does not fit.
 
-    detect: say how many seeds and test records find such a difference of scores (0.03) between any two rows.
+    detect: say how many seeds find such a difference of scores (0.03) between any two rows.
     power: the probability with which --detect finds it (default: 0.8).
     """
     if power is not None and detect is None:
@@ -264,31 +264,29 @@ def _sizes(selection: Selection, results: Sequence[Result], detect: float, power
     return Answer(document, [*tables, *notes([_sizes_meaning(found, detect, power)])])
 
 
-_SIZES = ("task", "ε", "rows", "sd seed", "sd record", "sd rest", "now", "MDE", "needs", "costs")
+_SIZES = ("task", "ε", "rows", "records", "sd", "seeds now", "MDE", "needs", "costs")
 
 
 def _size_row(table: sizing.Table, mde: Mapping[sizing.Shared, float]) -> list[str]:
     found = mde.get((table.model, table.task, table.source, table.epsilon))
-    deviations = (table.variances.by_seed, table.variances.by_document, table.variances.rest)
-    now, needed = table.now, table.needed
     return [
         table.task,
         f"{table.epsilon:g}",
         str(table.rows),
-        *(f"{max(0.0, variance) ** 0.5:.3f}" for variance in deviations),
-        f"{now.seeds} × {now.documents}",
+        str(table.documents),
+        f"{table.deviation:.3f}",
+        str(table.seeds),
         score_text(found) if found else "none",
-        f"{needed.seeds} × {needed.documents}" if needed else f"more than {sizing.SEEDS[-1]} × {sizing.DOCUMENTS[-1]}",
-        duration(needed.seconds) if needed else "",
+        count(table.needed, "seed") if table.needed else f"more than {sizing.MOST_SEEDS:,}",
+        duration(table.seconds) if table.seconds is not None else "",
     ]
 
 
 def _sizes_meaning(found: Sequence[sizing.Table], detect: float, power: float) -> str:
     made_from = {f"{table.task}: {table.source}": None for table in found}
     return (
-        f"Records: {', '.join(made_from)}. Sizes are seeds × test records. They find a difference of {detect:g} between"
-        f" any two rows of a table with probability {power:g}, at a family-wise error of {1 - LEVEL:.2g}. Costs are of"
-        " one process, all rows. MDE: what the results at hand find with 80% power, of the median pair, as on the"
-        " board; needs follow from sd, the mean over all pairs of the deviation of their difference by seed, by test"
-        " record, and what is left."
+        f"Records: {', '.join(made_from)}. So many seeds find a difference of {detect:g} between any two rows of a table"
+        f" with probability {power:g}, at a family-wise error of {1 - LEVEL:.2g}, by Student's t of sd, the deviation of"
+        " a difference from seed to seed with as many test records as now. Costs are of one process, all rows. MDE: what"
+        f" the results at hand find with 80% power, of the median pair, as on the board; none below {FEWEST_SEEDS} seeds."
     )

@@ -1,4 +1,4 @@
-"""Intervals of one score: over documents, over seeds and documents, of a ratio, of a share. dpicl.evaluation.statistics
+"""Intervals of one score: over the test records of a cell, over seeds, of a ratio, of a share. dpicl.evaluation.statistics
 compares two scores.
 """
 
@@ -6,58 +6,60 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from dpicl.core.errors import UsageError
-from dpicl.evaluation.statistics import LEVEL
+from dpicl.evaluation.statistics import LEVEL, student_quantile, summarize
 
-#: Of documents, or of seeds, each a list over the same documents.
-Outcomes = Sequence[float] | Sequence[Sequence[float]] | np.ndarray
 #: Bootstrap replicates. The limits of a 95% interval then move by well under a hundredth of its width between seeds.
 DRAWS = 10_000
-#: Replicates that are drawn at a time.
-_CHUNK = 1_000
 
 
-def bootstrap_interval(outcomes: Outcomes, seed: int = 0) -> tuple[float, float]:
-    """95% percentile bootstrap interval of the mean of outcomes[D], or of outcomes[S, D]: S seeds on the same D
-    documents.
-
-    Every replicate draws seeds with replacement and, independently, documents with replacement; a document keeps its
-    outcomes of all drawn seeds, since seeds share the documents (the pigeonhole bootstrap of crossed factors: Owen
-    2007, Annals of Applied Statistics 1(2), section 3). With few seeds it understates their part of the variance, by
-    the factor (S - 1)/S, as every bootstrap of a mean does.
-    With one seed it is the bootstrap over documents, and says nothing about how other seeds would do.
-    Raises UsageError when rows differ in length, are empty, or hold a NaN.
-    """
-    table = _table(outcomes)
-    by_seed, by_document = _weights(*table.shape, seed, DRAWS)
-    means = np.einsum("rd,rd->r", by_seed @ table, by_document) / table.size
+def bootstrap_interval(outcomes: Sequence[float] | np.ndarray, seed: int = 0) -> tuple[float, float]:
+    """95% percentile bootstrap interval of the mean of outcomes[D] over documents; it says nothing about how other
+    seeds would do. Raises UsageError when there is none, or a NaN."""
+    values = np.asarray(outcomes, dtype=np.float64)
+    if values.ndim != 1 or not values.size or np.isnan(values).any():
+        raise UsageError("An interval needs at least one outcome, and every outcome must be a number.")
+    count = len(values)
+    draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=DRAWS)
+    means = draws.astype(np.float64) @ values / count
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
     return low, high
 
 
-def ratio_interval(numerator: Outcomes, denominator: Outcomes) -> tuple[float, float]:
-    """95% bootstrap interval of mean(numerator) / mean(denominator), both [S, D] over the same seeds and documents.
+def seeds_interval(scores: Sequence[float] | np.ndarray) -> tuple[float, float]:
+    """95% interval of the mean of scores[S] of independent seeds: Student's. (-inf, inf) for fewer than two."""
+    found = summarize(np.asarray(scores, dtype=np.float64))
+    if found.seeds < 2:
+        return -math.inf, math.inf
+    half = float(found.half_width(1 - LEVEL))
+    return float(found.mean) - half, float(found.mean) + half
 
-    Seeds and documents are drawn as in `bootstrap_interval`, and the same draw serves both, so what they share
-    cancels. For a denominator that is positive in truth: a replicate in which it is not could be a ratio of any size
-    and counts as -inf for the lower limit and as inf for the upper one (compare Fieller 1954, JRSS B 16(2): an interval
-    of a ratio is unbounded when the denominator may be zero). So the limits are -inf and inf when there are too many
-    such replicates. Raises UsageError as `bootstrap_interval` does, and when the two differ in shape.
+
+def ratio_interval(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, float]:
+    """95% interval of mean(numerator) / mean(denominator), both float64[S], paired by seed.
+
+    Fieller 1954 (JRSS B 16(2)): the ratios r at which Student's t does not exclude that the mean of numerator - r *
+    denominator is 0. (-inf, inf) for fewer than two seeds, and where the denominator may be 0. Raises UsageError when
+    the two differ in length.
     """
-    above, below = _table(numerator), _table(denominator)
-    if above.shape != below.shape:
-        raise UsageError("The two means of a ratio need the same seeds and documents.")
-    tops, bottoms = (_draw_sums(table.shape, table.tobytes(), DRAWS) for table in (above, below))
-    defined = bottoms > 1e-9
-    ordered = np.sort(np.divide(tops, bottoms, out=np.full_like(tops, -np.inf), where=defined))
-    first, last = math.floor((DRAWS - 1) * (1 - LEVEL) / 2), math.ceil((DRAWS - 1) * (1 + LEVEL) / 2)
-    upper = last + int((~defined).sum())  # the place of the upper limit, where undefined ones are the lowest
-    return float(ordered[first]), float(ordered[upper]) if upper < DRAWS else math.inf
+    if numerator.shape != denominator.shape:
+        raise UsageError("The two means of a ratio need the same seeds.")
+    count = len(numerator)
+    if count < 2:
+        return -math.inf, math.inf
+    above, below = float(numerator.mean()), float(denominator.mean())
+    (var_above, both), (_, var_below) = np.cov(numerator, denominator) / count
+    squared = float(student_quantile(count - 1, 1 - LEVEL)) ** 2
+    curvature = below**2 - squared * var_below  # of the quadratic inequality in r
+    if curvature <= 0:
+        return -math.inf, math.inf
+    middle = above * below - squared * both
+    root = math.sqrt(max(middle**2 - curvature * (above**2 - squared * var_above), 0.0))
+    return float((middle - root) / curvature), float((middle + root) / curvature)
 
 
 def wilson_interval(successes: int, trials: int, level: float = LEVEL) -> tuple[float, float]:
@@ -67,50 +69,9 @@ def wilson_interval(successes: int, trials: int, level: float = LEVEL) -> tuple[
     """
     if not 0 <= successes <= trials or trials < 1:
         raise UsageError(f"A share needs 0 <= successes <= trials and a trial, not {successes} of {trials}.")
-    low, high = stats.binomtest(successes, trials).proportion_ci(level, method="wilson")
-    return float(low), float(high)
-
-
-@lru_cache(maxsize=8)
-def _weights(seeds: int, documents: int, seed: int, draws: int) -> tuple[np.ndarray, np.ndarray]:
-    """How often every seed and every document is in each replicate: float64[draws, S] and float64[draws, D]."""
-    generator = np.random.default_rng(seed)
-    by_seed, by_document = (
-        generator.multinomial(count, np.full(count, 1 / count), size=draws).astype(np.float64)
-        for count in (seeds, documents)
-    )
-    return by_seed, by_document
-
-
-@lru_cache(maxsize=8)
-def _draw_sums(shape: tuple[int, ...], table: bytes, draws: int) -> np.ndarray:
-    """float64[draws]: the sum of a table, float64[S, D] as bytes, in each replicate; rows that share seeds share their
-    denominator."""
-    values = np.frombuffer(table).reshape(shape)
-    sums = [np.einsum("rd,rd->r", seeds @ values, documents) for seeds, documents in _counts(*shape, draws)]
-    return np.concatenate(sums)
-
-
-@lru_cache(maxsize=4)
-def _counts(seeds: int, documents: int, draws: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The same for ratios, in chunks of replicates, by counting indices: many times as fast for a large count, and
-    kept, since every row of a table draws the same."""
-    generator = np.random.default_rng(0)
-
-    def draw(count: int, some: int) -> np.ndarray:
-        cells = generator.integers(count, size=(some, count)) + count * np.arange(some)[:, None]
-        return np.bincount(cells.ravel(), minlength=some * count).reshape(some, count).astype(np.float64)
-
-    chunks = [min(_CHUNK, draws - start) for start in range(0, draws, _CHUNK)]
-    return [(draw(seeds, some), draw(documents, some)) for some in chunks]
-
-
-def _table(outcomes: Outcomes) -> np.ndarray:
-    """float64[S, D], checked."""
-    try:
-        table = np.atleast_2d(np.asarray(outcomes, dtype=np.float64))
-    except ValueError as error:
-        raise UsageError("Seeds need one outcome a document, on the same documents.") from error
-    if table.ndim != 2 or table.size == 0 or np.isnan(table).any():
-        raise UsageError("An interval needs at least one outcome, and every outcome must be a number.")
-    return table
+    z2 = float(special.ndtri((1 + level) / 2)) ** 2
+    middle = successes + z2 / 2
+    half = math.sqrt(z2 * (successes * (trials - successes) / trials + z2 / 4))
+    low = 0.0 if successes == 0 else (middle - half) / (trials + z2)
+    high = 1.0 if successes == trials else (middle + half) / (trials + z2)
+    return low, high

@@ -16,7 +16,7 @@ import numpy as np
 
 from dpicl.core.messages import score_text, signed_text
 from dpicl.data.config import load_config, task_folders
-from dpicl.evaluation.statistics import LEVEL, analyse
+from dpicl.evaluation.intervals import seeds_interval
 from dpicl.plan.suite import REFERENCES
 from dpicl.results.schema import Result
 from dpicl.tables.document import Column
@@ -45,8 +45,7 @@ class Headroom:
     """Of one metric on one task with one model.
 
     public, real: mean scores over the same seeds and test records. gain: real - public, or the other way where lower is
-    better; low, high: its 95% interval inside [-1, 1], with seeds and test records as samples (of one seed: test
-    records alone). development: whether it was measured on seeds and test records of its own; else on those of the
+    better; low, high: its 95% interval inside [-1, 1], Student's over seeds (of one seed: all of it). development: whether it was measured on seeds and test records of its own; else on those of the
     rows. real_row, public_row: the rows that it is the difference of: real demonstrations of matched length, where a
     suite has them. others: over the other rows that see no private record, where they have the same seeds.
     """
@@ -172,8 +171,8 @@ def _outcomes(metric: str, pairs: Sequence[Pair]) -> tuple[np.ndarray, np.ndarra
 
 def _gain(over: str, public: np.ndarray, real: np.ndarray, lower_is_better: bool) -> Gain:
     differences = public - real if lower_is_better else real - public
-    gain, half = float(differences.mean()), float(analyse(differences).half_width(1 - LEVEL))
-    return Gain(over, gain, max(gain - half, -1.0), min(gain + half, 1.0))
+    low, high = seeds_interval(differences.mean(axis=1))
+    return Gain(over, float(differences.mean()), max(low, -1.0), min(high, 1.0))
 
 
 def headroom_columns(of: Callable[[Any], Headroom | None]) -> tuple[Column, ...]:

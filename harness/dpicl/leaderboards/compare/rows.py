@@ -36,22 +36,24 @@ if TYPE_CHECKING:
 
 _READING = (
     "Scores are means over the seeds and test records that both rows have; differences are first minus second, paired"
-    " on these; positive: the first row is better, also where lower scores are. Intervals cover together, and p is"
-    " adjusted, for all pairs of rows × tasks that are compared."
+    " on the seeds; positive: the first row is better, also where lower scores are. Intervals cover together, and p is"
+    " adjusted, for all pairs of one table: this explores. The claims that a suite plans are in `dpicl board SUITE --full`."
 )
-#: A difference, and the names of the two rows.
-Compared = tuple[Difference | None, str, str]
+#: A difference, the names of the two rows, and why there is none.
+Compared = tuple[Difference | None, str, str, str]
 
 
 @dataclass(frozen=True)
 class RowPair:
-    """Two rows of one task. found: the first one's score minus the other's; None where they cannot be compared."""
+    """Two rows of one task. found: the first one's score minus the other's; None where nothing can be said of them.
+    reason: then why."""
 
     group: Group
     table: TaskTable
     one: Row
     other: Row
     found: Difference | None
+    reason: str = ""
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -94,6 +96,7 @@ class RowPair:
             "first": _row_json(self.one, self.means[0]),
             "second": _row_json(self.other, self.means[1]),
             **_difference_json(self.found),
+            "reason": self.reason,
             "seeds": list(self.seeds),
             "documents": table.documents,
         }
@@ -124,7 +127,7 @@ class RowComparison(Shown):
         columns = (
             Column("task", "task", attrgetter("table.task")),
             Column("rows", "rows", lambda pair: None if heads else ", ".join(pair.names), optional=True),
-            *difference_columns(lambda pair: (pair.found, *pair.verdict_names)),
+            *difference_columns(lambda pair: (pair.found, *pair.verdict_names, pair.reason)),
             Column("first", first, lambda pair: pair.means[0], score_text),
             Column("second", second, lambda pair: pair.means[1], score_text),
             Column("seeds", "seeds", lambda pair: len(pair.seeds)),
@@ -232,8 +235,11 @@ def compare_named(
     )
     pairs = []
     for group, table, found in ranking:
-        differences = Pairs(table, len(ranking))
-        pairs += [RowPair(group, table, a, b, differences.difference(a, b)) for a, b in found]
+        differences = Pairs(table)
+        for a, b in found:
+            difference = differences.difference(a, b)
+            reason = "" if difference else differences.explain(a, b)
+            pairs.append(RowPair(group, table, a, b, difference, reason))
     return RowComparison(suite, one, other, tuple(pairs), tuple(left_out))
 
 
@@ -241,9 +247,9 @@ def difference_columns(of: Callable[[Any], Compared]) -> tuple[Column, ...]:
     """Verdict, difference, interval and p of items that are pairs of rows."""
 
     def verdict(item: Any) -> str:
-        found, one, other = of(item)
+        found, one, other, reason = of(item)
         if found is None:
-            return "not compared: too few common seeds or test records"
+            return f"no verdict: {reason}"
         if found.verdict == "better":
             return f"{one if found.value > 0 else other} is better"
         if found.verdict == "equivalent":
@@ -261,7 +267,7 @@ def difference_columns(of: Callable[[Any], Compared]) -> tuple[Column, ...]:
             "95% interval",
             number("low", "high"),
             lambda own: " to ".join(map(signed_text, own)),
-            "simultaneous for all pairs",
+            "simultaneous for all pairs of the table",
         ),
         Column("p", "adjusted p", number("p"), p_number),
     )
@@ -274,17 +280,17 @@ def _outcomes_by_seed(row: Row, seeds: Sequence[int]) -> list[dict[str, float]]:
 
 def _row_json(row: Row, mean: float | None) -> dict[str, Any]:
     """score: its mean over what both rows have; score_of_all_seeds: as on the board."""
-    names = ("label", "mechanism", "epsilon", "proved", "recovery", "unranked")
-    own = {name: getattr(row, name) for name in names} | {"score": mean, "score_of_all_seeds": row.score}
+    names = ("label", "mechanism", "epsilon", "proved", "recovery")
+    own = {name: getattr(row, name) for name in names} | {"unranked": row.no_rank, "score": mean, "score_of_all_seeds": row.score}
     own["marks"] = [mark.name for mark in row.marks]
     return {"row": row_name(row), **own, "epsilon_text": epsilon_text(row.epsilon)}
 
 
 def _difference_json(found: Difference | None) -> dict[str, Any]:
     """verdict: better (of which: the first or the second), equivalent, inconclusive, or not tested."""
-    names = ("better", "difference", "low", "high", "p_adjusted", "family", "tables", "margin", "excluded")
+    names = ("better", "difference", "low", "high", "p_adjusted", "family", "margin", "excluded")
     if found is None:
         return {"verdict": "not tested", **dict.fromkeys(names)}
     better = None if found.verdict != "better" else "first" if found.value > 0 else "second"
-    numbers = (found.value, found.low, found.high, found.p, found.family, found.tables, found.margin, found.excluded)
+    numbers = (found.value, found.low, found.high, found.p, found.family, found.margin, found.excluded)
     return {"verdict": found.verdict, **dict(zip(names, (better, *numbers), strict=True))}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpicl.core.messages import capitalize, epsilon_text, join_names, names_text, queries_words, score_text
-from dpicl.evaluation.statistics import RankSets
+from dpicl.evaluation.statistics import FEWEST_SEEDS, RankSets
 from dpicl.leaderboards.model.marks import FIXED_DRAW, OWN_READER
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
@@ -21,8 +21,8 @@ _USUAL = 1.0
 _NAMED = 3
 #: The verdict on a row that is compared with none.
 _ALONE = "the only row"
-#: The verdict on rows of which no two have two seeds in common.
-_NOT_COMPARED = "not compared: they have fewer than two seeds in common"
+#: The verdict on rows of which no two share enough seeds.
+_NOT_COMPARED = f"not compared: they have fewer than {FEWEST_SEEDS} seeds in common"
 
 
 @dataclass(frozen=True)

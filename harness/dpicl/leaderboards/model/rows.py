@@ -16,8 +16,8 @@ import numpy as np
 
 from dpicl.attacks.audited import Audit
 from dpicl.core.messages import epsilon_text, score_text
-from dpicl.evaluation.intervals import bootstrap_interval, ratio_interval
-from dpicl.evaluation.statistics import Difference
+from dpicl.evaluation.intervals import ratio_interval, seeds_interval
+from dpicl.evaluation.statistics import FEWEST_SEEDS, Difference
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, ZERO_SHOT, sort_ids
 from dpicl.leaderboards.model.marks import BY_EMBEDDINGS, FIXED_DRAW, OWN_READER, Mark, marks_of
 from dpicl.leaderboards.model.submissions import Submission
@@ -53,7 +53,8 @@ class Row:
     """One mechanism at one epsilon on one task, over its seeds. What other rows and attacks say of it comes last.
 
     epsilon: the target (0 and infinity: the two reference baselines). claimed, proved, epsilon_per_query: the largest
-    over seeds. score, low, high: mean of the main metric and its 95% interval over seeds and documents, all in [0, 1].
+    over seeds. score, low, high: mean of the main metric and its 95% interval over seeds (of one seed: over its
+    documents), all in [0, 1].
     zero_shot, real_data: mean scores of the reference baselines over this row's seeds, from which its recovery is
     computed; None where a baseline lacks one of them. recovery: None when it is not defined; recovery_note says why.
     recovery_interval: 95%; None for the baselines, without a recovery, and where real demonstrations may gain nothing.
@@ -93,6 +94,12 @@ class Row:
     @property
     def seeds(self) -> tuple[int, ...]:
         return tuple(result.cell.seed for result in self.results)
+
+    @property
+    def no_rank(self) -> str:
+        """Why it has no rank by itself; '' where it may have one."""
+        few = self.epsilon > 0 and len(self.seeds) < FEWEST_SEEDS
+        return self.unranked or (f"it has fewer than {FEWEST_SEEDS} seeds" if few else "")
 
     @property
     def is_baseline(self) -> bool:
@@ -195,9 +202,12 @@ def make_row(by_seed: BySeed, baselines: Mapping[str, BySeed], submission: Submi
     """The row of these results. baselines: results of the reference baselines on the same documents."""
     results = tuple(by_seed[seed] for seed in sorted(by_seed))
     first = results[0]
-    low, high = bootstrap_interval([outcomes_of(result)[1] for result in results])
+    scores = [score_of(result) for result in results]
+    low, high = seeds_interval(scores)
+    if len(results) == 1:
+        low, high = first.scores[first.main_metric].low, first.scores[first.main_metric].high
     zero_shot, real_data = (_mean_over_seeds(by_seed, baselines[name]) for name in (ZERO_SHOT, REAL_DATA))
-    score = fmean(map(score_of, results))
+    score = fmean(scores)
     recovery, note = _recovery(by_seed, baselines, score, zero_shot, real_data)
     interval = None
     if recovery is not None and first.cell.mechanism not in BASELINES:
@@ -216,8 +226,8 @@ def make_row(by_seed: BySeed, baselines: Mapping[str, BySeed], submission: Submi
         epsilon_per_query=_largest(result.privacy.epsilon_per_query for result in results),
         queries=first.privacy.queries,
         score=score,
-        low=low,
-        high=high,
+        low=max(low, 0.0),
+        high=min(high, 1.0),
         zero_shot=zero_shot,
         real_data=real_data,
         recovery=recovery,
@@ -282,12 +292,10 @@ def _recovery(
 
 
 def _gains(by_seed: BySeed, baselines: Mapping[str, BySeed]) -> tuple[np.ndarray, np.ndarray]:
-    """float64[S, D] each: what a row gains over zero-shot, and what real demonstrations do, by seed and document.
-
-    Paired: the row and the reference baselines are resampled together, since they share both."""
+    """float64[S] each: what a row gains over zero-shot, and what real demonstrations do, by seed."""
     first = next(iter(by_seed.values()))
     row, zero_shot, real_data = (
-        np.array([outcomes_of(part[seed])[1] for seed in sorted(by_seed)])
+        np.array([score_of(part[seed]) for seed in sorted(by_seed)])
         for part in (by_seed, baselines[ZERO_SHOT], baselines[REAL_DATA])
     )
     sign = -1.0 if first.lower_is_better(first.main_metric) else 1.0  # the gain is the positive side

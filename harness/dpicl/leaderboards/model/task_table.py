@@ -45,8 +45,8 @@ class TaskTable:
     margin: float = MARGIN
     detectable: dict[float, float] = field(default_factory=dict)
     unranked_levels: dict[float, str] = field(default_factory=dict)
-    families: tuple[RankSets, ...] = field(default=(), repr=False)
-    beside_ends: Mapping[float, RankSets] = field(default_factory=dict, repr=False)
+    families: list[RankSets] = field(default_factory=list, repr=False)
+    beside_ends: dict[float, RankSets] = field(default_factory=dict, repr=False)
 
     @property
     def ranks_nobody(self) -> bool:
@@ -129,8 +129,7 @@ def task_table(
             baselines[cell.mechanism][cell.seed] = result
         else:
             cells[cell.label, cell.epsilon][cell.seed] = result
-    by_seeds = sorted(cells.items(), key=lambda cell: len(cell[1]))  # rows of as many seeds share their resamples
-    rows = [make_row(own, baselines, owners.get(label)) for (label, _), own in by_seeds]
+    rows = [make_row(own, baselines, owners.get(label)) for (label, _), own in cells.items()]
     rows.sort(key=lambda row: (row.epsilon, -row.worth, row.label))
     ends = {name: make_row(own, baselines) for name, own in baselines.items() if own}
     return TaskTable(

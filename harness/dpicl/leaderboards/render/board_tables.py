@@ -243,8 +243,8 @@ def headroom_table(tables: Sequence[TaskTable]) -> Table:
         Column("detectable", "MDE (80% power)", show_detectable, wide=True, optional=True),
     )
     note = (
-        "Where the interval includes 0 nobody is ranked. Seeds and test records are samples (of one seed: test records"
-        " alone); development: on seeds and test records that no row has. A classifier's headroom is about the texts"
+        "Where the interval (Student's, over seeds) includes 0 nobody is ranked. Development: on seeds and test records that"
+        " no row has. A classifier's headroom is about the texts"
         " that a model writes, and says nothing about how it reads them."
     )
     title = f"Headroom: {REAL} − {PUBLIC}, before any private method"

@@ -123,7 +123,7 @@ def _remarks(row: Row) -> Iterator[str]:
     if row.recovery is None:
         yield f"Recovery n/a: {row.recovery_note}."
     elif row.recovery_interval is None and not row.is_baseline:
-        yield ("The recovery has no interval: in too many resamples real demonstrations gain nothing over zero-shot.")
+        yield "The recovery has no interval: one seed, or seeds at which real demonstrations may gain nothing."
     yield from (f"{mark.sign} {mark.name}: {mark.why}." for mark in row.marks)
     yield from dict.fromkeys(note for result in row.results for note in result.privacy.notes)
 
@@ -137,7 +137,7 @@ def _list_neighbours(pairs: Pairs, row: Row, places: Addresses, group: Group) ->
     columns = (
         Column("row", "row", lambda rival: rival[0].title),
         Column("score", "score", lambda rival: rival[0].score, score_text),
-        *difference_columns(lambda rival: (rival[1], row.caveat, rival[0].caveat)),
+        *difference_columns(lambda rival: (rival[1], row.caveat, rival[0].caveat, pairs.explain(row, rival[0]))),
     )
 
     def kind(rival: tuple[Row, Difference | None]) -> str:
@@ -147,7 +147,7 @@ def _list_neighbours(pairs: Pairs, row: Row, places: Addresses, group: Group) ->
         return "end" if other.is_baseline else ""
 
     reading = (
-        "Differences are this row minus the other, paired over the seeds and test records of both; positive: this"
+        "Differences are this row minus the other, paired over the seeds of both; positive: this"
         " row is better. Intervals hold simultaneously and p is adjusted as for the ranks; any other two rows:"
         f" dpicl compare ROW ROW --suite {group.suite}."
     )
@@ -210,7 +210,7 @@ def _seeds(row: Row) -> list[Block]:
         Column("file", "result file", lambda one: f"{one.cell_id}.json"),
     )
     cell = row.results[0].cell
-    said = ["A seed's own interval is over test records alone."]
+    said = ["A seed's own interval is a bootstrap over its test records."]
     if row.submission is None:
         folder = Store(Path("."), cell.suite).path(cell).parent.as_posix()
         said.append(f"The files are in {folder} under the folder of results.")
