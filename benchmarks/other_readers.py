@@ -24,8 +24,8 @@ import numpy as np
 from dpicl.core.vocabulary import Demonstration
 from dpicl.data.config import load_config
 from dpicl.data.task import Task
-from dpicl.evaluation.nearest import CLASSIFIERS, logistic, predict_nearest
 from dpicl.evaluation.intervals import seeds_interval
+from dpicl.evaluation.nearest import CLASSIFIERS, logistic, predict_nearest
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.models.embeddings import load_embeddings
 from dpicl.releasing.release import release
@@ -141,7 +141,8 @@ def main() -> None:
             difference = (scores[first][name][:seeds] - scores[other][name][:seeds]).mean(axis=1)
             interval = [round(end, 3) for end in seeds_interval(difference)]
             wins = int((difference > 0).sum())
-            print(json.dumps({"reader": name, "difference": f"{first} − {other}", "value": round(float(difference.mean()), 3),
+            value = round(float(difference.mean()), 3)
+            print(json.dumps({"reader": name, "difference": f"{first} − {other}", "value": value,
                               "interval": interval, "seeds_above": wins, "of": seeds}))  # fmt: skip
 
 

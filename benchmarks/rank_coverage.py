@@ -3,10 +3,10 @@
     python -m benchmarks.rank_coverage --out docs/reports/rank-coverage.json
     python -m benchmarks.rank_coverage --suite record --task mit_d --model embedded-float32 --tables 200
 
-Rows of one task, model and epsilon with most seeds are centred: each loses its own mean, so all are equal. A table is so
-many whole seeds, drawn with replacement and for all rows together. "better" is the share of tables with any false
-"better"; "claims" that of tables where Holm's step-down finds any difference between a row and the next, as for the
-planned contrasts of a suite; "equivalent" that of tables with any false "equivalent" where every second row is raised by
+Rows of one task, model and epsilon with most seeds are centred: each loses its own mean, so all are equal. A table is
+so many whole seeds, drawn with replacement and for all rows together. "better" is the share of tables with any false
+"better"; "claims" that of tables where Holm's step-down finds any difference between a row and the next, as for planned
+contrasts; "equivalent" that of tables with any false "equivalent" where every second row is raised by
 the margin. At most .05 is promised; "standard_error" is that of .05. "power" is the share of a raised row's pairs that
 are found to differ, by how much it was raised; "planned" the same of single contrasts. Prints a JSON object for each
 number of seeds; --out writes them all.

@@ -1,4 +1,4 @@
-"""How many seeds and documents find a difference: `dpicl plan --detect`."""
+"""How many seeds find a difference: `dpicl plan --detect`."""
 
 from __future__ import annotations
 
@@ -6,59 +6,51 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from dpicl.core.errors import UsageError
-from dpicl.evaluation.statistics import Components
 from dpicl.plan import sizing
 from tests.leaderboards.factory import make_result
 
 RESULTS = Path(__file__).parents[2] / "results"
-VARIANCES = Components(by_seed=0.078**2, by_document=0.117**2, rest=0.378**2)
 
 
-def results(seeds: int = 4, source: str = "synthetic") -> list:
+def results(seeds: int = 12, source: str = "synthetic") -> list:
     return [
-        make_result(name, score, seed=seed, documents=100, source=source)
-        for name, score in (("tang", 0.6), ("pta", 0.5))
+        make_result(name, score + 0.05 * (seed % step), seed=seed, documents=100, source=source)
+        for name, score, step in (("tang", 0.6, 2), ("pta", 0.5, 3))
         for seed in range(seeds)
     ]
 
 
-def test_what_a_size_finds_is_found_with_the_stated_power() -> None:
-    """Two rows whose true difference is what 10 seeds x 100 documents are said to find; 400 experiments."""
-    seeds, documents = 10, 100
-    gap = sizing.compute_detectable(VARIANCES, 2, seeds, documents, 0.8)
-    generator = np.random.default_rng(0)
-    shape = (400, seeds, documents)
-    differences = (
-        gap
-        + 0.078 * generator.standard_normal((400, seeds, 1))
-        + 0.117 * generator.standard_normal((400, 1, documents))
-        + 0.378 * generator.standard_normal(shape)
-    )
-    error = float(VARIANCES.differences(seeds, documents).error)
-    critical = gap - 0.8416 * error
-    assert (differences.mean(axis=(1, 2)) > critical).mean() == pytest.approx(0.8, abs=0.07)
+def test_what_so_many_seeds_find_is_found_with_the_stated_power() -> None:
+    """Two rows whose true difference is what 12 seeds are said to find; 400 experiments."""
+    (gap,) = sizing.compute_detectable(0.1, 2, np.array([12]), 0.8)
+    drawn = np.random.default_rng(0).normal(gap, 0.1, size=(12, 400))
+    assert (stats.ttest_1samp(drawn, 0).pvalue <= 0.05).mean() == pytest.approx(0.8, abs=0.07)
 
 
-def test_more_rows_seeds_and_documents_do_what_they_must() -> None:
-    def find(rows: int, seeds: int, documents: int) -> float:
-        return float(sizing.compute_detectable(VARIANCES, rows, seeds, documents, 0.8))
+def test_more_rows_and_seeds_do_what_they_must() -> None:
+    def find(rows: int, seeds: int) -> float:
+        return float(sizing.compute_detectable(0.1, rows, np.array([seeds]), 0.8)[0])
 
-    assert find(12, 20, 100) > find(2, 20, 100) > find(2, 40, 100) > find(2, 40, 1000)
+    assert find(12, 20) > find(2, 20) > find(2, 40)
 
 
-def test_the_size_of_least_cost_finds_what_was_asked() -> None:
-    (table,) = sizing.tables(results(), detect=0.2, power=0.8)
-    assert (table.task, table.rows, table.now.seeds, table.now.documents) == ("agnews", 2, 4, 100)
-    assert table.needed is not None and table.needed.detects <= 0.2
+def test_the_fewest_seeds_that_find_it() -> None:
+    (table,) = sizing.tables(results(), detect=0.05, power=0.8)
+    assert (table.task, table.rows, table.seeds, table.documents) == ("agnews", 2, 12, 100)
+    tried = np.array([table.needed - 1, table.needed])
+    before, enough = sizing.compute_detectable(table.deviation, 2, tried, 0.8)
+    assert enough <= 0.05 < before and table.seconds > 0
+    assert sizing.tables(results(), detect=1e-6, power=0.8)[0].needed is None
 
 
 def test_one_row_or_one_seed_tells_nothing() -> None:
     with pytest.raises(UsageError, match="seeds"):
         sizing.tables(results(seeds=1), detect=0.1, power=0.8)
     with pytest.raises(UsageError, match="mechanisms"):
-        sizing.tables(results()[:4], detect=0.1, power=0.8)
+        sizing.tables(results()[:12], detect=0.1, power=0.8)
 
 
 def test_models_have_tables_of_their_own() -> None:
@@ -75,17 +67,17 @@ def test_the_command_says_it_for_committed_results(dpicl) -> None:
     words = ("--detect", "0.1", "--task", "samsum")
     said = dpicl("plan", "generation", "--results", RESULTS, *words, "--json").json
     assert {table["task"] for table in said["tables"]} == {"samsum"}
-    assert all(table["now"]["seeds"] == 3 for table in said["tables"])
+    assert all((table["seeds"], table["documents"]) == (3, 20) for table in said["tables"])
     shown = dpicl("plan", "generation", "--results", RESULTS, *words)
-    assert shown.code == 0 and "3 × 20" in shown.out
+    assert shown.code == 0 and "seeds now" in shown.out
 
 
 def test_no_score_differs_by_more_than_one_so_such_a_size_finds_nothing(dpicl) -> None:
     words = ("--detect", "0.1", "--seed", "0,1", "--epsilon", "1")
     (table,) = dpicl("plan", "ginc", "--results", RESULTS, *words, "--json").json["tables"]
-    assert table["now"]["detects"] > 1
+    assert table["detects"] > 1
     shown = dpicl("plan", "ginc", "--results", RESULTS, *words).out
-    assert "2 × 100  none" in shown and "MDE: what the results at hand find" in shown
+    assert "none" in shown and "MDE: what the results at hand find" in shown
 
 
 def test_committed_results_need_no_data_and_no_task_vanishes_without_a_word(dpicl, monkeypatch) -> None:
@@ -127,7 +119,7 @@ def test_a_plan_says_first_what_committed_results_show_and_agrees_with_the_board
 
 def test_results_of_two_sources_have_tables_of_their_own() -> None:
     found = sizing.tables([*results(), *results(source="local")], detect=0.2, power=0.8)
-    assert [(table.source, table.rows, table.now.seeds) for table in found] == [("synthetic", 2, 4), ("local", 2, 4)]
+    assert [(table.source, table.rows, table.seeds) for table in found] == [("synthetic", 2, 12), ("local", 2, 12)]
 
 
 def test_results_of_other_settings_are_named_where_nothing_is_left(dpicl) -> None:

@@ -285,8 +285,9 @@ def _size_row(table: sizing.Table, mde: Mapping[sizing.Shared, float]) -> list[s
 def _sizes_meaning(found: Sequence[sizing.Table], detect: float, power: float) -> str:
     made_from = {f"{table.task}: {table.source}": None for table in found}
     return (
-        f"Records: {', '.join(made_from)}. So many seeds find a difference of {detect:g} between any two rows of a table"
-        f" with probability {power:g}, at a family-wise error of {1 - LEVEL:.2g}, by Student's t of sd, the deviation of"
-        " a difference from seed to seed with as many test records as now. Costs are of one process, all rows. MDE: what"
-        f" the results at hand find with 80% power, of the median pair, as on the board; none below {FEWEST_SEEDS} seeds."
+        f"Records: {', '.join(made_from)}. So many seeds find a difference of {detect:g} between any two rows of a"
+        f" table with probability {power:g}, at a family-wise error of {1 - LEVEL:.2g}, by Student's t of sd, the"
+        " deviation of a difference from seed to seed with as many test records as now. Costs are of one process, all"
+        " rows. MDE: what the results at hand find with 80% power, of the median pair, as on the board; none below"
+        f" {FEWEST_SEEDS} seeds."
     )

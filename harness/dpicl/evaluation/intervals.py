@@ -1,5 +1,5 @@
-"""Intervals of one score: over the test records of a cell, over seeds, of a ratio, of a share. dpicl.evaluation.statistics
-compares two scores.
+"""Intervals of one score: over the test records of a cell, over seeds, of a ratio, of a share.
+dpicl.evaluation.statistics compares two scores.
 """
 
 from __future__ import annotations

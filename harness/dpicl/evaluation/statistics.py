@@ -1,8 +1,8 @@
 """Tests which of two rows is better, for boards, comparisons, plans and the claims that a suite plans.
 
-A seed draws records, noise and public texts anew, so seeds are independent replications, and a row has one score a seed.
-What two rows share at a seed cancels in their difference, so every test is of differences paired by seed; test records
-that all seeds share are held fixed, and the inference is about these.
+A seed draws records, noise and public texts anew, so seeds are independent replications, and a row has one score a
+seed. What two rows share at a seed cancels in their difference, so every test is of differences paired by seed; test
+records that all seeds share are held fixed, and the inference is about these.
 
 One difference: Student's t with S - 1 degrees of freedom. Several planned ones: Holm's step-down. All pairs of a table:
 two tests must agree, and the larger p-value and the wider interval count.
@@ -106,7 +106,7 @@ def _list_signs(seeds: int) -> np.ndarray:
 
 
 def flip_signs(differences: np.ndarray) -> float:
-    """The p-value of no difference among differences[S] whose signs are flipped: a check that assumes symmetry alone."""
+    """The p-value of no difference among differences[S] by flips of their signs: a check that assumes only symmetry."""
     sums = _list_signs(len(differences)) @ differences
     as_large = np.abs(sums) >= abs(differences.sum()) * (1 - 1e-9)
     if len(differences) <= _ENUMERATED:  # as they are is one of the patterns

@@ -78,7 +78,7 @@ def view_of(
         *([] if suite.private_share else [_SAME_RECORDS]),
     ]
     notes += [*describe_tuning(suite, kept), *readings(selection, kept), *current]
-    made = build_board(kept, selection.asked, evidence, submissions, suite.margin)
+    made = build_board(kept, selection.asked, evidence, submissions, suite.margin, suite.planned)
     there = {(result.cell.label, result.cell.task) for result in kept}
     reasons = {(cell.label, cell.task): left_out[cell.id] for cell in selection.cells if cell.id in left_out}
     skipped = [

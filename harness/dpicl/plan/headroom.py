@@ -45,8 +45,9 @@ class Headroom:
     """Of one metric on one task with one model.
 
     public, real: mean scores over the same seeds and test records. gain: real - public, or the other way where lower is
-    better; low, high: its 95% interval inside [-1, 1], Student's over seeds (of one seed: all of it). development: whether it was measured on seeds and test records of its own; else on those of the
-    rows. real_row, public_row: the rows that it is the difference of: real demonstrations of matched length, where a
+    better; low, high: its 95% interval inside [-1, 1], Student's over seeds (of one seed: all of it). development:
+    whether it was measured on seeds and test records of its own; else on those of the rows. real_row, public_row: the
+    rows that it is the difference of: real demonstrations of matched length, where a
     suite has them. others: over the other rows that see no private record, where they have the same seeds.
     """
 

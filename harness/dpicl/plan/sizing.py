@@ -1,8 +1,8 @@
 """Computes the number of seeds that detects a difference: `dpicl plan SUITE --detect 0.03`.
 
-From results that are there: how much the paired differences between rows vary from seed to seed, with as many test records
-as they have, and what a seed costs. A difference counts as found when Student's t passes Bonferroni's critical value for
-all pairs of the rows, which a board's is about. MDE is for the median pair, as on boards.
+From results that are there: how much the paired differences between rows vary from seed to seed, with as many test
+records as they have, and what a seed costs. A difference counts as found when Student's t passes Bonferroni's critical
+value for all pairs of the rows, which a board's is about. MDE is for the median pair, as on boards.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ Shared = tuple[str, str, str, float]
 class Table:
     """The proved rows of one model, task and source of records at one epsilon, as they are now, and what they need.
 
-    deviation: of a paired difference from seed to seed; root mean square over all pairs of rows. seeds: most common ones
-    of a pair; detects: the difference that so many find. needed: seeds, None where no number does; seconds: what these
-    cost, all rows.
+    deviation: of a paired difference from seed to seed; root mean square over all pairs of rows. seeds: most common
+    ones of a pair; detects: the difference that so many find. needed: seeds, None where no number does; seconds: what
+    these cost, all rows.
     """
 
     model: str

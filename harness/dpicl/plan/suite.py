@@ -35,6 +35,7 @@ from dpicl.core.strict_yaml import Document, Place, read
 from dpicl.models import name_in_results
 from dpicl.models.server_settings import address_problem
 from dpicl.plan.suite_rows import (
+    Contrast,
     MechanismEntry,
     Tuned,
     Word,
@@ -99,6 +100,7 @@ class Suite(BaseModel):
     margin: Portion = 0.03
     tasks: Annotated[list[Word], Field(min_length=1)]
     mechanisms: Annotated[list[Annotated[MechanismEntry, BeforeValidator(_entry)]], Field(min_length=1)]
+    contrasts: list[Contrast] = []
 
     #: What SUITE.tuned.yaml says.
     _tuned: Tuned | None = PrivateAttr(default=None)
@@ -106,6 +108,8 @@ class Suite(BaseModel):
     #: Keys that the command line has set; the file is not to be blamed for them.
     _from_flags: frozenset[str] = PrivateAttr(default=frozenset())
     _listed: list[int] = PrivateAttr(default=[])
+    #: The epsilons of the file.
+    _listed_epsilons: list[float] = PrivateAttr(default=[])
     #: Row -> its settings, of all rows of the file.
     _grids: Mapping[str, list[Options]] = PrivateAttr(default={})
     _development: bool = PrivateAttr(default=False)
@@ -124,6 +128,12 @@ class Suite(BaseModel):
         content = {key: getattr(self, key) for key in _SHARED} | {"mode": "proved"}
         content |= {key: own for key in _SHARED_IF_SET if (own := getattr(self, key)) is not None}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def planned(self) -> list[Contrast]:
+        """The contrasts, each with its epsilon."""
+        first = self._listed_epsilons[0]
+        return [one.model_copy(update={"epsilon": one.epsilon or first}) for one in self.contrasts]
 
     def records_of(self, task: str) -> int | None:
         """How many test records of a task count; None: all."""
@@ -232,6 +242,7 @@ def make_suite(data: Mapping[str, Any], document: Document | None = None) -> Sui
     for place, said in _find_misfits(suite):
         raise error(place, said)
     suite._document, suite._listed = document, suite.seeds
+    suite._listed_epsilons = suite.epsilons
     suite._grids = {entry.row: entry.settings for entry in suite.mechanisms}
     return suite
 
@@ -260,13 +271,37 @@ def _find_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
                 if value not in getattr(suite, key):
                     where = "epsilons" if key == "epsilons" else "tasks"
                     yield (*place, where), f"{entry.row} names {value}, which '{key}' does not list."
+    yield from _contrast_misfits(suite)
     yield from _size_misfits(suite)
+
+
+def _contrast_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
+    entries = {entry.row: entry for entry in suite.mechanisms}
+    for i, contrast in enumerate(suite.contrasts):
+        place: Place = ("contrasts", i)
+        if contrast.better == contrast.than:
+            yield (*place, "than"), f"{contrast.name!r} compares {contrast.than} with itself; name another row."
+        if contrast.epsilon is not None and contrast.epsilon not in suite.epsilons:
+            yield (*place, "epsilon"), f"{contrast.name!r} names {contrast.epsilon:g}, which 'epsilons' does not list."
+        for key, row in (("better", contrast.better), ("than", contrast.than)):
+            if row not in entries:
+                yield (*place, key), str(unknown_name(f"row of {contrast.name!r}", row, entries))
+                continue
+            epsilon, entry = contrast.epsilon or suite.epsilons[0], entries[row]
+            if entry.name not in REFERENCES and entry.epsilons and epsilon not in entry.epsilons:
+                yield (*place, key), f"{row} has no ε = {epsilon:g}; name one that it has as 'epsilon'."
+            for task in contrast.tasks:
+                if task not in suite.tasks:
+                    yield (*place, "tasks"), f"{contrast.name!r} names {task}, which 'tasks' does not list."
+                elif not suite.has_task(entry, task):
+                    yield (*place, "tasks"), f"{row} does not run on {task}, which {contrast.name!r} names."
 
 
 def _repetitions(suite: Suite) -> Iterator[tuple[Place, str]]:
     lists = {key: getattr(suite, key) for key in ("seeds", "baseline_seeds", "epsilons", "tasks", "models")}
     lists["mechanisms"] = [entry.row for entry in suite.mechanisms]
     lists["models"] = list(map(name_in_results, suite.models))
+    lists["contrasts"] = [contrast.name for contrast in suite.contrasts]
     for key, values in lists.items():
         first: dict[Any, int] = {}
         for i, value in enumerate(values):

@@ -94,6 +94,21 @@ class MechanismEntry(BaseModel):
         return self
 
 
+class Contrast(BaseModel):
+    """A claim that a suite plans to test: on each of these tasks the row ``better`` is better than the row ``than``.
+
+    epsilon: of rows that have one; None: the suite's first.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    better: Word
+    than: Word
+    tasks: Annotated[list[Word], Field(min_length=1)]
+    epsilon: TargetEpsilon | None = None
+
+
 class ScoredSetting(BaseModel):
     """What tuning saw of one setting. score: the mean over seeds of the task's main metric."""
 

@@ -1,10 +1,11 @@
 """Compares two releases of a model cell by cell: regression, improvement, equivalent, identical, or inconclusive
 (docs/releases.md).
 
-A cell is task x row x epsilon, and its seeds and documents are paired; development seeds, on records of their own, are
-cells of their own. Of several versions of a task a side has the newest. Results that were made under different
-conditions are refused, with the condition that differs. Cells are tested together
-(`dpicl.evaluation.statistics.paired_tests`): a change counts when Holm's adjusted p-value is at most alpha and the
+A cell is task x row x epsilon, paired by seed; development seeds, on records of their own, are cells of their own. Of
+several versions of a task a side has the newest. Results that were made under different conditions are refused, with
+the condition that differs. Cells with ten seeds are tested together
+(`dpicl.evaluation.statistics.paired_tests`), over their seeds; one whose seeds are copies, such as zero-shot, over its
+documents: a change counts when Holm's adjusted p-value is at most alpha and the
 change at least `min_effect`; a cell is equivalent where changes of that size are excluded at alpha / (number of tested
 cells). Differences are candidate - base in the metric's own units, with the sign flipped for metrics of which less is
 better: a negative one is always a loss.
@@ -22,7 +23,7 @@ import numpy as np
 
 from dpicl.core.messages import MOST_NAMED, count, epsilon_text, join_names, names_text, score_text
 from dpicl.core.printable import make_visible
-from dpicl.evaluation.statistics import PairedTest, paired_tests
+from dpicl.evaluation.statistics import FEWEST_SEEDS, PairedTest, paired_tests
 from dpicl.leaderboards.compare.reading import MADE_WITH, Key, Pair, Side, Unmatched, choose, pair_cells
 from dpicl.leaderboards.model.text import gather, metric_name, p_number, seeds_text
 from dpicl.results.schema import Result
@@ -221,9 +222,14 @@ class Comparison(Shown):
         return not self.settings.allow_missing and bool(self.missing)
 
     @property
+    def says_nothing(self) -> bool:
+        """Whether no cell could be tested, nor is any the same on both sides."""
+        return not self.tested
+
+    @property
     def regressed(self) -> bool:
-        """Whether any cell got worse, in score or in privacy, or is missing from the candidate."""
-        return self.incomplete or any(cell.fails for cell in self.cells)
+        """Whether any cell got worse, in score or in privacy, or is missing from the candidate; or nobody knows."""
+        return self.incomplete or self.says_nothing or any(cell.fails for cell in self.cells)
 
 
 def compare(
@@ -240,13 +246,22 @@ def compare(
     )
     pairs, unmatched = pair_cells(base, candidate)
     gains = [pair.gains for pair in pairs]
-    tests = iter(paired_tests([one for one in gains if one.shape[1] > 1], settings.alpha))
+    replications = [_find_replications(own) for own in gains]
+    tests = iter(paired_tests([own for own in replications if len(own)], settings.alpha))
     cells = tuple(
-        _cell(pair, own, next(tests) if own.shape[1] > 1 else None, settings)
-        for pair, own in zip(pairs, gains, strict=True)
+        _cell(pair, own, next(tests) if len(column) else None, settings)
+        for pair, own, column in zip(pairs, gains, replications, strict=True)
     )
     sides = ([one for pair in pairs for one in pair.base], [one for pair in pairs for one in pair.candidate])
     return Comparison(base, candidate, settings, _changes(*sides), cells, tuple(unmatched))
+
+
+def _find_replications(gains: np.ndarray) -> np.ndarray:
+    """What a cell with gains[S, D] is tested over: its seeds; its documents where seeds are copies; nothing where there
+    are too few."""
+    if len(gains) < FEWEST_SEEDS or gains.shape[1] < 2:
+        return gains[:0, 0]
+    return gains[0] if (gains == gains[0]).all() else gains.mean(axis=1)
 
 
 def _cell(pair: Pair, gains: np.ndarray, test: PairedTest | None, settings: Settings) -> CellVerdict:
@@ -255,7 +270,8 @@ def _cell(pair: Pair, gains: np.ndarray, test: PairedTest | None, settings: Sett
     verdict: Verdict = "not tested" if test is None else settings.verdict(test)
     if not gains.any():
         verdict = "identical"
-    notes = [] if test else ["one document is too few to test"]
+    few = "one document is" if gains.shape[1] < 2 else f"{count(len(gains), 'seed')} of {FEWEST_SEEDS} are"
+    notes = [] if test else [f"{few} too few to test"]
     if test and settings.has_change(test) and verdict in ("equivalent", "inconclusive"):
         notes.append(f"a change is shown, and it is smaller than {settings.min_effect:g}")
     target = pair.key.epsilon
@@ -310,15 +326,13 @@ def _notes(comparison: Comparison) -> Iterator[str]:
     yield from _list_without_partner(comparison)
     yield (
         f"Regression: Holm's p over {count(comparison.tested, 'cell')} is at most {settings.alpha:g} and the loss"
-        f" at least {settings.min_effect:g}; intervals are not adjusted. MDE (80% power): the smallest true drop that"
+        f" at least {settings.min_effect:g}; Student's t over seeds (over test records where all seeds are alike);"
+        " intervals are not adjusted. MDE (80% power): the smallest true drop that"
         f" this cell would show with probability 0.8 at {settings.alpha:g}/{max(comparison.tested, 1)} (none: no drop"
         " shows)."
     )
-    if any(cell.test and len(cell.seeds) == 1 and cell.key.epsilon > 0 for cell in cells):
-        yield (
-            "With one seed a test is about these releases: other noise may move all documents together. Run more seeds"
-            " to test the mechanism."
-        )
+    if comparison.says_nothing:
+        yield f"No cell could be tested: run {FEWEST_SEEDS} seeds on both sides (`dpicl run SUITE --seed 0,1,…`)."
     if any(cell.less_is_better for cell in cells):
         yield "The change of a metric of which less is better has its sign reversed: negative is always a loss."
     yield from gather((cell.note, str(cell.key)) for cell in cells if cell.note)

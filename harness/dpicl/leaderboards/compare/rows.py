@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _READING = (
     "Scores are means over the seeds and test records that both rows have; differences are first minus second, paired"
     " on the seeds; positive: the first row is better, also where lower scores are. Intervals cover together, and p is"
-    " adjusted, for all pairs of one table: this explores. The claims that a suite plans are in `dpicl board SUITE --full`."
+    " adjusted, for all pairs of one table: this explores. Planned claims are in `dpicl board SUITE --full`."
 )
 #: A difference, the names of the two rows, and why there is none.
 Compared = tuple[Difference | None, str, str, str]
@@ -281,7 +281,11 @@ def _outcomes_by_seed(row: Row, seeds: Sequence[int]) -> list[dict[str, float]]:
 def _row_json(row: Row, mean: float | None) -> dict[str, Any]:
     """score: its mean over what both rows have; score_of_all_seeds: as on the board."""
     names = ("label", "mechanism", "epsilon", "proved", "recovery")
-    own = {name: getattr(row, name) for name in names} | {"unranked": row.no_rank, "score": mean, "score_of_all_seeds": row.score}
+    own = {name: getattr(row, name) for name in names} | {
+        "unranked": row.no_rank,
+        "score": mean,
+        "score_of_all_seeds": row.score,
+    }
     own["marks"] = [mark.name for mark in row.marks]
     return {"row": row_name(row), **own, "epsilon_text": epsilon_text(row.epsilon)}
 

@@ -19,6 +19,7 @@ from dpicl.core.messages import count, epsilon_text
 from dpicl.evaluation.statistics import MARGIN
 from dpicl.leaderboards.model.answers import BoardAnswer, answers
 from dpicl.leaderboards.model.comparability import READER, ROW, TASK, Group, group_of, list_differing, values_of
+from dpicl.leaderboards.model.contrasts import TestedContrast, test_contrasts
 from dpicl.leaderboards.model.evidence import Evidence, audit_rows, list_left_out
 from dpicl.leaderboards.model.ranks import rank_rows
 from dpicl.leaderboards.model.rows import Row
@@ -26,6 +27,7 @@ from dpicl.leaderboards.model.submissions import Submission, collect_rows
 from dpicl.leaderboards.model.task_table import TaskTable, task_table
 from dpicl.leaderboards.model.text import gather
 from dpicl.plan.headroom import measure_headroom
+from dpicl.plan.suite_rows import Contrast
 from dpicl.results.schema import Result
 
 
@@ -34,7 +36,7 @@ class Section:
     """Results that may be compared: their tables, and what the reader must know.
 
     answers: who is best, at the ε that a reader asks for first, then at the others. measured: tables without rows, of
-    the tasks of which headroom alone was measured.
+    the tasks of which headroom alone was measured. contrasts: the claims that the suite plans.
     """
 
     group: Group
@@ -42,6 +44,7 @@ class Section:
     notes: tuple[str, ...]
     answers: tuple[BoardAnswer, ...] = field(repr=False)
     measured: tuple[TaskTable, ...] = ()
+    contrasts: tuple[TestedContrast, ...] = ()
 
     @property
     def rows(self) -> Iterator[Row]:
@@ -101,7 +104,9 @@ def choose_part(
         tables = (replace(one, rows=tuple(filter(is_wanted, one.rows))) for one in section.tables if is_on(one.task))
         answered = (one for one in section.answers if is_on(one.task) and (not epsilons or one.epsilon in epsilons))
         measured = tuple(one for one in section.measured if is_on(one.task))
-        return replace(section, tables=tuple(tables), answers=tuple(answered), measured=measured)
+        contrasts = tuple(one for one in section.contrasts if is_on(one.task))
+        new = {"tables": tuple(tables), "answers": tuple(answered), "measured": measured, "contrasts": contrasts}
+        return replace(section, **new)  # type: ignore[arg-type]
 
     skipped = (one for one in board.skipped if is_on(one["task"]) and (not labels or one["label"] in labels))
     kept = tuple(map(keep, board.sections))
@@ -115,13 +120,14 @@ def build_board(
     evidence: Evidence | None = None,
     submissions: Sequence[Submission] = (),
     margin: float = MARGIN,
+    contrasts: Sequence[Contrast] = (),
 ) -> Board:
     """The board of these results. Never mixes what is not comparable; what it leaves out is in the notes.
 
     asked: the suite as the user wrote it (a file's path, say), for the commands on the board; None: its name.
     evidence: attacks, for the column audited ε; None: no attack was made.
     submissions: submitted methods; only their results in a group that our own results have stand on the board.
-    margin: rows that differ by less are equivalent.
+    margin: rows that differ by less are equivalent. contrasts: the claims that the suite plans.
     """
     evidence = evidence or Evidence()
     groups: dict[Group, list[Result]] = defaultdict(list)
@@ -140,13 +146,18 @@ def build_board(
     ordered = sorted(groups, key=lambda group: _importance(groups[group]), reverse=True)
     if len(ordered) > 1:
         notes.append(_name_several(ordered))
-    sections = tuple(_section(group, groups[group], evidence, owners, margin) for group in ordered)
+    sections = tuple(_section(group, groups[group], evidence, owners, margin, contrasts) for group in ordered)
     unplaced = tuple(list_left_out([row for section in sections for row in section.rows], evidence))
     return Board(sections, (*notes, *unplaced), unplaced)
 
 
 def _section(
-    group: Group, results: Sequence[Result], evidence: Evidence, owners: Mapping[str, Submission], margin: float
+    group: Group,
+    results: Sequence[Result],
+    evidence: Evidence,
+    owners: Mapping[str, Submission],
+    margin: float,
+    planned: Sequence[Contrast],
 ) -> Section:
     kept, left_out_tasks = _settle(results, lambda cell: (cell.task, cell.development), TASK, owners)
     kept, left_out_rows = _settle(kept, lambda cell: (cell.task, cell.label, cell.development), ROW, owners)
@@ -159,7 +170,7 @@ def _section(
     for table in tables:
         rank_rows(table)
     notes = (*_notes(group, tables), *gather([*left_out_tasks, *left_out_rows]))
-    return Section(group, tables, notes, answers(tables), measured)
+    return Section(group, tables, notes, answers(tables), measured, test_contrasts(planned, tables))
 
 
 def _table(

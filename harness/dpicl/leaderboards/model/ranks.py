@@ -21,9 +21,8 @@ from dpicl.results.schema import Result
 
 def compare_rows(rows: Sequence[Row], margin: float = MARGIN) -> RankSets:
     """Rank sets of rows of one task, by their scores on the test records that all of them have at a seed."""
-    seeds = sorted({seed for row in rows for seed in row.seeds})
     lower, names = rows[0].lower_is_better(rows[0].metric), [row.key for row in rows]
-    return rank_sets(_scores(rows, seeds), lower_is_better=lower, margin=margin, names=names)
+    return rank_sets(score_rows(rows), lower_is_better=lower, margin=margin, names=names)
 
 
 def rank_rows(table: TaskTable) -> None:
@@ -56,25 +55,24 @@ def rank_rows(table: TaskTable) -> None:
                 row.against_public = None if public is None else beside.difference(row.key, public.key)
 
 
-def _scores(rows: Sequence[Row], seeds: Sequence[int]) -> np.ndarray:
-    """float64[S, p]; NaN where a row lacks a seed."""
-    scores = np.full((len(seeds), len(rows)), np.nan)
+def score_rows(rows: Sequence[Row]) -> np.ndarray:
+    """float64[S, p] on the test records that all rows have at a seed; NaN where a row lacks a seed, or these."""
     by_seed: dict[int, dict[int, Result]] = defaultdict(dict)
     for place, row in enumerate(rows):
         for result in row.results:
             by_seed[result.cell.seed][place] = result
-    for number, seed in enumerate(seeds):
-        results = by_seed[seed]
+    scores = np.full((len(by_seed), len(rows)), np.nan)
+    for number, (_, results) in enumerate(sorted(by_seed.items())):
         if len({outcomes_of(result)[0] for result in results.values()}) == 1:
             values = {place: score_of(result) for place, result in results.items()}
         else:
-            values = score_on_common(results)
+            values = _score_on_common(results)
         for place, value in values.items():
             scores[number, place] = value
     return scores
 
 
-def score_on_common(results: Mapping[int, Result]) -> dict[int, float]:
+def _score_on_common(results: Mapping[int, Result]) -> dict[int, float]:
     """The mean outcome of each on the test records that all have; none where there is no such record."""
     outcomes = {place: dict(zip(*outcomes_of(result), strict=True)) for place, result in results.items()}
     common = set.intersection(*map(set, outcomes.values()))
@@ -109,7 +107,7 @@ class Pairs:
         self._families = list(table.families)
 
     def difference(self, one: Row, other: Row) -> Difference | None:
-        """The first row's score minus the other's; None where nothing can be said of them, for the reason of `explain`."""
+        """The first row's score minus the other's; None where nothing can be said of them: `explain` has the reason."""
         if not self.table.without_records:
             return None
         epsilons = [row.epsilon for row in (one, other) if not row.at_an_end]

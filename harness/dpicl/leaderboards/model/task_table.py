@@ -64,6 +64,11 @@ class TaskTable:
         return found
 
     @property
+    def has_one_test_set(self) -> bool:
+        """Whether all seeds read the same test records."""
+        return len({outcomes_of(result)[0] for row in self.in_order for result in row.results}) == 1
+
+    @property
     def controls(self) -> list[Row]:
         """Those that read no record, besides zero-shot."""
         return [row for row in self.rows if row.epsilon == 0 and not row.unranked]

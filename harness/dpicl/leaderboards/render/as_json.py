@@ -110,6 +110,7 @@ def _section_json(section: Section) -> dict[str, Any]:
         "answers": [{**asdict(answer), "where": answer.where} for answer in section.answers],
         "tasks": tables,
         "measured": {table.task: _headroom_json(table) for table in section.measured},
+        "contrasts": [contrast.to_json() for contrast in section.contrasts],
         "notes": list(section.notes),
     }
 

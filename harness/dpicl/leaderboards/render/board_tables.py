@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
+from typing import Any
 
 from dpicl.core.messages import count, epsilon_text, join_names, names_text, score_text, signed_text
 from dpicl.core.printable import make_visible
 from dpicl.leaderboards.model.answers import BoardAnswer
 from dpicl.leaderboards.model.board import Section
+from dpicl.leaderboards.model.contrasts import TestedContrast
 from dpicl.leaderboards.model.marks import Mark, signs
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
-from dpicl.leaderboards.model.text import metric_name, metrics_text, scored_thing
+from dpicl.leaderboards.model.text import metric_name, metrics_text, p_number, scored_thing
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import audited_text, share_text
 from dpicl.leaderboards.render.columns import (
@@ -243,12 +245,47 @@ def headroom_table(tables: Sequence[TaskTable]) -> Table:
         Column("detectable", "MDE (80% power)", show_detectable, wide=True, optional=True),
     )
     note = (
-        "Where the interval (Student's, over seeds) includes 0 nobody is ranked. Development: on seeds and test records that"
-        " no row has. A classifier's headroom is about the texts"
+        "Where the interval (Student's, over seeds) includes 0 nobody is ranked. Development: on seeds and test records"
+        " that no row has. A classifier's headroom is about the texts"
         " that a model writes, and says nothing about how it reads them."
     )
     title = f"Headroom: {REAL} − {PUBLIC}, before any private method"
     return make_table(title, columns, tables, notes=(note,), keep=2, heading=True, sortable=False)
+
+
+# Planned claims.
+
+
+def contrasts_table(section: Section) -> Table:
+    """The claims that the suite plans, on every task."""
+
+    def number(*names: str) -> Callable[[TestedContrast], Any]:
+        return lambda one: None if one.test is None else attrgetter(*names)(one.test)
+
+    columns = (
+        Column("name", "claim", attrgetter("name"), wide=True),
+        Column("task", "task", attrgetter("task")),
+        Column("verdict", "verdict (95%)", attrgetter("verdict"), wide=True),
+        Column("difference", "difference", number("mean"), signed_text),
+        Column(
+            "interval",
+            "95% interval",
+            number("low", "high"),
+            lambda own: " to ".join(map(signed_text, own)),
+            "not adjusted",
+        ),
+        Column("p", "p (Holm)", number("adjusted"), p_number),
+        Column("flips", "p (signs)", number("flips"), p_number, "by flips of signs over seeds, not adjusted"),
+        Column("seeds", "seeds", attrgetter("seeds")),
+        Column("rows", "rows", lambda one: f"{one.better} − {one.than}", wide=True),
+    )
+    tested = sum(one.test is not None for one in section.contrasts)
+    note = (
+        f"Claims that the suite names before it runs: Student's t of differences by seed, Holm over these {tested}. All"
+        " other pairs explore (`dpicl compare`)."
+    )
+    title = "Planned claims"
+    return make_table(title, columns, section.contrasts, notes=(note,), keep=2, heading=True, sortable=False)
 
 
 # The rows of one task.

@@ -18,6 +18,7 @@ from dpicl.leaderboards.render.attacks_view import row_attacks
 from dpicl.leaderboards.render.board_tables import (
     answers_table,
     claims_table,
+    contrasts_table,
     headroom_table,
     methods_table,
     metric_title,
@@ -64,7 +65,8 @@ def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:
     yield words(
         f"{make_visible(group.suite)}, version {make_visible(group.version)}: {model_name(group.model)}", "lead"
     )
-    records = f"{group.source} records, {_range(documents, 'test record')} a task, {_range(seeds, 'seed')}"
+    sets = "one set of " if all(table.has_one_test_set for table in section.tables) else ""
+    records = f"{group.source} records, {sets}{_range(documents, 'test record')} a task, {_range(seeds, 'seed')}"
     if section.tables:
         yield words(f"{records}; ε = {epsilon_text(epsilon)}, δ = {group.delta:g}")
     else:
@@ -178,9 +180,12 @@ def section_blocks(
     group = section.group
     facts = {"model": model_name(group.model), "records": group.source, "δ": f"{group.delta:g}"}
     facts |= {"neighbours": NEIGHBOURS_TEXT, "suite hash": group.suite_hash[:12]}
+    if all(table.has_one_test_set for table in section.tables):
+        facts["verdicts and intervals"] = "over seeds, on one set of test records a task"
     blocks: list[Block] = [Heading(f"{group.suite}, version {group.version}"), Facts(facts)]
     blocks += [answers_table(section)] if section.answers else []
     blocks.append(headroom_table([*section.tables, *section.measured]))
+    blocks += [contrasts_table(section)] if section.contrasts else []
     blocks += (_task(table, places, attacks, skipped) for table in section.tables)
     if places is None:  # a page has them before the tables
         return [*blocks, *([claims_table(section)] if section.tables else []), *notes(section.notes)]
