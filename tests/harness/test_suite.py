@@ -268,3 +268,45 @@ def test_only_the_cells_that_a_suite_asks_for_are_counted(tmp_path):
     assert len(cells_of(read(tmp_path, text))) == 4
     with pytest.raises(UsageError, match="seeds"):
         cells_of(read(tmp_path), seeds=range(20_000))
+
+
+CONTRAST = """
+contrasts:
+  - {name: above, better: tang, than: pta, tasks: [agnews]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("better: tang", "better: tong", ["row of 'above'", "'tong'", "'tang'"]),
+        ("than: pta", "than: tang", ["'above' compares tang with itself"]),
+        ("[agnews]", "[trec]", ["'above' names trec, which 'tasks' does not list"]),
+        ("[agnews]", "[dbpedia]", ["tang does not run on dbpedia"]),
+        ("[agnews]", "[]", ["tasks"]),
+        ("tasks: [agnews]", "tasks: [agnews], epsilon: 3", ["'above' names 3, which 'epsilons' does not list"]),
+        ("tasks: [agnews]", "tasks: [agnews], epsilon: 8", ["pta has no ε = 8"]),
+        ("tasks: [agnews]", "tasks: [agnews], margin: 1", ["'margin'"]),
+        (
+            "contrasts:",
+            "contrasts:\n  - {name: above, better: pta, than: tang, tasks: [agnews]}",
+            ["above occurs twice"],
+        ),
+    ],
+)
+def test_a_contrast_that_makes_no_sense_is_one_sentence_with_its_line(tmp_path, old, new, words):
+    path = tmp_path / "mine.yaml"
+    text = (
+        "name: mine\nversion: 1\nmodels: [sim]\nseeds: [0]\nepsilons: [1, 8]\ntasks: [agnews, dbpedia]\nmechanisms:\n"
+    )
+    text += "  - {name: tang, tasks: [agnews]}\n  - {name: pta, epsilons: [1]}\n"
+    path.write_text(text + CONTRAST)
+    (planned,) = load_suite(path).planned
+    assert (planned.better, planned.epsilon) == ("tang", 1.0)
+    plain = tmp_path / "plain.yaml"
+    plain.write_text(text)
+    assert load_suite(path).hash == load_suite(plain).hash  # results stay on their board
+    path.write_text(text + CONTRAST.replace(old, new))
+    with pytest.raises(UsageError, match=r"line 1\d") as error:
+        load_suite(path)
+    assert [word for word in words if word not in str(error.value)] == []

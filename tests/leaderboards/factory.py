@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -184,6 +185,33 @@ def ends(
         make_result("zero_shot", zero_shot, task=task, seed=seed, **more),
         make_result("real_demonstrations", real_data, task=task, seed=seed, **more),
     ]
+
+
+def repeat(results: Iterable[Result], seeds: int = 10) -> list[Result]:
+    """Every result at so many seeds, in place of its own: two seeds err on as many documents more and fewer, so that
+    rows vary apart from each other around the same mean."""
+    repeated = []
+    for one in results:
+        metric, name = one.main_metric, f"{one.cell.task} {one.cell.label} {one.cell.epsilon}"
+        for seed in range(seeds):
+            step = random.Random(f"{name} {seed // 2}").choice((1, 2, -1, -2)) * (-1) ** seed
+            values = outcomes(
+                one.scores[metric].value + step / len(one.documents[metric].ids), len(one.documents[metric].ids)
+            )
+            values = values[: len(one.documents[metric].ids)]
+            cell = one.cell.model_copy(update={"seed": seed})
+            documents = {**one.documents, metric: Documents(ids=one.documents[metric].ids, outcomes=values)}
+            update = {
+                "cell": cell,
+                "cell_id": cell.id,
+                "documents": documents,
+                "scores": {**one.scores, metric: _score(values)},
+            }
+            if cell.mechanism == "public_demonstrations":  # drawn anew for every seed
+                texts = [text.model_copy(update={"text": f"{text.text} {seed}"}) for text in one.released]
+                update["released"] = texts
+            repeated.append(one.model_copy(update=update))
+    return repeated
 
 
 def write_shipped(folder: Path, results: Iterable[Result]) -> None:

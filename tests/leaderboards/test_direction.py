@@ -19,7 +19,7 @@ from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages
 from dpicl.results.schema import Documents, Score, from_text, to_text
 from tests.harness.helpers import write
-from tests.leaderboards.factory import ends, invert_metric, make_result
+from tests.leaderboards.factory import ends, invert_metric, make_result, repeat
 from tests.leaderboards.random_boards import random_results
 from tests.leaderboards.shown import render_terminal
 
@@ -131,7 +131,8 @@ def test_the_opposite_metric_leaves_order_recovery_and_ranks_unchanged(seed):
 def test_the_opposite_metric_leaves_verdicts_unchanged(seed):
     scores = ((("tang", 0.9), ("pta", 0.2 + seed / 8)), (("tang", 0.5), ("pta", 0.6)))
     base, candidate = (
-        [make_result(name, score, seed=s, documents=40) for s in (0, 1) for name, score in own] for own in scores
+        repeat(make_result(name, score + side / 400, label=name, documents=40) for name, score in own)
+        for side, own in enumerate(scores)
     )
 
     def verdicts(change):

@@ -16,7 +16,7 @@ from dpicl.leaderboards.publish.runs import plan
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages
 from dpicl.results.schema import Manifest, Result, from_text
-from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.factory import ends, make_result, repeat
 from tests.leaderboards.shown import render_terminal
 from tests.leaderboards.site_factory import Page
 
@@ -138,17 +138,17 @@ def options(result: Result, **own: object) -> Result:
 
 
 def test_a_row_whose_seeds_share_one_sampling_draw_is_marked_and_in_no_rank_set():
-    shared = [options(make_result("voting", 0.9, queries=20, seed=seed), sampling_seed=0) for seed in range(4)]
-    drawn = [options(make_result(name, 0.5, seed=seed), sampling_seed=None) for name in "ab" for seed in range(4)]
-    control = [make_result("zero_shot", 0.4, seed=seed) for seed in range(4)]
+    shared = repeat([options(make_result("voting", 0.9, queries=20), sampling_seed=0)])
+    drawn = repeat([options(make_result(name, 0.5), sampling_seed=None) for name in "ab"])
+    control = repeat([make_result("zero_shot", 0.4)])
     ranked = {row.label: row for row in build_board([*shared, *drawn, *control]).sections[0].tables[0].rows}
     assert ranked["voting"].marks == (FIXED_DRAW,) and ranked["voting"].unranked == FIXED_DRAW.name
     assert ranked["voting"].rank is None and ranked["a"].rank.high == 2 and ranked["a"].marks == ()
 
 
 def test_a_public_control_is_compared_where_its_texts_are_drawn_anew():
-    own = [make_result("tang", 0.6, seed=seed) for seed in range(4)]
-    drawn = [make_result("public_demonstrations", 0.5, epsilon=0.0, seed=seed) for seed in range(4)]
+    own = repeat([make_result("tang", 0.6)])
+    drawn = repeat([make_result("public_demonstrations", 0.5, epsilon=0.0)])
     frozen = [one.model_copy(update={"released": drawn[0].released}) for one in drawn]
     likeliest = [options(one, greedy=True) for one in frozen]  # the same whatever is drawn
     labels = [one.model_copy(update={"text": one.label}) for one in drawn[0].released]
@@ -163,10 +163,6 @@ def test_a_public_control_is_compared_where_its_texts_are_drawn_anew():
 
 def test_rows_are_compared_with_the_public_control_itself_and_not_with_a_better_variant_of_it():
     name, scores = "public_demonstrations", {"public_demonstrations": 0.3, "public_greedy": 0.8}
-    controls = [
-        make_result(name, score, label=label, epsilon=0.0, seed=seed)
-        for label, score in scores.items()
-        for seed in range(4)
-    ]
-    section = build_board([*(make_result("tang", 0.6, seed=seed) for seed in range(4)), *controls]).sections[0]
+    controls = repeat(make_result(name, score, label=label, epsilon=0.0) for label, score in scores.items())
+    section = build_board([*repeat([make_result("tang", 0.6)]), *controls]).sections[0]
     assert next(row.against_public.value for row in section.rows if row.label == "tang") == pytest.approx(0.3, abs=0.01)

@@ -7,7 +7,7 @@ import pytest
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.rows import MINIMUM_GAIN, recover
 from dpicl.leaderboards.model.task_table import TaskTable
-from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.factory import ends, make_result, repeat
 
 
 def only_table(results) -> TaskTable:
@@ -24,8 +24,8 @@ def test_recovery_is_not_given_when_real_demonstrations_gain_almost_nothing(real
 
 def test_rows_for_other_numbers_of_queries_are_ranked_apart():
     results = [*ends(), make_result("voting", 0.7, queries=30, per_query=0.2)]
-    equal = [make_result("tang", 0.6), make_result("pta", 0.6), make_result("prism", 0.5)]
-    section = build_board([*results, *equal]).sections[0]
+    equal = [make_result("tang", 0.6), make_result("pta", 0.6), make_result("prism", 0.55)]
+    section = build_board(repeat([*results, *equal])).sections[0]
     ranks = {row.name: str(row.rank) for row in section.tables[0].rows}
     assert ranks == {"voting (Q = 30)": "1", "tang": "1–3", "pta": "1–3", "prism": "1–3"}
     assert {one.where for one in section.answers} == {"agnews, any number of queries", "agnews, 30 queries"}
@@ -47,7 +47,7 @@ def test_metrics_are_means_over_seeds_of_what_every_seed_has_and_per_query_epsil
 def test_rows_without_noise_and_rows_over_their_epsilon_are_shown_unranked():
     results = [*ends(), make_result("tang", 0.8, epsilon=math.inf), make_result("pta", 0.7, proved=1.2)]
     results.append(make_result("prism", 0.5))
-    rows = only_table(results).rows
+    rows = only_table(repeat(results)).rows
     assert {row.label for row in rows} == {"tang", "pta", "prism"}
     assert [row.label for row in rows if row.rank] == ["prism"]
     assert {row.label: row.unranked for row in rows if row.unranked} == {
@@ -60,6 +60,6 @@ def test_rows_without_noise_and_rows_over_their_epsilon_are_shown_unranked():
 def test_an_instruction_has_a_rank_only_where_the_metric_reads_it(metric, ranked):
     other, instruction = (make_result(name, 0.5, metric=metric) for name in ("tang", "dp_opt"))
     instruction = instruction.model_copy(update={"released": [], "instruction": "Answer with the topic.\n"})
-    rows = {row.label: row for row in only_table([*ends(metric=metric), other, instruction]).rows}
+    rows = {row.label: row for row in only_table(repeat([*ends(metric=metric), other, instruction])).rows}
     assert rows["tang"].rank is not None and (rows["dp_opt"].rank is not None) == ranked
     assert ("an instruction" in rows["dp_opt"].unranked) != ranked

@@ -15,8 +15,12 @@ HOSTILE = "evil|`a`<script>alert(1)</script>\u202e\x1b[2J\nGATE PASSES"
 @pytest.fixture
 def folders(tmp_path):
     """(base, the same in float32, a release that lost a fifth)."""
-    base = [make_scored(ones(100, 150), epsilon=epsilon) for epsilon in (1.0, 8.0)]
-    lost = [make_scored(ones(70 if one.cell.epsilon == 8 else 100, 150), epsilon=one.cell.epsilon) for one in base]
+    base = [make_scored(ones(100, 150), epsilon=epsilon, seed=seed) for epsilon in (1.0, 8.0) for seed in range(10)]
+    lost = [
+        make_scored(ones(100 - 30 * (epsilon == 8), 150), epsilon=epsilon, seed=seed)
+        for epsilon in (1.0, 8.0)
+        for seed in range(10)
+    ]
     return (
         write_results(tmp_path / "base" / "quick" / "embedded", base).parent,
         write_results(tmp_path / "same", [replace_manifest(one, dtype="float32") for one in base]),

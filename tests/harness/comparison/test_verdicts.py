@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from dpicl.core.errors import UsageError
 from dpicl.leaderboards.compare.releases import Settings, compare
@@ -17,6 +18,11 @@ def compare_both(base, candidate, settings=None, **wanted):
     return compare(side(base), side(candidate, "candidate"), settings, **wanted)
 
 
+def copies(result):
+    """The same at ten seeds, as of a row that a seed does not change."""
+    return [replace_cell(result, seed=seed) for seed in range(10)]
+
+
 def noisy(score: float, seed: int, documents: int = 150, **more):
     """Outcomes of documents that share their difficulty, with the seed's own luck."""
     difficulty = np.random.default_rng(0).random(documents)
@@ -24,18 +30,17 @@ def noisy(score: float, seed: int, documents: int = 150, **more):
     return make_scored((0.7 * difficulty + 0.3 * luck < score).astype(float), seed=seed, **more)
 
 
-def test_the_same_results_are_identical_and_say_what_could_have_been_seen():
-    results = [noisy(0.6, seed) for seed in range(3)] + [make_scored(ones(90, 150), "zero_shot")]
+def test_the_same_results_are_identical():
+    results = [noisy(0.6, seed) for seed in range(10)] + copies(make_scored(ones(90, 150), "zero_shot"))
     comparison = compare_both(results, results)
     assert [cell.verdict for cell in comparison.cells] == ["identical"] * 2
     assert [cell.test.adjusted for cell in comparison.cells] == [1.0, 1.0]
-    assert all(0 < cell.test.detectable < 0.2 for cell in comparison.cells)
     assert not comparison.regressed
     assert not comparison.changes
 
 
 def test_a_planted_loss_is_a_regression_and_its_mirror_an_improvement():
-    good, bad = [noisy(0.7, seed) for seed in range(5)], [noisy(0.5, seed) for seed in range(5)]
+    good, bad = [noisy(0.7, seed) for seed in range(10)], [noisy(0.5, seed) for seed in range(10)]
     (cell,) = compare_both(good, bad).cells
     assert cell.verdict == "regression"
     assert cell.test.low < cell.difference < cell.test.high < 0
@@ -46,9 +51,11 @@ def test_a_planted_loss_is_a_regression_and_its_mirror_an_improvement():
 
 
 def test_holm_is_over_all_cells():
-    base = [make_scored(ones(100, 150), epsilon=float(i + 1)) for i in range(12)]
-    candidate = [make_scored(ones(93 if i == 0 else 100, 150), epsilon=float(i + 1)) for i in range(12)]
-    alone = compare_both(base[:1], candidate[:1])
+    base = [one for i in range(12) for one in copies(make_scored(ones(100, 150), epsilon=float(i + 1)))]
+    candidate = [
+        one for i in range(12) for one in copies(make_scored(ones(100 - 7 * (i == 0), 150), epsilon=float(i + 1)))
+    ]
+    alone = compare_both(base[:10], candidate[:10])
     together = compare_both(base, candidate)
     assert alone.cells[0].verdict == "regression"
     assert together.cells[0].test.adjusted == pytest.approx(12 * alone.cells[0].test.p)
@@ -57,7 +64,7 @@ def test_holm_is_over_all_cells():
 
 
 def test_a_change_below_the_smallest_effect_is_shown_and_does_not_count():
-    base, candidate = [make_scored(ones(100, 150))], [make_scored(ones(94, 150))]
+    base, candidate = (copies(make_scored(ones(right, 150))) for right in (100, 94))
     (cell,) = compare_both(base, candidate, Settings(min_effect=0.05)).cells
     assert cell.test.adjusted < 0.05
     assert cell.verdict == "inconclusive"
@@ -66,9 +73,23 @@ def test_a_change_below_the_smallest_effect_is_shown_and_does_not_count():
     assert cell.verdict == "regression"
 
 
-def test_a_single_document_is_not_tested():
+def test_a_single_document_and_nine_seeds_are_not_tested_and_a_gate_without_a_test_fails():
     (cell,) = compare_both([make_scored([1.0])], [make_scored([0.0])]).cells
     assert cell.verdict == "not tested" and "one document is too few" in cell.note
+    good, bad = [noisy(0.7, seed) for seed in range(9)], [noisy(0.5, seed) for seed in range(9)]
+    comparison = compare_both(good, bad)
+    (cell,) = comparison.cells
+    assert cell.verdict == "not tested" and "9 seeds of 10 are too few" in cell.note
+    assert comparison.regressed and "GATE FAILS: 1 not tested" in str(comparison)
+    assert "No cell could be tested" in str(comparison)
+
+
+def test_a_row_that_seeds_do_not_change_is_tested_over_its_documents():
+    """One of 150 documents is lost at every seed: over seeds that would be certain."""
+    (cell,) = compare_both(copies(make_scored(ones(100, 150))), copies(make_scored(ones(99, 150)))).cells
+    assert cell.verdict == "inconclusive" and cell.test.p == pytest.approx(
+        stats.ttest_1samp([-1] + [0] * 149, 0).pvalue
+    )
 
 
 @pytest.mark.parametrize(
@@ -137,7 +158,7 @@ def test_documents_in_another_order_are_the_same_documents():
 
     base = make_scored(ones(20, 40))
     (cell,) = compare_both([base], [replace_documents(base, reverse)]).cells
-    assert cell.test.p == 1.0
+    assert cell.verdict == "identical"
 
 
 def test_of_several_versions_of_a_task_the_newest_has_a_partner_and_development_seeds_are_cells_of_their_own():
