@@ -1,6 +1,6 @@
 """Measures how often a board's verdicts are wrong with the seed effects of committed rows, and their power.
 
-    python -m benchmarks.rank_coverage --out docs/reports/rank-coverage.json
+    python -m benchmarks.rank_coverage --out benchmarks/rank_coverage.json
     python -m benchmarks.rank_coverage --suite record --task mit_d --model embedded-float32 --tables 200
 
 Rows of one task, model and epsilon with most seeds are centred: each loses its own mean, so all are equal. A table is
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,23 @@ def measure(centred: np.ndarray, seeds: int, tables: int) -> dict[str, Any]:
         "power": {str(gap): round(found / tables, 3) for gap, found in power.items()},
         "planned": {str(gap): round(found / tables, 3) for gap, found in planned.items()},
     }
+
+
+def write_table(measured: Sequence[Mapping[str, Any]]) -> str:
+    """The Markdown of docs/reports/performance.md."""
+    gaps = [str(gap) for gap in GAPS]
+    heads = [
+        "seeds",
+        "false better",
+        "claims",
+        "false equivalent",
+        *(f"power at {gap}, all pairs; one claim" for gap in gaps),
+    ]
+    lines = [heads, ["---"] * len(heads)]
+    for one in measured:
+        power = [f"{one['power'][gap]}; {one['planned'][gap]}" for gap in gaps]
+        lines.append([str(one[name]) for name in ("seeds", "better", "claims", "equivalent")] + power)
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def main() -> None:

@@ -14,7 +14,8 @@ two tests must agree, and the larger p-value and the wider interval count.
 With the seed effects of committed rows either alone has a false "better" in up to .1 of tables with ten seeds, and a
 multivariate t in more (benchmarks/rank_coverage.py measures what is used).
 
-*better*: the p-value is at most .05. *equivalent*: the simultaneous interval lies inside the margin (two one-sided
+*better*: the p-value is at most .05; its interval ends at 0 where a later step decided (Strassburger & Bretz 2008,
+Statistics in Medicine 27(24)). *equivalent*: the simultaneous interval lies inside the margin (two one-sided
 tests, Schuirmann 1987). *inconclusive* else, with the largest difference that is not excluded. Below ten common seeds,
 and where a difference is the same at every seed, there is no verdict.
 """
@@ -261,6 +262,8 @@ class RankSets:
         if self._together[0][place] <= 1 - LEVEL:
             verdict = "better"
         low, high = max(mean - half, -1.0), min(mean + half, 1.0)
+        if verdict == "better":  # where a later step decides, the interval that agrees with it ends at 0
+            low, high = (max(low, 0.0), high) if mean > 0 else (low, min(high, 0.0))
         return Difference(mean, low, high, float(self._together[0][place]), len(self.names), verdict, self.margin)
 
 
