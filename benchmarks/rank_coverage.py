@@ -55,12 +55,12 @@ def measure(centred: np.ndarray, seeds: int, tables: int) -> dict[str, Any]:
         scores = centred[generator.integers(len(centred), size=seeds)]
         better += bool(rank_sets(scores).better.any())
         contrasts = [*(scores[:, :-1] - scores[:, 1:]).T]
-        claims += min(test.adjusted for test in paired_tests(contrasts)) <= 1 - LEVEL
+        claims += min(test.adjusted for test in paired_tests(contrasts, both=True)) <= 1 - LEVEL
         equivalent += bool((rank_sets(scores + raised).equivalent & apart).any())
         for gap in GAPS:
             first = gap * (np.arange(rows) == 0)
             power[gap] += float(rank_sets(scores + first).better[0, 1:].mean())
-            planned[gap] += paired_tests([contrasts[0] + gap])[0].p <= 1 - LEVEL
+            planned[gap] += paired_tests([contrasts[0] + gap], both=True)[0].adjusted <= 1 - LEVEL
     shares = {"better": better, "claims": claims, "equivalent": equivalent}
     return {
         "rows": rows,

@@ -4,7 +4,8 @@ A seed draws records, noise and public texts anew, so seeds are independent repl
 seed. What two rows share at a seed cancels in their difference, so every test is of differences paired by seed; test
 records that all seeds share are held fixed, and the inference is about these.
 
-One difference: Student's t with S - 1 degrees of freedom. Several planned ones: Holm's step-down. All pairs of a table:
+One difference: Student's t with S - 1 degrees of freedom. Several planned ones: Holm's step-down, of the larger p-value
+of Student's test and of all flips of signs. All pairs of a table:
 two tests must agree, and the larger p-value and the wider interval count.
 1. Student's t of every pair, by Holm; intervals by Bonferroni.
 2. The largest |t| of all pairs, step-down (Romano & Wolf 2005, Econometrica 73(4)), from the rows' own covariance over
@@ -281,8 +282,8 @@ def rank_sets(
 class PairedTest:
     """One of several paired differences that are tested together.
 
-    p: Student's, two-sided; adjusted: by Holm; flips: by `flip_signs`, not adjusted. low, high: 95% interval of the
-    mean, not adjusted. excluded: all larger means are, either way, at alpha / (number of tests). All end at 1, as every
+    p: Student's, two-sided; flips: by `flip_signs`; neither is adjusted. adjusted: by Holm. low, high: 95% interval of
+    the mean, not adjusted. excluded: all larger means are, either way, at alpha / (number of tests). All end at 1, as every
     difference of scores does. detectable: the smallest true drop that is found with probability `POWER` at that level;
     None where none is.
     """
@@ -297,17 +298,19 @@ class PairedTest:
     detectable: float | None
 
 
-def paired_tests(columns: Sequence[np.ndarray], alpha: float = 1 - LEVEL) -> list[PairedTest]:
+def paired_tests(columns: Sequence[np.ndarray], alpha: float = 1 - LEVEL, both: bool = False) -> list[PairedTest]:
     """Whether the mean of each of several differences[n] of independent replications is 0. alpha: family-wise error.
+    both: whether Holm adjusts the larger p-value of Student's test and of flips, and not Student's alone.
 
     Raises UsageError for fewer than two replications.
     """
     if any(len(column) < 2 for column in columns):
         raise UsageError("A paired test needs at least two differences.")
     pairs = [summarize(column) for column in columns]
-    adjusted = holm([float(pair.p) for pair in pairs])
+    flips = [flip_signs(column) for column in columns]
+    adjusted = holm([max(float(pair.p), p if both else 0.0) for pair, p in zip(pairs, flips, strict=True)])
     tests = []
-    for column, pair, together in zip(columns, pairs, adjusted, strict=True):
+    for pair, by_flips, together in zip(pairs, flips, adjusted, strict=True):
         mean, half = float(pair.mean), float(pair.half_width(1 - LEVEL))
         excluded = abs(mean) + float(pair.half_width(alpha / len(columns)))
         drop = float(pair.detectable(alpha / len(columns)))
@@ -316,7 +319,7 @@ def paired_tests(columns: Sequence[np.ndarray], alpha: float = 1 - LEVEL) -> lis
                 mean=mean,
                 p=float(pair.p),
                 adjusted=together,
-                flips=flip_signs(column),
+                flips=by_flips,
                 low=max(mean - half, -1.0),
                 high=min(mean + half, 1.0),
                 excluded=min(excluded, 1.0),

@@ -1,5 +1,5 @@
-"""Tests the claims that a suite plans (`contrasts`): one paired difference of every claim on every task, and Holm over
-all of a section.
+"""Tests the claims that a suite plans (`contrasts`): one paired difference of every claim on every task, by
+Student and by flips of signs, of which the larger p-value counts, and Holm over all of a section.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def test_contrasts(planned: Sequence[Contrast], tables: Sequence[TaskTable]) -> 
     pairs = [pair for contrast in planned for pair in _find_pairs(contrast, tables)]
     reasons = [_explain(table, (one, other), differences) for _, table, one, other, differences in pairs]
     columns = [differences for (*_, differences), reason in zip(pairs, reasons, strict=True) if not reason]
-    tests = iter(paired_tests(columns))
+    tests = iter(paired_tests(columns, both=True))
     return tuple(
         TestedContrast(
             name=contrast.name,

@@ -281,8 +281,8 @@ def contrasts_table(section: Section) -> Table:
     )
     tested = sum(one.test is not None for one in section.contrasts)
     note = (
-        f"Claims that the suite names before it runs: Student's t of differences by seed, Holm over these {tested}. All"
-        " other pairs explore (`dpicl compare`)."
+        f"Claims that the suite names before it runs: Student's t of differences by seed and flips of their"
+        f" signs (the larger p counts), Holm over these {tested}. All other pairs explore (`dpicl compare`)."
     )
     title = "Planned claims"
     return make_table(title, columns, section.contrasts, notes=(note,), keep=2, heading=True, sortable=False)
