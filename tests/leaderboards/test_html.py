@@ -10,7 +10,7 @@ from dpicl.leaderboards.model.comparability import BASELINES
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.html import pages
 from dpicl.leaderboards.render.row_view import MOST_ANSWERS
-from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.factory import ends, make_result, repeat
 from tests.leaderboards.site_factory import Page, plain_results, submission
 
 
@@ -48,7 +48,7 @@ def test_a_row_keeps_its_address_when_seeds_are_added_and_not_on_another_board()
 SKIPPED = ({"label": "voting", "task": "agnews", "reason": "it has no labels"},)
 #: Case -> (results, words on the first page).
 SAYS = {
-    "rows": (plain_results(), ["zero_shot", "real_demonstrations", "∞", "0.600", "50%"]),
+    "rows": (plain_results(), ["zero_ shot", "real_ demonstrations", "∞", "0.600", "50%"]),
     "missing": ([make_result("tang", 0.6)], [f"agnews --mechanism {name}" for name in BASELINES]),
     "skipped": (plain_results(), ["No result on agnews, since it has no labels: voting."]),
 }
@@ -132,13 +132,13 @@ def test_answers_are_shown_by_record_with_a_column_a_seed_and_counted_when_there
 
 
 def test_a_recovery_stands_with_its_interval_or_says_why_it_has_none():
-    results = [*ends(documents=200), make_result("tang", 0.6, documents=200)]
+    results = repeat([*ends(documents=200), make_result("tang", 0.6, documents=200)])
     interval = build_board(results).sections[0].tables[0].rows[0].recovery_interval
     assert interval is not None
     low, high = interval
-    assert f"50% {low:.0%} to {high:.0%} 1 0.99" in Page(site_of(results)["index.html"]).words
+    assert f"50% {low:.0%} to {high:.0%}" in Page(site_of(results)["index.html"]).words
     results = [*ends(zero_shot=0.4, real_data=0.5, documents=10), make_result("tang", 0.4, documents=10)]
-    assert "real demonstrations gain nothing over zero-shot" in row_words(results)
+    assert "real demonstrations may gain nothing" in row_words(results)
 
 
 def test_a_submission_has_a_card_with_its_links_and_what_was_found():

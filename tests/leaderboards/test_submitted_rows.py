@@ -10,7 +10,7 @@ from dpicl.leaderboards.gate.examination import known_suites, load_submissions
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.submissions import Card, Reported, Submission
 from dpicl.results.schema import Result
-from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.factory import ends, make_result, repeat
 from tests.leaderboards.gate.conftest import CARD, World, first_world, world  # noqa: F401
 from tests.leaderboards.shown import render_terminal
 
@@ -35,7 +35,7 @@ def test_a_submitted_row_stands_among_ours_by_score_under_its_own_name():
 
 def test_an_unreliable_row_is_shown_with_its_reason_and_has_no_rank():
     one = submit(unreliable="its code was not sent.")
-    board = build_board([*ends(), make_result("tang", 0.6)], submissions=[one])
+    board = build_board(repeat([*ends(), make_result("tang", 0.6)]), submissions=[one])
     text = render_terminal(board, color=False)
     assert "t/m, unreliable" in text
     assert "marked unreliable: its code was not sent" in {row.unranked for row in board.sections[0].rows}

@@ -284,8 +284,8 @@ class PairedTest:
 
     p: Student's, two-sided; flips: by `flip_signs`; neither is adjusted. adjusted: by Holm. low, high: 95% interval of
     the mean, not adjusted. excluded: all larger means are, either way, at alpha / (number of tests). All end at 1, as
-    every difference of scores does. detectable: the smallest true drop that is found with probability `POWER` at that level;
-    None where none is.
+    every difference of scores does. detectable: the smallest true drop that is found with probability `POWER` at that
+    level; None where none is.
     """
 
     mean: float
