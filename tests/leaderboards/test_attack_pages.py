@@ -96,7 +96,7 @@ def test_attacks_as_json_are_strict_json_and_without_any_it_says_what_to_run():
     assert {*document} == {"schema_version", "attacks", "notes"} and document["schema_version"] == 1
     board = board_json(build_board(ends()))
     assert {*board} == {"schema_version", "sections", "notes", "skipped"} and board["schema_version"] == 1
-    assert {*board["sections"][0]} == {"group", "answers", "tasks", "measured", "notes"}
+    assert {*board["sections"][0]} == {"group", "answers", "contrasts", "tasks", "measured", "notes"}
     assert [one["attack"] for one in document["attacks"]] == ["audit", *["inquiry"] * 4, "pii"]
     assert document["attacks"][-1]["counts"] == COUNTS
     assert document["attacks"][4]["epsilon_proved"] == "Infinity"
