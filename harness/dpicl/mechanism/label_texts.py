@@ -205,7 +205,9 @@ class NoisyTokens(LabelTexts):
                 decoder.append(text.tokens[-1])
             likeliest = public_log_probs(decoder.likeliest(self.top_k), model)
             allowed = public_vocabulary(likeliest[0], self.top_k, self.top_p)
-            public = public_log_probs(decoder.listed(allowed.tolist()), model)
+            public = likeliest
+            if not (likeliest[:, allowed] > -np.inf).all():  # a server has shown other tokens after another prompt
+                public = public_log_probs(decoder.listed(allowed.tolist()), model)
 
             sample = sampler.draw()
             filled = [[*prompts.private(slot), *text.tokens] for slot in sample.slots if slot]

@@ -7,32 +7,29 @@ ValueError says so. An answer in good order that is not what was requested is Un
 
 from __future__ import annotations
 
-import math
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import AliasPath, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from dpicl.models.server_http import LIKELIEST, LISTED, Call, Refused, Unsound
+from dpicl.models.listing import LOWEST, ROUNDING, Listing, LogProbs, Unsound, Writing
+from dpicl.models.server_http import LIKELIEST, LISTED, Call, Refused
 from dpicl.models.server_settings import ServerKind
 from dpicl.models.tokenizers import Tokenizer
 
-#: What rounding may add to a log-probability, which is 0 at most, and to the sum of probabilities.
-ROUNDING = 1e-2
-MASS = 1.1
-#: Lower ones are written as this: vLLM's for minus infinity, which JSON has not.
-LOWEST = -9999.0
 #: Characters of a token, at most.
 LETTERS = 200
-#: Rows that pad an output layer behind the vocabulary, at most.
-PADDING = 4096
 #: How many words to stop at OpenAI's completions take.
 MOST_STOPS = 4
+#: How many prompts share a request where a server takes several: the engine has the next request while one is read.
+MOST_PROMPTS = 16
+#: What may be requested of a prompt.
+Wanted = Listing | Writing
 
 _Token = Annotated[int, Field(ge=0, lt=2**31)]
 _TokenName = Annotated[str, Field(pattern="^token_id:[0-9]{1,9}$")]
@@ -70,9 +67,10 @@ class _LlamaCompletion(_Answer):
 
 
 class _Choice(_Answer):
-    """likely: for each token that was drawn."""
+    """likely: for each token that was drawn. index: the place of its prompt in the request."""
 
     text: str
+    index: int = 0
     likely: list[dict[_TokenName, _LogProb]] = Field([], validation_alias=AliasPath("logprobs", "top_logprobs"))
 
 
@@ -81,15 +79,12 @@ class _Completion(_Answer):
     choices: list[_Choice]
     prompt_tokens: int | None = Field(None, validation_alias=AliasPath("usage", "prompt_tokens"))
 
-    @property
-    def choice(self) -> _Choice:
-        if len(self.choices) != 1:
-            raise Unsound("it gives more or fewer choices than one")
-        return self.choices[0]
-
-    @property
-    def text(self) -> str:
-        return self.choice.text
+    def sorted_choices(self, prompts: int) -> list[_Choice]:
+        """One for each prompt of the request, in order. Raises Unsound for any others."""
+        choices = sorted(self.choices, key=lambda choice: choice.index)
+        if [choice.index for choice in choices] != [*range(prompts)]:
+            raise Unsound("it gives more or fewer choices than one for a prompt")
+        return choices
 
 
 class _Tokens(_Answer):
@@ -125,62 +120,6 @@ class Version(_Answer):
     version: str
 
 
-class LogProbs(NamedTuple):
-    """Tokens int64[k], each once, and their natural-log probabilities float64[k]."""
-
-    tokens: np.ndarray
-    values: np.ndarray
-
-    @classmethod
-    def from_answer(
-        cls, pairs: Iterable[tuple[int, float]], vocab_size: int, least: int, listed: Sequence[int] = ()
-    ) -> LogProbs:
-        """The (id, value) of an answer. Ids of rows that pad the output layer (from ``vocab_size`` on) are left out.
-
-        least: how many tokens there must be, the left-out ones included.
-        Raises Unsound for fewer, tokens that are there twice or in no vocabulary, together more than likely, or not all
-        that were ``listed``.
-        """
-        entries = [*pairs]
-        tokens = np.array([token for token, _ in entries], dtype=np.int64)
-        values = np.array([value for _, value in entries], dtype=np.float64).clip(LOWEST, 0.0)
-        inside = tokens < vocab_size
-        if len(tokens) < least or not inside.any():
-            raise Unsound("it lists fewer tokens than requested")
-        if not np.isin(listed, tokens).all():
-            raise Unsound("it leaves out tokens that were requested by their ids")
-        if len(np.unique(tokens)) < len(tokens) or tokens.max() >= vocab_size + PADDING:
-            raise Unsound("it lists a token twice, or one that its vocabulary does not have")
-        if np.exp(values).sum() > MASS:
-            raise Unsound("its probabilities are more than one together")
-        return cls(tokens[inside], values[inside])
-
-    def of(self, token: int, vocab_size: int) -> float:
-        """Of one token. One that is not listed has an even share of the mass that is left, and no more than any that
-        is: a function of this answer alone."""
-        found = np.flatnonzero(self.tokens == token)
-        if len(found):
-            return float(self.values[found[0]])
-        left = max(1.0 - float(np.exp(self.values).sum()), math.exp(LOWEST / 100))
-        share = math.log(left / max(1, vocab_size - len(self.tokens)))
-        return min(share, float(self.values.min(initial=0.0)))
-
-    @property
-    def best(self) -> int:
-        """The likeliest token; of equal ones the lowest."""
-        return int(self.tokens[self.values == self.values.max()].min())
-
-
-def join(parts: Sequence[LogProbs | None]) -> LogProbs | None:
-    """Several answers about one prompt as one; None where one is missing."""
-    found = [part for part in parts if part is not None]
-    if len(found) < len(parts):
-        return None
-    tokens = np.concatenate([part.tokens for part in found])
-    _, first = np.unique(tokens, return_index=True)
-    return LogProbs(tokens[first], np.concatenate([part.values for part in found])[first])
-
-
 #: Sends a request and gives what its `read` makes of the answer.
 Ask = Callable[[Call], Awaitable[Any]]
 
@@ -205,6 +144,8 @@ class Dialect(ABC):
     tops: ClassVar[Sequence[int]] = (1024, 256, 128, 64, 20, 5)
     #: How many ids a request may list.
     lists: ClassVar[int]
+    #: How many prompts are under way at the same time, where the user does not say.
+    window: ClassVar[int] = 8
     #: What a request for a text says besides.
     writing: ClassVar[Mapping[str, Any]] = {}
     #: The name that answers give their model, where that is known.
@@ -222,17 +163,36 @@ class Dialect(ABC):
     async def log_probs(self, ask: Ask, prompt: Prompt, top: int, listed: Sequence[int] = ()) -> LogProbs:
         """Of the ``top`` likeliest next tokens (-1: all); where some are ``listed``, of these at least."""
 
-    async def text(self, ask: Ask, prompt: Prompt, settings: Mapping[str, Any]) -> str:
-        """What the model writes, up to the first word to stop at. settings: max_tokens, temperature (0: greedily), seed
-        and stop."""
+    async def text(self, ask: Ask, prompt: Prompt, want: Writing) -> str:
+        """What the model writes."""
+        text: str = await ask(self._call(prompt, self._writing_body(want), self._text_reader(want)))
+        return text
 
-        def read(answer: _LlamaCompletion | _Completion) -> str:
-            if len(answer.text) > LETTERS * settings["max_tokens"]:
+    async def answer(self, ask: Ask, prompt: Prompt, want: Wanted) -> LogProbs | str:
+        """What is wanted of a prompt."""
+        if isinstance(want, Writing):
+            return await self.text(ask, prompt, want)
+        return await self.log_probs(ask, prompt, want.top, want.listed)
+
+    def most_prompts(self, want: Wanted) -> int:
+        """How many prompts may share a request."""
+        return 1
+
+    async def answer_all(self, ask: Ask, prompts: Sequence[Prompt], want: Wanted) -> list[Any]:
+        """What is wanted of each prompt, of which one request may have several; Unsound in place of an answer that is
+        not."""
+        raise NotImplementedError
+
+    def _writing_body(self, want: Writing) -> dict[str, Any]:
+        return {**want._asdict(), "stop": list(want.stop), **self.writing}
+
+    def _text_reader(self, want: Writing) -> Callable[[Any], str]:
+        def read(answer: _LlamaCompletion | _Choice) -> str:
+            if len(answer.text) > LETTERS * want.max_tokens:
                 raise ValueError("too long a text")
-            return answer.text[: min((at for at in map(answer.text.find, settings["stop"]) if at >= 0), default=None)]
+            return answer.text[: min((at for at in map(answer.text.find, want.stop) if at >= 0), default=None)]
 
-        said: str = await ask(self._call(prompt, {**settings, **self.writing}, read))
-        return said
+        return read
 
     def tokenize(self, content: str) -> Call:
         """Asks for the tokens of a text without any that are added."""
@@ -240,14 +200,16 @@ class Dialect(ABC):
 
     @abstractmethod
     def _call(self, prompt: Prompt, body: Mapping[str, Any], read: Callable[[Any], Any]) -> Call:
-        """Asks for ``max_tokens`` (of the body) tokens that follow a prompt. read: what is made of the answer."""
+        """Asks for ``max_tokens`` (of the body) tokens that follow a prompt. read: what is made of its part of the
+        answer."""
 
-    def _require_same(self, answer: _LlamaCompletion | _Completion, prompt: Prompt | None) -> None:
-        """Raises Unsound for the answer of another model than the first one's, or to a ``prompt`` of another length."""
+    def _require_same(self, answer: _LlamaCompletion | _Completion, prompts: Sequence[Prompt] = ()) -> None:
+        """Raises Unsound for the answer of another model than the first one's, or to ``prompts`` of another length."""
         self.answers_as = self.answers_as or answer.model
         if answer.model and answer.model != self.answers_as:
             raise Unsound("it answers for another model")
-        if prompt is not None and answer.prompt_tokens not in (None, len(prompt.tokens)):
+        length = sum(len(prompt.tokens) for prompt in prompts)
+        if prompts and answer.prompt_tokens not in (None, length):
             raise Unsound("it read more or fewer tokens than the prompt has")
 
 
@@ -294,8 +256,8 @@ class LlamaCpp(Dialect):
         body = {"max_tokens": 1, "n_probs": count, "temperature": 0.0, "logit_bias": [[plain, 1e4]]}
 
         def read(answer: _LlamaCompletion) -> LogProbs:
-            pairs = ((entry["id"], entry["logprob"]) for entry in answer.likely)
-            return LogProbs.from_answer(pairs, self.vocab_size, min(least, self.vocab_size))
+            tokens, values = [entry["id"] for entry in answer.likely], [entry["logprob"] for entry in answer.likely]
+            return LogProbs.from_answer(tokens, values, self.vocab_size, min(least, self.vocab_size))
 
         return self._call(prompt, body, read)
 
@@ -312,8 +274,9 @@ class LlamaCpp(Dialect):
 
         def read(answer: _LlamaCompletion) -> LogProbs:
             with np.errstate(divide="ignore"):
-                pairs = [(entry["id"], float(np.log(entry["prob"]))) for entry in answer.shares]
-            return LogProbs.from_answer(pairs, self.vocab_size, len({*listed}), listed)
+                values = np.log([entry["prob"] for entry in answer.shares])
+            tokens = [entry["id"] for entry in answer.shares]
+            return LogProbs.from_answer(tokens, values.tolist(), self.vocab_size, len({*listed}), listed)
 
         return self._call(prompt, body, read)
 
@@ -324,7 +287,7 @@ class LlamaCpp(Dialect):
 
         def read_sound(content: bytes) -> Any:
             answer = _LlamaCompletion.model_validate_json(content)
-            self._require_same(answer, prompt)
+            self._require_same(answer, [prompt])
             return read(answer)
 
         return Call("/completion", read_sound, sent, whole)
@@ -347,8 +310,8 @@ class OpenAI(Dialect):
 
         def read_sound(content: bytes) -> Any:
             answer = _Completion.model_validate_json(content)
-            self._require_same(answer, None)
-            return read(answer)
+            self._require_same(answer)
+            return read(*answer.sorted_choices(1))
 
         return Call("/v1/completions", read_sound, sent)
 
@@ -362,47 +325,84 @@ class VLLM(Dialect):
     that was drawn, and token 0 at -9999. So the two kinds are never on their way at the same time, and such an answer
     is Unsound.
 
+    A request may have several prompts, each of which has its own choice in the answer.
+
     whole: what asks for all tokens: the vocabulary's size, or -1 where the output layer is larger (0.31 answers that
     with none).
     """
 
     kind = "vllm"
     lists = 128
+    window = 64
 
     def __init__(self, model: str, tokens: Tokenizer) -> None:
         super().__init__(model, tokens)
         self.answers_as, self.whole = model, self.vocab_size
 
     async def log_probs(self, ask: Ask, prompt: Prompt, top: int, listed: Sequence[int] = ()) -> LogProbs:
-        count = 1 if listed else self.whole if top < 0 else top
-        body: dict[str, Any] = {"max_tokens": 1, "temperature": 0.0, "logprobs": count}
-        if listed:
-            body["logprob_token_ids"] = list(listed)
+        want = Listing(top, tuple(listed))
+        row: LogProbs = await ask(self._call(prompt, self._listing_body(want), self._listing_reader(want)))
+        return row
+
+    def most_prompts(self, want: Wanted) -> int:
+        if isinstance(want, Writing):
+            return 1 if want.temperature else MOST_PROMPTS  # a request has one seed
+        return 1 if self._count_top(want) in (-1, self.vocab_size) else MOST_PROMPTS
+
+    async def answer_all(self, ask: Ask, prompts: Sequence[Prompt], want: Wanted) -> list[Any]:
+        read: Callable[[_Choice], Any]
+        if isinstance(want, Writing):
+            body, read = self._writing_body(want), self._text_reader(want)
+        else:
+            body, read = self._listing_body(want), self._listing_reader(want)
+
+        def read_each(choices: Sequence[_Choice]) -> list[Any]:
+            return [_read_or_unsound(read, choice) for choice in choices]
+
+        answers: list[Any] = await ask(self._request(prompts, body, read_each))
+        return answers
+
+    def _count_top(self, want: Listing) -> int:
+        return 1 if want.listed else self.whole if want.top < 0 else want.top
+
+    def _listing_body(self, want: Listing) -> dict[str, Any]:
+        body = {"max_tokens": 1, "temperature": 0.0, "logprobs": self._count_top(want)}
+        return {**body, "logprob_token_ids": list(want.listed)} if want.listed else body
+
+    def _listing_reader(self, want: Listing) -> Callable[[_Choice], LogProbs]:
+        count = self._count_top(want)
         least = self.vocab_size if count < 0 else min(count, self.vocab_size)
 
-        def read(answer: _Completion) -> LogProbs:
-            if len(answer.choice.likely) != 1:
+        def read(choice: _Choice) -> LogProbs:
+            if len(choice.likely) != 1:
                 raise Unsound("it lists tokens for more or fewer places than one")
-            pairs = [(int(name.removeprefix("token_id:")), value) for name, value in answer.choice.likely[0].items()]
-            if any(value <= LOWEST for token, value in pairs if token < self.vocab_size):
+            tokens = [int(name.removeprefix("token_id:")) for name in choice.likely[0]]
+            values = [*choice.likely[0].values()]
+            if any(value <= LOWEST for token, value in zip(tokens, values, strict=True) if token < self.vocab_size):
                 raise Unsound(f"it gives {LOWEST:g} in place of a log-probability")
-            row = LogProbs.from_answer(pairs, self.vocab_size, least, listed)
-            if top < 0 and len(row.tokens) < self.vocab_size:
+            row = LogProbs.from_answer(tokens, values, self.vocab_size, least, want.listed)
+            if want.top < 0 and len(row.tokens) < self.vocab_size:
                 raise Unsound("it lists fewer tokens than requested")
             return row
 
-        row: LogProbs = await ask(self._call(prompt, body, read))
-        return row
+        return read
 
     def _call(self, prompt: Prompt, body: Mapping[str, Any], read: Callable[[Any], Any]) -> Call:
+        return self._request([prompt], body, lambda choices: read(*choices))
+
+    def _request(
+        self, prompts: Sequence[Prompt], body: Mapping[str, Any], read: Callable[[Sequence[_Choice]], Any]
+    ) -> Call:
+        """Asks for the tokens that follow some prompts of one salt. read: what is made of their choices, in order."""
+        ids = [list(prompt.tokens) for prompt in prompts]
         sent = {
             "model": self.model,
-            "prompt": list(prompt.tokens),
+            "prompt": ids if len(ids) > 1 else ids[0],
             "stream": False,
             "add_special_tokens": False,
             "return_tokens_as_token_ids": True,
             **{"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0},  # not the model's own defaults
-            "cache_salt": prompt.salt or secrets.token_urlsafe(32),  # a salt of its own finds nothing
+            "cache_salt": prompts[0].salt or secrets.token_urlsafe(32),  # a salt of its own finds nothing
             **body,
         }
         count = body.get("logprobs")
@@ -410,8 +410,15 @@ class VLLM(Dialect):
 
         def read_sound(content: bytes) -> Any:
             answer = _Completion.model_validate_json(content)
-            self._require_same(answer, prompt)
-            return read(answer)
+            self._require_same(answer, prompts)
+            return read(answer.sorted_choices(len(prompts)))
 
         whole = count is not None and not 0 <= count < self.vocab_size
-        return Call("/v1/completions", read_sound, sent, whole, phase)
+        return Call("/v1/completions", read_sound, sent, whole, phase, len(prompts))
+
+
+def _read_or_unsound(read: Callable[[_Choice], Any], choice: _Choice) -> Any:
+    try:
+        return read(choice)
+    except Unsound as error:
+        return error

@@ -25,6 +25,7 @@ import httpx
 
 from dpicl.core.errors import ModelError
 from dpicl.core.together import result_of
+from dpicl.models.listing import Unsound
 from dpicl.models.server_settings import ServerSettings
 
 #: Bytes of an answer: most, and those that list the whole of a vocabulary, at 100 bytes a token.
@@ -47,10 +48,6 @@ class Unanswered(Exception):
     """No sound answer to a request for as long as it was repeated."""
 
 
-class Unsound(ValueError):
-    """An answer in good order that is not what was requested, for a reason in our words."""
-
-
 class Denied(ModelError):
     """The server refuses the key, or sends the request elsewhere."""
 
@@ -68,13 +65,34 @@ class _Failed(Exception):
 class Call:
     """One request. read: makes something of the answer; Unsound, or another ValueError, where it is not as it should
     be. body: None for GET. whole: whether the answer lists the whole of a vocabulary. phase: requests of different
-    phases are never on their way together; "" for one that goes with all."""
+    phases are never on their way together; "" for one that goes with all. prompts: how many it has."""
 
     path: str
     read: Callable[[bytes], Any]
     body: Mapping[str, Any] | None = None
     whole: bool = False
     phase: str = ""
+    prompts: int = 1
+
+
+class _Window:
+    """Room for so many prompts on their way at a time. Requests enter in the order in which they come."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self._places, self._entering = size, asyncio.Semaphore(size), asyncio.Lock()
+
+    @asynccontextmanager
+    async def enter(self, prompts: int) -> AsyncIterator[None]:
+        taken = 0
+        try:
+            async with self._entering:
+                while taken < min(prompts, self.size):
+                    await self._places.acquire()
+                    taken += 1
+            yield
+        finally:
+            for _ in range(taken):
+                self._places.release()
 
 
 class _Phases:
@@ -102,7 +120,9 @@ class _Phases:
 
 
 class Connection:
-    """A server as it is asked by all jobs of a process, a bounded number of requests on their way at a time.
+    """A server as it is asked by all jobs of a process, a bounded number of prompts on their way at a time.
+
+    window: how many, where the settings do not say.
 
     A job that waits for answers lets others go on (`dpicl.core.together`); whatever they ask in turn fills the window.
 
@@ -112,13 +132,14 @@ class Connection:
 
     verify: Callable[[Callable[[Call], Awaitable[Any]]], Awaitable[None]] | None = None
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: ServerSettings, window: int) -> None:
         self.settings = settings
         secret = settings.secret()
         self._headers = {"Authorization": f"Bearer {secret}"} if secret else {}
         # a proxy would read what goes over plain http
         self._proxied = settings.url.startswith("https:") and not settings.loopback
-        self._window, self._phases = asyncio.Semaphore(settings.window), _Phases()
+        self.window, self._phases = settings.window or window, _Phases()
+        self._places = _Window(self.window)
         self._jitter = random.Random()
         self._opened = self._verified = 0  # connections
         self._verifying = asyncio.Lock()
@@ -142,6 +163,13 @@ class Connection:
                     raise (Unsound if failure.unsound else Unanswered)(str(failure)) from None
             await asyncio.sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def ask_once(self, call: Call) -> Any:
+        """As `ask`, in one try."""
+        try:
+            return await self._try(call)
+        except _Failed as failure:
+            raise (Unsound if failure.unsound else Unanswered)(str(failure)) from None
 
     def silence_error(self, error: Exception) -> ModelError:
         """The error of a server that does not answer; error: why, in our words."""
@@ -168,7 +196,11 @@ class Connection:
         """What ``call.read`` makes of the answer, which is requested once. Raises _Failed, Refused or ModelError, and
         never what a library raises."""
         try:
-            async with self._phases.enter(call.phase), self._window, asyncio.timeout(self.settings.timeout):
+            async with (
+                self._phases.enter(call.phase),
+                self._places.enter(call.prompts),
+                asyncio.timeout(self.settings.timeout),
+            ):
                 status, after, content = await self._send(call)
         except (TimeoutError, httpx.TimeoutException):
             raise _Failed(f"no answer within {self.settings.timeout:g} s") from None

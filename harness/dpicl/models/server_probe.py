@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from dpicl.core.errors import ModelError, UsageError
+from dpicl.models.listing import Unsound, Writing
 from dpicl.models.server_dialects import (
     VLLM,
     Ask,
@@ -24,7 +25,7 @@ from dpicl.models.server_dialects import (
     ServedModel,
     Version,
 )
-from dpicl.models.server_http import Call, Connection, Refused, Unanswered, Unsound
+from dpicl.models.server_http import Call, Connection, Refused, Unanswered
 from dpicl.models.server_settings import ServerRecord, ServerSettings
 from dpicl.models.tokenizers import ByteTokenizer, load_tokenizer
 
@@ -38,8 +39,8 @@ PATIENCE, CONTEXT = 10.0, 2048
 BURST = 8
 #: How often a server that says something else is looked at before it counts as another one: roundings move.
 LOOKS = 3
-#: Settings of the text that stands for a model which gives no log-probabilities.
-_ONE_TOKEN = {"max_tokens": 1, "temperature": 0.0, "stop": [], "seed": 0}
+#: The text that stands for a model which gives no log-probabilities.
+_ONE_TOKEN = Writing(1, 0.0)
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,8 @@ def probe(settings: ServerSettings, salt: str) -> Probed:
 
     Raises ModelError for one that does not answer or is none, UsageError for settings that lack something.
     """
-    connection = Connection(settings.model_copy(update={"patience": min(PATIENCE, settings.patience)}))
+    patient = settings.model_copy(update={"patience": min(PATIENCE, settings.patience)})
+    connection = Connection(patient, Dialect.window)
     found: Probed
     try:
         (found,) = connection.answers([partial(_probe, connection, salt)])
@@ -211,7 +213,7 @@ async def _try_mixed(
 ) -> bool | None:
     """Whether all answers are sound where requests for the likeliest tokens and for listed ones come at the same time;
     None for a server that is not asked for both, or sends other errors."""
-    if not isinstance(dialect, VLLM) or not ids or connection.settings.window < 2:
+    if not isinstance(dialect, VLLM) or not ids or connection.window < 2:
         return None
 
     async def ask_at_once(call: Call) -> object:

@@ -62,7 +62,8 @@ class ServerSettings(BaseModel):
 
     url: its base, without /v1. tokenizer: a folder or hub id, the one that the server was started with; None for a
     server that is asked for texts alone. model: the
-    id of the model where the server has several. window: requests that are on their way at the same time. timeout:
+    id of the model where the server has several. window: prompts that are on their way at the same time; None: what
+    suits its kind. timeout:
     seconds of one request, its answer included. patience: seconds for which a request is repeated before it is given
     up. context: tokens that a prompt and its answer may have; None: what the server says. top: the most of the
     likeliest tokens that are asked for; None: as many as there are. cache: 'no' where no prompt may use what the server
@@ -74,7 +75,7 @@ class ServerSettings(BaseModel):
     url: Annotated[str, AfterValidator(_base)]
     tokenizer: str | None = None
     model: str | None = None
-    window: Annotated[int, Field(ge=1, le=1024)] = 8
+    window: Annotated[int, Field(ge=1, le=1024)] | None = None
     timeout: _Seconds = 120.0
     patience: _Seconds = 300.0
     context: _Many | None = None

@@ -124,8 +124,9 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/tokenize":
             self.answer({"tokens": fake.model.encode(body.get("content", body.get("prompt")))})
             return
+        prompts = len(body["prompt"]) if isinstance(body["prompt"], list) and isinstance(body["prompt"][0], list) else 1
         with fake.lock:
-            fake.going += 1
+            fake.going += prompts
             fake.most_going = max(fake.most_going, fake.going)
             fault = fake.always or (fake.faults.popleft() if fake.faults else None)
         try:
@@ -136,7 +137,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.answer(answer, 200 if answer is not None else 400)
         finally:
             with fake.lock:
-                fake.going -= 1
+                fake.going -= prompts
 
     def answer(self, value: Any, status: int = 200) -> None:
         self.raw(json.dumps(value).encode(), status)
@@ -172,6 +173,18 @@ def _llama_cpp(fake: FakeServer, body: dict[str, Any]) -> Any:
 
 
 def _vllm(fake: FakeServer, body: dict[str, Any]) -> Any:
+    """A choice for each prompt of a list; one that is refused refuses all."""
+    prompts = body["prompt"]
+    if not prompts or not isinstance(prompts[0], list):
+        return _vllm_alone(fake, body)
+    answers = [_vllm_alone(fake, {**body, "prompt": prompt}) for prompt in prompts]
+    if None in answers:
+        return None
+    choices = [{**answer["choices"][0], "index": at} for at, answer in enumerate(answers)]
+    return {"model": fake.id, "choices": choices, "usage": {"prompt_tokens": sum(map(len, prompts))}}
+
+
+def _vllm_alone(fake: FakeServer, body: dict[str, Any]) -> Any:
     prompt, top, listed = body["prompt"], body.get("logprobs"), body.get("logprob_token_ids", [])
     if body["model"] != fake.id or (top is not None and not -1 <= top <= fake.top) or len(listed) > fake.listed > 0:
         return None
