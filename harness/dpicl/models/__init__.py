@@ -1,5 +1,5 @@
 """Loads language models by name: ``embedded`` and ``qwen2.5-coder-0.5b`` (each with ``-float32`` too), ``ginc``,
-``hf:PATH_OR_ID[@REVISION]``, ``server:URL``, ``sim``, and plugins.
+``hf:PATH_OR_ID[@REVISION]``, ``vllm:PATH_OR_ID[@REVISION]``, ``server:URL``, ``sim``, and plugins.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import Any
 
 from dpicl.core import plugins
 from dpicl.core.errors import DpiclError, ModelError, PluginError, UsageError, unknown_name
+from dpicl.core.extras import require_installed
 from dpicl.core.files import file_sha256
-from dpicl.models import hub, server_settings
+from dpicl.models import hub, server_settings, vllm_settings
 from dpicl.models.base import LanguageModel, ModelIdentity
 from dpicl.models.packaged import EMBEDDED, GINC_WEIGHTS, PACKAGED, QWEN
 
@@ -28,7 +29,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 FLOAT32 = "-float32"
 _PACKAGED = (*PACKAGED, *(f"{name}{FLOAT32}" for name in PACKAGED))
 #: Names that no plugin may take.
-BUILT_IN = (*_PACKAGED, "ginc", "hf", "server", "sim")
+BUILT_IN = (*_PACKAGED, "ginc", "hf", "vllm", "server", "sim")
 #: A model that reads the language of one task alone -> that task, which no other model can read (but ``sim``).
 TASK_OF = {"ginc": "ginc"}
 
@@ -63,7 +64,8 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None) -> L
     name: ``embedded`` (SmolLM2-135M-Instruct from a wheel) or ``qwen2.5-coder-0.5b`` (from six); with ``-float32`` at
     the end always in this precision,
     ``ginc`` (the task ginc's own),
-    ``hf:PATH_OR_ID`` with an optional ``@REVISION``, ``server:URL`` (docs/servers.md; device and dtype are the server's
+    ``hf:PATH_OR_ID`` with an optional ``@REVISION``, ``vllm:`` with the same, which
+    vLLM reads, ``server:URL`` (docs/servers.md; device and dtype are the server's
     business), or ``sim`` (a seeded fake for tests; ``sim:SEED`` is another one,
     ``sim:nan`` and ``sim:inf`` answer with no number). A plugin's models are ``NAME`` and ``NAME:REST``.
     device: ``cpu``, ``cuda``, ``cuda:N``; without it the GPU is used when there is one.
@@ -83,6 +85,11 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None) -> L
         from dpicl.models.huggingface import load_huggingface
 
         return load_huggingface(rest, device_of(device), _dtype(dtype))
+    if kind == "vllm" and rest:
+        require_installed("vllm")
+        from dpicl.models.vllm_engine import load_vllm
+
+        return load_vllm(rest, device_of(device), _dtype(dtype))
     if kind == "server" and rest:
         from dpicl.models.server import load_server
 
@@ -96,7 +103,9 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None) -> L
         return load_packaged(PACKAGED[base], device_of(device), _dtype(dtype if name == base else "float32"))
     if kind in _given:
         return _load_plugin(name, _given[kind], rest, device_of(device), _dtype(dtype))
-    raise unknown_name("model", name, [*_PACKAGED, "ginc", "hf:PATH_OR_ID", "server:URL", "sim", *_given])
+    raise unknown_name(
+        "model", name, [*_PACKAGED, "ginc", "hf:PATH_OR_ID", "vllm:PATH_OR_ID", "server:URL", "sim", *_given]
+    )
 
 
 def identify(name: str) -> str | None:
@@ -109,18 +118,20 @@ def identify(name: str) -> str | None:
         return file_sha256(GINC_WEIGHTS)
     if name in _PACKAGED:
         return PACKAGED[name.removesuffix(FLOAT32)].sha256
-    if kind != "hf":
+    if kind not in ("hf", "vllm"):
         return None
-    source, revision = hub.split_reference(rest)
+    reference = rest if kind == "hf" else vllm_settings.settings_of(rest).reference
+    source, revision = hub.split_reference(reference)
     if Path(source).is_dir():
         return hub.identify_folder(Path(source))
     return hub.find_commit(source, revision)
 
 
 def name_in_results(name: str) -> str:
-    """The name of a model in results: without what only decides how fast a server is asked."""
+    """The name of a model in results: without what only decides how fast it is read."""
     kind, _, rest = name.partition(":")
-    return f"server:{server_settings.without_speed(rest)}" if kind == "server" else name
+    without_speed = {"server": server_settings.without_speed, "vllm": vllm_settings.without_speed}.get(kind)
+    return name if without_speed is None else f"{kind}:{without_speed(rest)}"
 
 
 def plugin_of(name: str) -> str | None:
@@ -135,6 +146,8 @@ def require_sound(name: str) -> None:
     kind, _, rest = name.partition(":")
     if kind == "server":
         server_settings.require_sound(rest)
+    if kind == "vllm" and rest:
+        vllm_settings.settings_of(rest)
 
 
 def require_there(name: str) -> None:
@@ -142,6 +155,9 @@ def require_there(name: str) -> None:
     kind, _, rest = name.partition(":")
     if kind == "hf" and rest:
         hub.require_there(rest)
+    if kind == "vllm" and rest:
+        require_installed("vllm")
+        hub.require_there(vllm_settings.settings_of(rest).reference)
     if kind == "server":
         server_settings.settings_of(rest).secret()
     for entry in list_known():
@@ -183,6 +199,7 @@ def list_known() -> list[dict[str, Any]]:
         **{f"{name}{FLOAT32}": f"the model {name} in float32 on every machine" for name in PACKAGED},
         "ginc": "GPT-2 that has read the language of the task ginc alone",
         "hf:PATH_OR_ID[@REVISION]": "any causal model that transformers loads, from a folder or the Hugging Face hub",
+        "vllm:PATH_OR_ID[@REVISION]": "a causal model that vLLM reads in this process; docs/servers.md",
         "server:URL": "a model behind a server (llama.cpp, vLLM, for texts others too); docs/servers.md",
         "sim": "a seeded fake for tests; its results never share a board with those of real models",
     }

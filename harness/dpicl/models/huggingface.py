@@ -40,7 +40,7 @@ def load_huggingface(reference: str, device: str, dtype: torch.dtype | None) -> 
     source, revision = split_reference(reference)
     folder, there, sha256 = Path(source), require_there(reference), None
     if folder.is_dir():
-        _check_folder(folder)
+        check_folder(folder)
         sha256 = identify_folder(folder)  # before it is read: what is edited meanwhile is another model
     dtype = dtype or preferred_dtype(device)
     # where the hub does not answer, each file would be asked for again and again
@@ -72,7 +72,7 @@ def load_huggingface(reference: str, device: str, dtype: torch.dtype | None) -> 
     return reader_of(model, tokenizer, identity)
 
 
-def _check_folder(folder: Path) -> None:
+def check_folder(folder: Path) -> None:
     """Raises ModelError for weights in pickle alone, an adapter, and settings that are no plain JSON of a sane size."""
     names = sorted(path.name for path in folder.iterdir() if path.is_file())
     if _ADAPTER in names:

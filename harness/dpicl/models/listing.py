@@ -111,6 +111,10 @@ class Writing(NamedTuple):
     seed: int = 0
 
 
+#: What may be requested of a prompt.
+Wanted = Listing | Writing
+
+
 class ListingModel(TokenizedModel, StatelessModel):
     """A model that answers `Listing` and `Writing`. A prefix is not read: the engine finds what prompts have in common,
     and keeps what it has read.

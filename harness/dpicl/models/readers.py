@@ -28,7 +28,7 @@ from dpicl.core import json_text
 from dpicl.core.files import put_whole
 from dpicl.core.paths import models_folder
 from dpicl.models import attention, pass_shapes
-from dpicl.models.base import READING_VERSION, ModelIdentity, Usage
+from dpicl.models.base import READING_VERSION, LanguageModel, ModelIdentity, Usage
 from dpicl.models.reading import OUTPUT_SHAPES, SHAPES, Shapes
 from dpicl.models.transformers import CausalModel, PlainLM, TransformersLM, explain_unsupported
 
@@ -81,7 +81,7 @@ def reader_of(model: Any, tokenizer: Any, identity: ModelIdentity, start_token: 
             return packed
         _log.warning("%s is read one row a pass: packed rows give other numbers than transformers.", identity.name)
     plain = PlainLM(model, tokenizer, identity, start_token)
-    bits = _digest(plain.next_token_log_probs(_draw_watched(plain)))
+    bits = digest(plain.next_token_log_probs(draw_watched(plain)))
     plain.usage = Usage()
     plain.identity = replace(identity, batch_invariant=True, arithmetic=bits)
     return plain
@@ -135,7 +135,7 @@ def measure(model: TransformersLM) -> Measured:
             break
     random = np.random.default_rng(1)
     agrees = _is_consistent(
-        model, _row(model, random, _length(model)), [_row(model, random, 5), _row(model, random, 23)]
+        model, draw_row(model, random, _length(model)), [draw_row(model, random, 5), draw_row(model, random, 23)]
     )
     model.usage.tokens_read = model.usage.forward_calls = 0
     return Measured(alone and chosen is not None, agrees, bits, [*shapes.body], [*shapes.output])
@@ -150,29 +150,29 @@ def _read_alone(model: TransformersLM) -> tuple[bool, str]:
     row or its neighbours matter is one of a kind that is among the first, and there it meets what is worse than any
     values that a later layer could get: copies in all places, NaN, infinities and huge numbers.
     """
-    watched = _draw_watched(model)
-    alone = _read_each_alone(model, watched)
+    watched = draw_watched(model)
+    alone = read_each_alone(model, watched)
     same = torch.equal(_read(model, watched), alone)
     known = {_NEXT, *model._tokenize_opening([]), *(token for row in watched for token in row)}
     spoilt = next(token for token in range(model.vocab_size) if token not in known)
     with _first_layers(model.model), _hostile(model.model, spoilt):
-        firsts = _read_each_alone(model, watched)
+        firsts = read_each_alone(model, watched)
         for rows in _companies(model, watched, [spoilt]):
             kept = [at for at, row in enumerate(rows) if row in watched]
             expected = firsts[:, [watched.index(rows[at]) for at in kept]]
             same = same and torch.equal(_read(model, rows)[:, kept], expected)
-    return same, _digest(alone)
+    return same, digest(alone)
 
 
-def _read(model: TransformersLM, rows: Sequence[list[int]]) -> torch.Tensor:
+def _read(model: LanguageModel, rows: Sequence[list[int]]) -> torch.Tensor:
     """float32[2, B, V]: what follows each row, and what follows it and one token more."""
     decoder = model.decoder(rows)
     decoder.append(_NEXT)
     return torch.stack([model.next_token_log_probs(rows), decoder.log_probs])
 
 
-def _read_each_alone(model: TransformersLM, rows: Sequence[list[int]]) -> torch.Tensor:
-    """The same of rows that are read by themselves."""
+def read_each_alone(model: LanguageModel, rows: Sequence[list[int]]) -> torch.Tensor:
+    """float32[2, B, V]: the same of rows that are read by themselves."""
     return torch.cat([_read(model, [row]) for row in rows], dim=1)
 
 
@@ -230,25 +230,28 @@ def _companies(model: TransformersLM, watched: Sequence[list[int]], spoilt: list
             yield [*mine, *fill] if first else [*fill[::-1], *mine]
             first = not first
     for others in _OTHERS:
-        fill = [_row(model, random, 1) for _ in range(others)]
+        fill = [draw_row(model, random, 1) for _ in range(others)]
         place, own = int(random.integers(others + 1)), watched[:3] if others else watched
         yield [*fill[:place], *own, *fill[place:]]
 
 
-def _row(model: CausalModel, random: np.random.Generator, length: int) -> list[int]:
+def draw_row(model: LanguageModel, random: np.random.Generator, length: int) -> list[int]:
+    """Random tokens, so many as fit."""
     return random.integers(model.vocab_size, size=min(length, _longest(model))).tolist()
 
 
-def _longest(model: CausalModel) -> int:
+def _longest(model: LanguageModel) -> int:
     return model.max_length - model.lead_tokens - 1
 
 
-def _draw_watched(model: CausalModel) -> list[list[int]]:
+def draw_watched(model: LanguageModel) -> list[list[int]]:
+    """The rows that are watched."""
     random = np.random.default_rng(0)
-    return [_row(model, random, length) for length in WATCHED if length <= _longest(model)]
+    return [draw_row(model, random, length) for length in WATCHED if length <= _longest(model)]
 
 
-def _digest(log_probs: torch.Tensor) -> str:
+def digest(log_probs: torch.Tensor) -> str:
+    """Stands for the bits of log-probabilities."""
     return hashlib.sha256(log_probs.contiguous().numpy().tobytes()).hexdigest()[:16]
 
 

@@ -29,8 +29,8 @@ from typing import Any
 from dpicl.core.errors import ModelError
 from dpicl.models.base import Broken, BrokenText, ModelIdentity, Prefix, Tokens, Usage
 from dpicl.models.decoding import Writer
-from dpicl.models.listing import Listing, ListingModel, LogProbs, Unsound, Writing
-from dpicl.models.server_dialects import Prompt, Wanted
+from dpicl.models.listing import Listing, ListingModel, LogProbs, Unsound, Wanted, Writing
+from dpicl.models.server_dialects import Prompt
 from dpicl.models.server_http import Connection, Denied, Refused, Unanswered
 from dpicl.models.server_probe import Probed, probe
 from dpicl.models.server_settings import settings_of

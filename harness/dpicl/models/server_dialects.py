@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import AliasPath, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from dpicl.models.listing import LOWEST, ROUNDING, Listing, LogProbs, Unsound, Writing
+from dpicl.models.listing import LOWEST, ROUNDING, Listing, LogProbs, Unsound, Wanted, Writing
 from dpicl.models.server_http import LIKELIEST, LISTED, Call, Refused
 from dpicl.models.server_settings import ServerKind
 from dpicl.models.tokenizers import Tokenizer
@@ -28,8 +28,6 @@ LETTERS = 200
 MOST_STOPS = 4
 #: How many prompts share a request where a server takes several: the engine has the next request while one is read.
 MOST_PROMPTS = 16
-#: What may be requested of a prompt.
-Wanted = Listing | Writing
 
 _Token = Annotated[int, Field(ge=0, lt=2**31)]
 _TokenName = Annotated[str, Field(pattern="^token_id:[0-9]{1,9}$")]

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from typing import Annotated, Literal
+from collections.abc import Collection
+from typing import Annotated, Literal, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -29,6 +30,7 @@ EXAMPLE = "server:http://127.0.0.1:8080?tokenizer=PATH_OR_HUB_ID"
 #: Settings that decide how fast a server is asked, and nothing of what it answers.
 SPEED = ("window", "timeout", "patience")
 
+Settings = TypeVar("Settings", bound=BaseModel)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
@@ -169,7 +171,7 @@ def is_loopback(url: str) -> bool:
 def settings_of(rest: str) -> ServerSettings:
     """What follows ``server:``. Raises UsageError, with what to write, for anything that is not as it should be."""
     if "://" in rest:
-        return _parse(rest)
+        return parse_name(ServerSettings, rest, "a server", EXAMPLE)
     if not _NAME.fullmatch(rest):
         raise UsageError(f"A model on a server has an address or a name of letters and digits; write {EXAMPLE}.")
     variable = NAMED + re.sub(r"[^A-Z0-9]", "_", rest.upper())
@@ -178,7 +180,7 @@ def settings_of(rest: str) -> ServerSettings:
             f"No address for server:{rest}; set {variable} (for example {EXAMPLE.removeprefix('server:')}), or write"
             " the address in place of the name."
         )
-    return _parse(address)
+    return parse_name(ServerSettings, address, "a server", EXAMPLE)
 
 
 def address_problem(model: str) -> str | None:
@@ -206,24 +208,31 @@ def require_sound(rest: str) -> None:
 
 def without_speed(rest: str) -> str:
     """What follows ``server:``, without the settings that only decide how fast the server is asked."""
+    return drop_settings(rest, SPEED)
+
+
+def drop_settings(rest: str, names: Collection[str]) -> str:
+    """What follows a kind of model in its name, without these settings."""
     base, _, query = rest.partition("?")
-    kept = [part for part in query.split("&") if unquote(part.partition("=")[0]) not in SPEED]
+    kept = [part for part in query.split("&") if unquote(part.partition("=")[0]) not in names]
     return f"{base}?{'&'.join(kept)}" if any(kept) else base
 
 
-def _parse(address: str) -> ServerSettings:
-    base, _, query = address.partition("?")
+def parse_name(kind: type[Settings], rest: str, noun: str, example: str) -> Settings:
+    """Settings whose first field is what stands before the ``?``. Raises UsageError. noun: whose settings they are."""
+    base, _, query = rest.partition("?")
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
     except ValueError:
-        raise UsageError(f"What follows the ? in a server's name is key=value&key=value, as in {EXAMPLE}.") from None
+        raise UsageError(f"What follows the ? in a model's name is key=value&key=value, as in {example}.") from None
     given = dict(pairs)
     if len(given) < len(pairs) or "" in given.values():
-        raise UsageError("Each setting of a server must stand once, with a value.")
-    if strangers := [name for name in given if name == "url" or name not in ServerSettings.model_fields]:
-        raise unknown_name("setting of a server", strangers[0], [*ServerSettings.model_fields][1:])
+        raise UsageError(f"Each setting of {noun} must stand once, with a value.")
+    first, *names = kind.model_fields
+    if strangers := [name for name in given if name not in names]:
+        raise unknown_name(f"setting of {noun}", strangers[0], names)
     try:
-        return ServerSettings.model_validate({**given, "url": base})
+        return kind.model_validate({**given, first: base})
     except ValidationError as error:
         problem = error.errors()[0]
-        raise UsageError(f"The setting {problem['loc'][0]} of a server {problem_words(problem)}.") from None
+        raise UsageError(f"The setting {problem['loc'][0]} of {noun} {problem_words(problem)}.") from None

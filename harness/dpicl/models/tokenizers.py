@@ -108,12 +108,12 @@ class TokenizedModel(LanguageModel):
         return tokens or [self._tokens.start]
 
 
-def load_tokenizer(name: str) -> Tokenizer:
+def load_tokenizer(name: str, revision: str | None = None) -> Tokenizer:
     """The tokenizer of a folder or hub id; no code that comes with it is run. Raises ModelError."""
     from transformers import AutoTokenizer
 
     try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        tokenizer: Any = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
         if tokenizer.eos_token_id is None:
             raise ValueError("it has no EOS token")
         return Tokenizer(tokenizer)

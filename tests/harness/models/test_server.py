@@ -452,6 +452,95 @@ def test_kinds_of_requests_that_spoil_each_other_are_never_sent_together(start, 
         close(found[2 * at + 1][0, [5, 6, 7]], expected[[5, 6, 7]])
 
 
+# --- several prompts in a request -------------------------------------------------------------------------------------
+
+
+def _prompts_of(server: FakeServer) -> list[int]:
+    """How many prompts each request had."""
+    return [len(body["prompt"]) if isinstance(body["prompt"][0], list) else 1 for _, body in server.seen]
+
+
+def test_prompts_share_requests_of_one_salt_and_each_has_its_own_row(start, tiny: TransformersLM) -> None:
+    server = start("vllm", top=20)
+    model, prompts = load(server), [tiny.encode(f"the film {at}") for at in range(40)]
+    server.seen.clear()
+    rows = model.listed_log_probs(prompts, [5, 6, 7])
+    assert sorted(_prompts_of(server)) == [8, 16, 16]
+    assert len({body["cache_salt"] for _, body in server.seen}) == 1
+    close(rows[:, 5:8], tiny.next_token_log_probs(prompts)[:, 5:8])
+
+    server.seen.clear()
+    assert model.generate(prompts[:5], 4) == tiny.generate(prompts[:5], 4)
+    assert _prompts_of(server) == [5]
+    server.seen.clear()
+    model.generate(prompts[:3], 4, temperature=1.0, seeds=[1, 2, 3])
+    assert _prompts_of(server) == [1, 1, 1]
+
+    server.most_going = 0
+    few = load(server, window=3)
+    close(few.listed_log_probs(prompts, [5])[:, 5], tiny.next_token_log_probs(prompts)[:, 5])
+    assert server.most_going <= 3
+
+
+def test_a_level_of_a_label_tree_is_one_request(start, tiny: TransformersLM) -> None:
+    server = start("vllm", top=20)
+    model = load(server)
+    queries = [tiny.encode(f"the film {at} is") for at in range(4)]
+    labels = [[7, 8], [7, 9, 5], [11], [12, 8]]
+    server.seen.clear()
+    scores = model.score([(query, labels) for query in queries])
+    assert sorted(_prompts_of(server)) == [4, 4, 8]  # roots; after 7 and 9; after 7, and after 12
+    for row, expected in zip(scores, tiny.score([(query, labels) for query in queries]), strict=True):
+        assert row == pytest.approx(expected, abs=1e-4)
+
+
+def test_one_unsound_choice_of_a_request_is_asked_again_alone(start, tiny: TransformersLM) -> None:
+    server = start("vllm", top=20)
+    model, prompts = load(server, patience=0.4), [tiny.encode(f"the film {at}") for at in range(5)]
+    expected = model.listed_log_probs(prompts, [5, 6])
+
+    def spoil(answer: dict[str, Any]) -> None:
+        answer["choices"][2]["logprobs"]["top_logprobs"][0].pop("token_id:5", None)
+        answer["choices"].reverse()  # each says to which prompt it belongs
+
+    server.seen.clear()
+    server.faults.append(_alter(spoil))
+    assert torch.equal(model.listed_log_probs(prompts, [5, 6]), expected)
+    assert [body["prompt"] for _, body in server.seen] == [prompts[2]]
+    assert not model.usage.failures
+
+
+@pytest.mark.parametrize("index", [[0, 0, 1], [0, 1], [1, 2, 3]])
+def test_choices_that_belong_to_no_prompt_or_to_one_twice_are_no_answer(index: list[int], start, tiny) -> None:
+    server = start("vllm", top=20)
+    model, prompts = load(server), [tiny.encode(f"the film {at}") for at in range(3)]
+    expected = model.listed_log_probs(prompts, [5, 6])
+
+    def mix(answer: dict[str, Any]) -> None:
+        answer["choices"] = [{**choice, "index": at} for at, choice in zip(index, answer["choices"], strict=False)]
+
+    server.seen.clear()
+    server.faults.append(_alter(mix))
+    assert torch.equal(model.listed_log_probs(prompts, [5, 6]), expected)
+    assert _prompts_of(server) == [1, 1, 1]
+
+
+def test_a_prompt_that_is_refused_spoils_none_that_share_its_request(start, tiny: TransformersLM) -> None:
+    server = start("vllm", top=20)
+    model, prompts = load(server, patience=0.3), [tiny.encode(f"the film {at}") for at in range(5)]
+    expected = tiny.next_token_log_probs(prompts)
+
+    def refuse(handler: Handler, answer: bytes) -> bool:
+        prompt = _read_prompt(handler)
+        return (prompt == prompts[1] or prompts[1] in prompt) and status(400)(handler, answer)
+
+    server.always = refuse
+    rows = model.listed_log_probs(prompts, [5, 6])
+    assert rows[1].isnan().all() and sum(model.usage.failures.values()) == 1
+    others = [0, 2, 3, 4]
+    close(rows[others][:, 5:7], expected[others][:, 5:7])
+
+
 def test_the_whole_vocabulary_is_requested_by_its_size(start, tiny: TransformersLM) -> None:
     server = start("vllm")
     prompt = tiny.encode("the film")

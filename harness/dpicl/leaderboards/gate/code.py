@@ -66,7 +66,7 @@ def reason_not_to_run(case: Case) -> str:
         return "its files are refused; fix the size first"
     if contents.plugin is not None and not case.run_code:
         return "that runs the submitted code; read it, then give --run-code"
-    if "hf" in models and not case.run_code:
+    if models & {"hf", "vllm"} and not case.run_code:
         return "that loads the model that it names; give --run-code"
     return ""
 
