@@ -104,7 +104,7 @@ def test_results_are_those_of_the_same_model_in_this_process(run, fake: FakeServ
 
 
 def test_tang_asks_the_public_prompt_once_for_a_token(run, tiny_folder: Path) -> None:
-    with run_server("vllm", tiny_folder, top=50) as fake:
+    with run_server("vllm", tiny_folder, top=64) as fake:
         run(name(fake), "--mechanism", "tang")
         bodies = [body for _, body in fake.seen]
     public = [body["prompt"] for body in bodies if body.get("logprobs") == 30 and "logprob_token_ids" not in body]

@@ -311,6 +311,7 @@ def _start(settings: EngineSettings, source: str, revision: str | None, device: 
             max_model_len=settings.context,
             max_logprobs=-1,
             generation_config="vllm",
+            use_tqdm_on_load=False,
             **options,
         )
     except Exception as error:  # whatever it and torch raise for a model or a machine that does not fit

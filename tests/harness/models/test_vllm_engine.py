@@ -109,7 +109,7 @@ def test_rows_of_all_jobs_are_one_call_of_a_kind_and_private_sets_have_salts(mod
         with model.isolated_cache():
             return model.listed_log_probs([prompt], [5, 6])
 
-    jobs = [partial(list_alone, [5, at]) for at in range(6)]
+    jobs: list[Callable[[], object]] = [partial(list_alone, [5, at]) for at in range(6)]
     jobs += [partial(model.likeliest_log_probs, [[6, at]], 3) for at in range(6)]
     jobs += [partial(model.generate, [[7, at]], 4) for at in range(6)]
     run_together(jobs)
