@@ -32,7 +32,7 @@ from tests.harness.models.server_process import run_process
 from tests.harness.models.vllm_process import vllm_server
 
 #: In flight -> how many prompts are read.
-ROWS = {1: 8, 8: 16, 64: 64}
+ROWS = {1: 8, 8: 16, 64: 128}
 LENGTH, LISTED = 32, range(100, 110)
 DTYPE = "float32"
 
@@ -74,7 +74,7 @@ def measure() -> dict[str, Any]:
             (in_flight, name, read) for in_flight in ROWS for name, read in readers.items()
         )
     }
-    with run_process(vllm_server(folder, "--max-logprobs", "-1"), 300) as server:
+    with run_process(vllm_server(folder, "--max-logprobs", "-1", "--max-num-seqs", "64"), 300) as server:
         for in_flight in ROWS:
             client = models.load(f"server:{server.url}?tokenizer={folder}&window={in_flight}")
             found = measure_rate(lambda prompts: client.listed_log_probs(prompts, LISTED), in_flight, True, in_flight)  # noqa: B023

@@ -64,10 +64,9 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None) -> L
     name: ``embedded`` (SmolLM2-135M-Instruct from a wheel) or ``qwen2.5-coder-0.5b`` (from six); with ``-float32`` at
     the end always in this precision,
     ``ginc`` (the task ginc's own),
-    ``hf:PATH_OR_ID`` with an optional ``@REVISION``, ``vllm:`` with the same, which
-    vLLM reads, ``server:URL`` (docs/servers.md; device and dtype are the server's
-    business), or ``sim`` (a seeded fake for tests; ``sim:SEED`` is another one,
-    ``sim:nan`` and ``sim:inf`` answer with no number). A plugin's models are ``NAME`` and ``NAME:REST``.
+    ``hf:PATH_OR_ID`` with an optional ``@REVISION``, ``vllm:PATH_OR_ID`` (the same, read by vLLM), ``server:URL``
+    (docs/servers.md; device and dtype are the server's business), or ``sim`` (a seeded fake for tests; ``sim:SEED`` is
+    another one, ``sim:nan`` and ``sim:inf`` answer with no number). A plugin's models are ``NAME`` and ``NAME:REST``.
     device: ``cpu``, ``cuda``, ``cuda:N``; without it the GPU is used when there is one.
     dtype: one of DTYPES; without it bfloat16 where the device multiplies it fast, else float32.
     Raises UsageError for an unknown name, device or dtype, ModelError for a model that cannot be loaded.

@@ -50,6 +50,8 @@ MOST_LISTED = 128
 MOST_NUMBERS = 2**20
 #: A public prompt, to which there must be an answer.
 PUBLIC = "The capital of France is"
+#: Tokens of the texts that are compared where rows are read alone and together.
+WRITTEN = 8
 #: Seeds that vLLM takes.
 _SEEDS = 2**31 - 1
 
@@ -223,13 +225,14 @@ def load_vllm(rest: str, device: str, dtype: torch.dtype | None) -> VllmLM:
     settings = settings_of(rest)
     source, revision = split_reference(settings.reference)
     folder, sha256 = Path(source), None
-    require_there(settings.reference)
+    there = require_there(settings.reference)
     if folder.is_dir():
         check_folder(folder)
         sha256 = identify_folder(folder)  # before it is read: what is edited meanwhile is another model
     dtype = dtype or preferred_dtype(device)
-    llm, sampling = _start(settings, source, revision, device, dtype)
-    usage = Usage()
+    path, version = (source, revision) if there else (str(find_snapshot(source, revision, "config.json")), None)
+    llm, sampling = _start(settings, path, version, device, dtype)
+    usage, tokens = Usage(), load_tokenizer(path, version)
     vocab_size = int(llm.model_config.get_vocab_size())
     identity = ModelIdentity(
         name=f"vllm:{folder.name if folder.is_dir() else source}",
@@ -239,9 +242,10 @@ def load_vllm(rest: str, device: str, dtype: torch.dtype | None) -> VllmLM:
         device=device,
         parameters=_count_parameters(folder if sha256 else find_snapshot(source, revision, "config.json")),
     )
-    window = int(llm.model_config.max_model_len)
-    model = VllmLM(Engine(llm, sampling, vocab_size, usage), usage, load_tokenizer(source, revision), identity, window)
-    alone = os.environ.get(INVARIANT) == "1" and are_rows_alone(model, _pass_size(llm))
+    engine = Engine(llm, sampling, vocab_size, usage)
+    model = VllmLM(engine, usage, tokens, identity, int(llm.model_config.max_model_len))
+    invariant = device == "cuda" and os.environ.get(INVARIANT) == "1"
+    alone = invariant and are_rows_alone(model, _pass_size(llm))
     bits = digest(read_each_alone(model, draw_watched(model)))
     usage.tokens_read = usage.forward_calls = 0
     model.identity = replace(identity, batch_invariant=alone, arithmetic=bits)
@@ -250,7 +254,8 @@ def load_vllm(rest: str, device: str, dtype: torch.dtype | None) -> VllmLM:
 
 def are_rows_alone(model: VllmLM, most: int) -> bool:
     """Whether no row changes a bit of another: the rows that are watched in `readers`, read by themselves, again from
-    the prefix cache, together, and among so many others that a pass ends inside rows.
+    the prefix cache, together, and among so many others that a pass ends inside rows; and whether the texts that follow
+    them stay the same.
 
     most: tokens of a pass.
     """
@@ -265,6 +270,7 @@ def are_rows_alone(model: VllmLM, most: int) -> bool:
     with model.isolated_cache():
         first, kept = (model.listed_log_probs(watched, listed) for _ in range(2))
     same = torch.equal(first, alone) and torch.equal(kept, alone)
+    texts = [model.generate([row], WRITTEN)[0] for row in watched]
     for tokens in (50, most // 2, 2 * most):
         others = list[list[int]]()
         while sum(map(len, others)) < tokens:
@@ -272,6 +278,8 @@ def are_rows_alone(model: VllmLM, most: int) -> bool:
         half = len(others) // 2
         rows = read([*others[:half], *watched, *others[half:]])
         same = same and torch.equal(rows[half : half + len(watched)], alone)
+        written = model.generate([*watched, *others[: len(watched)]], WRITTEN)
+        same = same and written[: len(watched)] == texts
     return same
 
 

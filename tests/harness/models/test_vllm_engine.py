@@ -37,13 +37,13 @@ class ScriptedLLM:
     """Answers as vLLM's `LLM` does, with the numbers of a model of this process.
 
     calls: the prompts and parameters of each `generate`. alter: changes each answer. drift: what a row's numbers are
-    moved by for each prompt before it in its call.
+    moved by for each prompt before it in its call. tail: what it then writes besides.
     """
 
     def __init__(self, model: TransformersLM) -> None:
         self.model, self.calls = model, list[tuple[list[Any], list[Any]]]()
         self.alter: Callable[[list[int], Any], None] = lambda prompt, output: None
-        self.drift = 0.0
+        self.drift, self.tail = 0.0, ""
 
     def generate(self, prompts: list[Any], parameters: list[Any], use_tqdm: bool) -> list[Any]:
         assert use_tqdm is False
@@ -57,7 +57,7 @@ class ScriptedLLM:
 
     def _answer(self, prompt: list[int], want: Any, drift: float) -> Any:
         if want.max_tokens > 1:
-            text = self.model.generate([prompt], want.max_tokens, want.stop)[0]
+            text = self.model.generate([prompt], want.max_tokens, want.stop)[0] + self.tail * (drift > 0)
             flat = Flat(token_ids=[1], logprobs=[-0.5], places=want.max_tokens)
         else:
             row = self.model.next_token_log_probs([prompt])[0] - drift
@@ -188,6 +188,8 @@ def test_rows_count_as_alone_only_where_no_neighbour_moves_a_bit(model: VllmLM, 
     assert are_rows_alone(model, 64)
     assert max(sum(len(prompt["prompt_token_ids"]) for prompt in prompts) for prompts, _ in llm.calls) >= 128
     llm.drift = 1e-6
+    assert not are_rows_alone(model, 64)
+    llm.drift, llm.tail = 1e-30, "!"  # no number moves
     assert not are_rows_alone(model, 64)
 
 
