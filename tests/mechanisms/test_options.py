@@ -7,11 +7,13 @@ from dpicl.mechanisms.dp_opt import DPOpt
 from dpicl.mechanisms.embedding_centroids import EmbeddingCentroids
 from dpicl.mechanisms.esa import ESA
 from dpicl.mechanisms.ksa import KSA
+from dpicl.mechanisms.one_vote import OneVote
 from dpicl.mechanisms.private_evolution import PrivateEvolution
 from dpicl.mechanisms.private_prediction import PrivatePrediction
 from dpicl.mechanisms.sga import SGA
 from dpicl.mechanisms.sga_histogram import SGAHistogram
 from dpicl.mechanisms.tang import Tang
+from dpicl.mechanisms.topic_words import TopicWords
 from dpicl.mechanisms.voting import Voting
 from dpicl.mechanisms.voting_nearest import VotingNearest
 from tests.mechanisms.answering import TinyTask
@@ -24,6 +26,7 @@ from tests.mechanisms.answering import TinyTask
         *((ESA, {"radius": -1.0}), (KSA, {"words": 0}), (SGA, {"public": "on"}), (SGAHistogram, {"top": 0})),
         *((PrivatePrediction, {"threshold_share": 1.0}), (DPOpt, {"failure": 1.0}), (DPOpt, {"retries": -1})),
         *((PrivateEvolution, {"candidates": 10**8}), (PrivateEvolution, {"style": "letter"})),
+        *((OneVote, {"candidates": 0}), (OneVote, {"temperature": 0.0}), (TopicWords, {"words": 0})),
         *((VotingNearest, {"partition": "once"}), (VotingNearest, {"threshold": 2.0}), (VotingNearest, {"uses": 0})),
         *((EmbeddingCentroids, {"embedding": "no such"}), (EmbeddingCentroids, {"clip": 0.0})),
     ],

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sized
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +31,7 @@ SIMPLEX_DIAMETER = math.sqrt(2.0)
 SIMPLEX_RADIUS = 1.0
 
 
-def check_slots(rows: np.ndarray, own_slots: bool, sample: Sample, replaced: int = 1) -> None:
+def check_slots(rows: Sized, own_slots: bool, sample: Sample, replaced: int = 1) -> None:
     """Raises PluginError for a bound on one added row where the sample replaces rows, or on fewer than it replaces, or
     where something else than what its slots say is summed: a row that stands in for a slot that is not there would be
     replaced as well."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,6 +53,20 @@ class NoisyTopK(RangeChoice):
         finite = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64)
         if (finite > 1.0).any():
             sys.audit(ROWS_CUT, type(self).__name__)
-        counts = finite.clip(0.0, 1.0).sum(axis=0)
+        return self._choose_by(finite.clip(0.0, 1.0).sum(axis=0), sample)
+
+    def choose_held(self, held: Sequence[Collection[int]], size: int, sample: Sample) -> list[int]:
+        """As `choose`, of rows of a long list that are given by their ones: for each slot the words that it holds.
+
+        held: indices in [0, size), of which each counts once a slot; any other number counts for nothing.
+        """
+        check_slots(held, self.own_slots, sample)
+        counts = np.zeros(size)
+        for words in held:
+            for word in {word for word in words if 0 <= word < size}:
+                counts[word] += 1.0
+        return self._choose_by(counts, sample)
+
+    def _choose_by(self, counts: np.ndarray, sample: Sample) -> list[int]:
         choices = dp.SelfComposedDpEvent(bounded_range_choice(self.range_epsilon), self.count)
         return sample.spend(choices).noisy_choice(counts, self.width)

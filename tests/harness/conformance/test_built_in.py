@@ -21,7 +21,7 @@ ENDS = {
 #: One of each kind of release and each way of sampling; the slow tests have all.
 FAST = (*ENDS, "tang", "prism", "voting", "embedding_centroids", "private_evolution")
 #: Every record is in the one sample, so nothing is claimed from sampling.
-ALL_RECORDS = ("private_evolution", "embedding_centroids")
+ALL_RECORDS = ("private_evolution", "one_vote", "embedding_centroids", "topic_words")
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,12 @@ def ask_votes(mechanism: VoteHistogram, rows: np.ndarray, sample: Sample) -> lis
     return mechanism.best(votes_of(rows), ((0, 1, 2), (3,)), 1, sample)
 
 
+def ask_held(mechanism: NoisyTopK, rows: np.ndarray, sample: Sample) -> list[int]:
+    """Each word three times, and two that are none."""
+    held = [[*np.flatnonzero(np.nan_to_num(row) > 0).tolist() * 3, -1, SIZE] for row in rows]
+    return mechanism.choose_held(held, SIZE, sample)
+
+
 SUMS = {
     "sum": Use(GaussianSum(SIGMA), math.sqrt(2), FIRST, SECOND),
     "sum, own slots": Use(GaussianSum(SIGMA, own_slots=True), 1, FIRST),
@@ -120,6 +126,8 @@ CHOICES = {
     "differences": Use(DifferenceChoice(10, 4, 1.5), 2 * 10 / 4, 99 * FIRST - 50, ask=ask_with_public),
     "top k": Use(NoisyTopK(2, 1.5), 2, FIRST, SECOND),
     "top k, own slots": Use(NoisyTopK(2, 1.5, own_slots=True), 1, FIRST),
+    "top k, held": Use(NoisyTopK(2, 1.5), 2, FIRST, SECOND, ask_held),
+    "top k, held, own slots": Use(NoisyTopK(2, 1.5, own_slots=True), 1, FIRST, ask=ask_held),
     "product": Use(ProductChoice(RADIUS, 0.4), 2 * RADIUS, FOR, AGAINST),
     "product, own slots": Use(ProductChoice(RADIUS, 0.4, own_slots=True), RADIUS, FOR),
 }
@@ -367,6 +375,14 @@ def test_top_k_are_the_largest_counts_of_clipped_rows(rows):
     assert [counts[at] for at in every.choose(rows, pay_without_noise(every))] == pytest.approx(
         sorted(counts, reverse=True)
     )
+
+
+@given(arrays(np.bool_, (3, 4)))
+def test_rows_of_a_long_list_count_as_whole_ones_do(rows):
+    every = NoisyTopK(4, 0.0)
+    held = [np.flatnonzero(row).tolist() for row in rows]
+    assert every.choose_held(held, 4, pay_without_noise(every)) == every.choose(rows, pay_without_noise(every))
+    assert every.choose_held(held, 0, pay_without_noise(every)) == []
 
 
 def test_an_expert_with_a_number_that_is_none_says_nothing_and_an_impossible_label_counts_as_the_floor():
