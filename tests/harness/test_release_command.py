@@ -22,6 +22,7 @@ from dpicl.own import job as release_job
 from dpicl.own import released as formats
 from dpicl.own.card import card_markdown
 from dpicl.own.records import make_config
+from dpicl.own.utility import Utility, UtilityRow
 from tests.harness.helpers import refuse
 from tests.harness.local_suite import rows_of
 
@@ -387,7 +388,8 @@ def test_utility_is_measured_on_public_records_first_and_said_on_the_card(dpicl,
     assert answer.code == 0, answer.err
     found = answer.json["card"]["utility"]
     assert (found["metric"], found["trained_on"], found["tested"]) == ("acc_calibrated", 18, 18)
-    names = ["tang", "zero_shot", "public_demonstrations", "public records in the prompt"]
+    controls = ["zero_shot", "public_demonstrations", "repeated_label", "topic_words"]
+    names = ["tang", *controls, "public records in the prompt"]
     assert [row["name"] for row in found["rows"]] == names
     assert all(0 <= row["low"] <= row["score"] <= row["high"] <= 1 for row in found["rows"])
     page = (desk / "demos.card.md").read_text()
@@ -397,6 +399,20 @@ def test_utility_is_measured_on_public_records_first_and_said_on_the_card(dpicl,
     heads = ("loading", "measuring", "acc_calibrated on 18", "trying", "charging epsilon", "charged to 'tickets'")
     assert all(any(line.startswith(head) for line in answer.err.splitlines()) for head in heads), answer.err
     assert dpicl("budget", "--json").json["private_sets"][0]["releases"] == 1  # the trial cost nothing
+
+
+def test_a_doubt_names_the_controls_that_score_higher():
+    def doubt(**scores):
+        rows = [UtilityRow(name=name, score=score, low=score, high=score) for name, score in scores.items()]
+        doubted = [row.name for row in rows[1:]]
+        return Utility(metric="acc", trained_on=9, tested=9, rows=rows, not_better_than=doubted).doubt
+
+    assert doubt(tang=0.5, zero_shot=0.5).endswith("better than that of zero_shot.")
+    assert doubt(tang=0.5, zero_shot=0.4, topic_words=0.7).endswith(
+        "zero_shot or topic_words (topic_words scores higher)."
+    )
+    assert "(repeated_label and topic_words score higher)" in doubt(tang=0.5, repeated_label=0.6, topic_words=0.7)
+    assert not doubt(tang=0.5)
 
 
 def test_what_beats_the_others_is_not_doubted_and_can_be_measured_alone_at_no_cost(dpicl, desk):

@@ -27,8 +27,9 @@ from dpicl.results.schema import Part
 
 #: Most records that are asked about.
 MOST_TESTED = 200
-#: What a private method must beat, without any record: the instruction alone, and texts that the model writes itself.
-CONTROLS = ("zero_shot", "public_demonstrations")
+#: What a private method must beat: the instruction alone, texts that the model writes itself, and class names as texts,
+#: without any record; and the words of a class, at the same ε.
+CONTROLS = ("zero_shot", "public_demonstrations", "repeated_label", "topic_words")
 #: Public records in the prompt as they are, which cost nothing.
 RECORDS = "public records in the prompt"
 
@@ -44,7 +45,7 @@ class UtilityRow(Part):
 
 class Utility(Part):
     """trained_on: how many public records stood in for the private ones; tested: on how many others it was scored.
-    rows: the mechanism, then what costs no privacy. not_better_than: those of the others over which the mechanism is
+    rows: the mechanism, then the controls. not_better_than: those of the others over which the mechanism is
     not shown to be better: the 95% interval of the mean difference, over the same test records, is not above 0."""
 
     metric: str
@@ -61,11 +62,15 @@ class Utility(Part):
 
     @property
     def doubt(self) -> str:
-        """A sentence where something that costs no privacy may be as good; else ''."""
+        """A sentence where a control may be as good, with those that score higher; else ''."""
         if not self.not_better_than:
             return ""
+        first, *controls = self.rows
         others = names_text(self.not_better_than, "or")
-        return f"The utility of {self.rows[0].name} is not shown to be better than that of {others}."
+        said = f"The utility of {first.name} is not shown to be better than that of {others}"
+        if higher := [row.name for row in controls if row.score > first.score]:
+            said += f" ({names_text(higher)} {'scores' if len(higher) == 1 else 'score'} higher)"
+        return f"{said}."
 
 
 def measure(
@@ -93,8 +98,13 @@ def measure(
     own = config.model_copy(update=settings)
 
     classes = [find_mechanism(name, load_mechanisms(())) for name in CONTROLS]
-    controls = [build(cls, resolve_options(cls, task.name, {})) for cls in classes]
-    compared = [mechanism, *(control for control in controls if not skip_reason(control, stand_in.public_view()))]
+    public = stand_in.public_view()
+    compared = [mechanism]
+    for cls in classes:
+        control = build(cls, resolve_options(cls, task.name, {}))
+        refused = skip_reason(control, public) or control.unmet_needs(public, model)
+        if control.name != mechanism.name and not refused:
+            compared.append(control)
     found, begun = {}, time.monotonic()
     for number, one in enumerate(compared, start=1):
         made = release(one, stand_in, model, own)

@@ -41,10 +41,10 @@ class Best:
 class BoardAnswer:
     """Who is best on a task at an ε. queries: Q in words, where rows of several are ranked apart.
 
-    best: the rows that prompt a language model and that none of these is better than, the highest first; verdict: what
-    is said of them, or where nobody is ranked the reason. controls: those at ε = 0, or without a language model,
-    that score at least as much as each of them. to_beat: the highest row that reads no record. beating: the rows that
-    prompt a language model and are better than it, at 95% for all rows together; None where they were not compared.
+    best: the methods that no other is better than, the highest first; verdict: what is said of them, or where nobody is
+    ranked the reason. controls: those at ε = 0, without a language model, or with records (`Row.is_control`), that
+    score at least as much as each of them. to_beat: the highest row that reads no record. beating: the methods that
+    are better than it, at 95% for all rows together; None where they were not compared.
     not_compared: rows that read no record and score at least as much as `to_beat`, in no rank set. metric, reader: of
     the scores. own_readers: rows that use the embeddings that the metric reads and score at
     least as much as the best, which therefore have no rank.
@@ -163,21 +163,20 @@ def levels(tables: Sequence[TaskTable]) -> list[float]:
 
 
 def _answer(table: TaskTable, epsilon: float, queries: str, rows: Sequence[Row]) -> BoardAnswer:
-    """The answer for the rows of one level: where a language model is prompted by some of them, these are ranked, and
-    the others are controls."""
+    """The answer for the rows of one level: where some are methods, these are ranked, and the others are controls."""
     told = [row for row in rows if any(_is_comparable(family, row) for family in table.families)] or rows
-    prompting = [row for row in told if row.prompts] or told
-    family = next((one for one in table.families if {row.key for row in prompting} <= one.places.keys()), None)
-    best = sorted(_list_unbeaten(family, prompting), key=lambda row: -row.worth)
-    others = [*table.controls, *(row for row in told if row not in prompting)]
+    methods = [row for row in told if not row.is_control] or told
+    family = next((one for one in table.families if {row.key for row in methods} <= one.places.keys()), None)
+    best = sorted(_list_unbeaten(family, methods), key=lambda row: -row.worth)
+    others = [*table.controls, *(row for row in told if row not in methods)]
     as_good = sorted((one for one in others if one.worth >= best[0].worth), key=lambda one: -one.worth)
-    verdict = _verdict(family, best, len(prompting))
+    verdict = _verdict(family, best, len(methods))
     own_readers = table.list_own_readers(epsilon)
     control = max(table.without_records, key=lambda one: one.worth, default=None)
     beside, beating = table.beside_ends.get(epsilon), None
     if control is not None and beside is not None:
         below = beside.places[control.key]
-        above_it = [row for row in prompting if beside.better[beside.places[row.key], below]]
+        above_it = [row for row in methods if beside.better[beside.places[row.key], below]]
         beating = tuple(row.label for row in sorted(above_it, key=lambda row: -row.worth))
     return BoardAnswer(
         epsilon=epsilon,

@@ -1,4 +1,4 @@
-"""Marks rows with what weakens their proved ε, by rules over their results and never by name.
+"""Marks rows with what weakens their proved ε or makes them controls, by rules over their results.
 
 `is_up_to_rounding` and `is_vouched` are the rules; everything that shows a row shows its marks.
 """
@@ -45,6 +45,11 @@ LOOSE = Mark(
 
 
 BY_EMBEDDINGS = Mark("§", "answers by embeddings", "a control by a second public model")
+
+
+#: Mechanisms of the package that read records, prompt the language model, and are controls.
+CONTROLS = ("topic_words", "one_vote")
+CONTROL = Mark("¢", "control", "a simple way to show what records hold, which a method should beat")
 
 
 SERVED = Mark(
@@ -117,6 +122,7 @@ def marks_of(results: Iterable[Result], vouched: bool | None = None) -> tuple[Ma
         (NOT_CHECKED, not_checked),
         (LOOSE, loose_bound),
         (BY_EMBEDDINGS, embedded),
+        (CONTROL, any(one.cell.mechanism in CONTROLS and one.cell.plugin is None for one in found)),
         (SERVED, any(map(_is_served, found))),
         (FIXED_DRAW, _is_draw_fixed(found)),
         (UNANSWERED, any(one.failures for one in found)),

@@ -19,7 +19,7 @@ from dpicl.core.messages import epsilon_text, score_text
 from dpicl.evaluation.intervals import ratio_interval, seeds_interval
 from dpicl.evaluation.statistics import FEWEST_SEEDS, Difference
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, ZERO_SHOT, sort_ids
-from dpicl.leaderboards.model.marks import BY_EMBEDDINGS, FIXED_DRAW, OWN_READER, Mark, marks_of
+from dpicl.leaderboards.model.marks import BY_EMBEDDINGS, CONTROL, FIXED_DRAW, OWN_READER, Mark, marks_of
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.model.text import queries_text, seeds_text
 from dpicl.results.schema import Result
@@ -61,7 +61,7 @@ class Row:
     metrics, aggregates: means over seeds, of what every seed has. skipped: metric -> why it was not computed.
     unranked: why the row has no rank, or "". marks: what weakens its proved ε. submission: where the row comes from,
     None for one of our own. rank: its rank set on this task. against_public: its score minus that of the public
-    control, None where they are not compared.
+    control, None where they are not compared. beaten_by: the highest control above its score, with that score, or "".
     """
 
     label: str
@@ -90,6 +90,7 @@ class Row:
     submission: Submission | None = field(default=None, repr=False)
     rank: Rank | None = None
     against_public: Difference | None = None
+    beaten_by: str = ""
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -151,9 +152,9 @@ class Row:
         return title_of(self.name, self.epsilon)
 
     @property
-    def prompts(self) -> bool:
-        """Whether its answers come from the board's language model."""
-        return BY_EMBEDDINGS not in self.marks
+    def is_control(self) -> bool:
+        """Whether it is a control that reads records."""
+        return BY_EMBEDDINGS in self.marks or CONTROL in self.marks
 
     @property
     def worth(self) -> float:

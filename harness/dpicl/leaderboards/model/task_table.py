@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from dpicl.core.messages import count
+from dpicl.core.messages import count, score_text
 from dpicl.evaluation.statistics import MARGIN, RankSets
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.marks import FIXED_DRAW, OWN_READER
@@ -137,6 +137,8 @@ def task_table(
     rows = [make_row(own, baselines, owners.get(label)) for (label, _), own in cells.items()]
     rows.sort(key=lambda row: (row.epsilon, -row.worth, row.label))
     ends = {name: make_row(own, baselines) for name, own in baselines.items() if own}
+    for row in rows:
+        row.beaten_by = _name_control_above(row, [*ends.values(), *rows])
     return TaskTable(
         task=task,
         metric=results[0].main_metric,
@@ -148,6 +150,16 @@ def task_table(
         reader=results[0].reader_of(results[0].main_metric),
         margin=margin,
     )
+
+
+def _name_control_above(row: Row, rows: Iterable[Row]) -> str:
+    """The highest control above a row's score, with its own: without records, or with them at the same ε; "" for none,
+    and for a row that reads no record."""
+    controls = [one for one in rows if one.epsilon == 0 or (one.is_control and one.epsilon == row.epsilon)]
+    highest = max(controls, key=lambda one: one.worth, default=row)
+    if row.epsilon == 0 or highest.worth <= row.worth:
+        return ""
+    return f"{highest.caveat} ({score_text(highest.score)})"
 
 
 def _whole_records(results: Sequence[Result]) -> str:

@@ -90,8 +90,8 @@ class _Method:
 
     @property
     def is_control(self) -> bool:
-        """Whether it reads no record, shows them as they are, or prompts no language model."""
-        return self.first.at_an_end or math.isinf(self.epsilon) or not self.first.prompts
+        """Whether it reads no record, shows them as they are, or is a control that reads records."""
+        return self.first.at_an_end or math.isinf(self.epsilon) or self.first.is_control
 
     @property
     def place(self) -> tuple[object, ...]:
@@ -136,7 +136,7 @@ def methods_table(
     legend = "score; controls last."
     if any(row.rank for table in tables for row in table.rows):
         ranks = "possible ranks (95%, at one ε and Q, those by embeddings too)"
-        legend = f"score and {ranks}; *: no row that prompts a language model is better; controls last."
+        legend = f"score and {ranks}; *: no other method is better; controls last."
     said = [legend, *([f"No room here (--full): {'; '.join(hidden)}."] if hidden else [])]
     lower = [table.task for table in tables if table.lower_is_better(table.metric)]
     said += [f"↓: lower is better ({names_text(lower)})."] if lower else []
