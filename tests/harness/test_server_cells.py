@@ -21,6 +21,7 @@ from dpicl.leaderboards.model.submissions import Card
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.models import huggingface, server, server_http
 from dpicl.models.server_settings import ServerRecord, ServerSettings
+from dpicl.models.simulated import SimulatedLM
 from dpicl.plan.selection import select
 from dpicl.plan.suite import Changes
 from dpicl.results.schema import Result, from_text
@@ -214,12 +215,11 @@ def test_a_truncating_server_says_so_on_the_row_and_refuses_what_needs_more(run,
 
 
 def test_each_mechanism_declares_what_it_needs() -> None:
-    class Limited:
+    class Limited(SimulatedLM):
         server = ServerRecord(
             kind="vllm", model="m", vocabulary=False, listed_ids=0, top_tokens=20, context=100, fingerprint="",
             loopback=True,
         )  # fmt: skip
-        identity = models.load("sim").identity
 
     task = Task.read_public("agnews").public_view()
     refused = set()
