@@ -27,8 +27,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
+from dpicl import dp_event as dp
 from dpicl.core.errors import UsageError
 from dpicl.core.vocabulary import Sizes
 from dpicl.mechanisms.tang import Tang

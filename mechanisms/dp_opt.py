@@ -36,8 +36,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
+from dpicl import dp_event as dp
 from dpicl.core.errors import PromptTooLong, UsageError
 from dpicl.core.vocabulary import Record, ReleasedPrompt
 from dpicl.mechanism.bases import Context, DemonstrationMechanism, Knob, Sizes

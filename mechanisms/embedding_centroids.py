@@ -33,9 +33,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from dp_accounting import dp_event as dp
-from scipy.special import softmax
 
+from dpicl import dp_event as dp
 from dpicl.core.vocabulary import Knob, Query, Sizes
 from dpicl.data.task import PublicTask
 from dpicl.mechanism.bases import PreparedContext, PreparedMechanism, Reader
@@ -123,6 +122,8 @@ class EmbeddingCentroids(PreparedMechanism):
 
     def _logistic(self, sample: Sample, size: int, context: PreparedContext) -> np.ndarray:
         """float64[L, d]: the weights after the last step."""
+        from scipy.special import softmax  # scipy takes a while to load
+
         vectors, labels = self._embed(sample, context.reader), context.task.labels
         truth = np.array([[record.label == label for label in labels] for (record,) in sample.slots], dtype=np.float64)
         truth = truth.reshape(len(vectors), len(labels))

@@ -24,13 +24,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dp_accounting import dp_event as dp
-
+from dpicl import dp_event as dp
 from dpicl.core.errors import UsageError
 from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, Knob, Query, Sizes
 from dpicl.mechanism.generation import check_positive
 from dpicl.models.embeddings import check_name
-from dpicl.privacy import accountants
 from dpicl.privacy.primitives import NearestToMean
 from dpicl.privacy.private_set import Sample
 
@@ -77,6 +75,8 @@ class ESA(AnswerMechanism):
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
         """The PRV accountant's estimate for Poisson sampling at sensitivity 1 on the sum, as the authors' notebook."""
+        from dpicl.privacy import accountants  # loads dp_accounting and prv_accountant
+
         claimed = self._nearest_to_mean(knob).bound * knob
         if claimed == 0:
             return math.inf

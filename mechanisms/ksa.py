@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
+from dpicl import dp_event as dp
 from dpicl.core import scripts
 from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, FinalPrompt, Knob, Query, Sizes
 from dpicl.mechanism.generation import check_positive

@@ -28,8 +28,8 @@ from itertools import cycle
 from typing import TYPE_CHECKING
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
+from dpicl import dp_event as dp
 from dpicl.core.vocabulary import Partition, Record
 from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
 from dpicl.mechanism.generation import PromptWriter, check_positive, check_style

@@ -19,8 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dp_accounting import dp_event as dp
-
+from dpicl import dp_event as dp
 from dpicl.mechanism.bases import Context, Knob, Sizes
 from dpicl.mechanism.generation import check_positive
 from dpicl.mechanism.label_texts import NextToken, OneSampleTexts

@@ -31,13 +31,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from dp_accounting import dp_event as dp
-
+from dpicl import dp_event as dp
 from dpicl.core.errors import UsageError
 from dpicl.core.vocabulary import Partition
 from dpicl.mechanism.bases import Context, Demonstration, Sizes
 from dpicl.mechanisms.one_vote import OneVote, find_places, find_votes, remove_repetitions, stream_name
-from dpicl.privacy import accountants
 from dpicl.privacy.private_set import PrivateSet
 from dpicl.privacy.vote_histogram import VoteHistogram
 
@@ -70,6 +68,8 @@ class PrivateEvolution(OneVote):
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
         """The exact curve of R Gaussian releases, as here (section 3)."""
+        from dpicl.privacy import accountants  # loads dp_accounting and prv_accountant
+
         return accountants.epsilon(self.events(knob, sizes), delta).upper
 
     def choose_texts(

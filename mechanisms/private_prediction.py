@@ -33,13 +33,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
+from dpicl import dp_event as dp
 from dpicl.core.errors import UsageError
 from dpicl.mechanism.bases import Context, Knob, Sizes
 from dpicl.mechanism.generation import check_positive, draw_in_public
 from dpicl.mechanism.label_texts import NextToken, OneSampleTexts, normalise
-from dpicl.privacy import accountants
 from dpicl.privacy.above_threshold import AboveThreshold
 from dpicl.privacy.primitives import BoundedRangeChoice
 from dpicl.privacy.private_set import Sample
@@ -75,6 +74,8 @@ class PrivatePrediction(OneSampleTexts):
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
         """r (c^2/(2 (s tau)^2) + 2/(s sigma)^2)-zCDP, converted to epsilon, without sampling: the paper's batches are
         disjoint. sigma: the scale of the threshold's noise."""
+        from dpicl.privacy import accountants  # loads dp_accounting and prv_accountant
+
         token, noisy = self._token(knob), self._noisy_threshold(knob)
         rho = token.range_epsilon**2 / 8 + 2 * (noisy.bound / noisy.scale) ** 2
         return accountants.epsilon(dp.ZCDpEvent(self.rounds * rho), delta).upper

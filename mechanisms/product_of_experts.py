@@ -34,9 +34,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from dp_accounting import dp_event as dp
-from scipy.special import log_softmax
 
+from dpicl import dp_event as dp
 from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, Knob, Query, Sizes
 from dpicl.mechanism.generation import check_positive
 from dpicl.privacy.primitives import ProductChoice
@@ -83,6 +82,8 @@ class ProductOfExperts(AnswerMechanism):
         return 2 * self.clip / knob if knob > 0 else math.inf
 
     def answer(self, query: Query, sample: Sample, context: AnswerContext) -> str:
+        from scipy.special import log_softmax  # scipy takes a while to load
+
         labels = context.task.labels
         rows = np.zeros((0, len(labels)))
         if sample.slots:

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dp_accounting import dp_event as dp
-
+from dpicl import dp_event as dp
 from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
 from dpicl.mechanism.generation import check_positive, check_style
 from dpicl.mechanism.sampled_texts import public_prompts, seeds_of, write_texts

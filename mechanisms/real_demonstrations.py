@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dp_accounting import dp_event as dp
-
+from dpicl import dp_event as dp
 from dpicl.core.errors import DataError
 from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
 from dpicl.mechanism.generation import check_positive, cut_record

@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
+from dpicl import dp_event as dp
 from dpicl.mechanism.bases import Knob
 from dpicl.mechanism.generation import check_positive
 from dpicl.mechanism.public_candidates import PublicChoice, find_nearest

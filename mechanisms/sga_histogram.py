@@ -21,8 +21,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
+from dpicl import dp_event as dp
 from dpicl.mechanism.bases import Knob
 from dpicl.mechanism.public_candidates import PublicChoice, find_nearest
 from dpicl.mechanisms.voting import ballots

@@ -28,8 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dp_accounting import dp_event as dp
-
+from dpicl import dp_event as dp
 from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
 from dpicl.mechanism.generation import check_positive
 from dpicl.mechanisms.ksa import stopwords, words_of

@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
+from dpicl import dp_event as dp
 from dpicl.core.errors import unknown_name
 from dpicl.core.scripts import fold
 from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, Knob, Query, Sizes

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dp_accounting import dp_event as dp
-
+from dpicl import dp_event as dp
 from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
 from dpicl.mechanism.sampled_texts import sample_texts
 from dpicl.privacy.private_set import PrivateSet

@@ -26,6 +26,8 @@ from dpicl.core.openmp import limit_spinning
 
 limit_spinning()
 
+from dpicl.privacy import dp_event  # noqa: E402
+
 if TYPE_CHECKING:
     from dpicl.api.evaluate import evaluate
     from dpicl.api.lists import list_attacks, list_mechanisms, list_models, list_suites, list_tasks
@@ -122,7 +124,7 @@ _PLACES = {
 }
 _HOME = {name: place for place, names in _PLACES.items() for name in names.split()}
 
-__all__ = sorted(_HOME)
+__all__ = sorted([*_HOME, "dp_event"])
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,6 @@ from typing import Any
 
 from dpicl import models
 from dpicl.api.parameters import Plugins, as_list, check_arguments
-from dpicl.attacks.registry import load_attacks
 from dpicl.core.paths import shipped_suites
 from dpicl.data.config import load_config, task_folders
 from dpicl.data.sources import resolve
@@ -63,6 +62,8 @@ def list_mechanisms(plugins: Plugins = ()) -> list[Row]:
 @check_arguments
 def list_attacks(plugins: Plugins = ()) -> list[Row]:
     """Every attack: what it does, what it sees, its options with their defaults, and where it comes from."""
+    from dpicl.attacks.registry import load_attacks  # loads the accountants
+
     return [
         {
             "name": name,

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dp_accounting import dp_event as dp
-
 from dpicl.attacks.views import first_words, spell_out
 from dpicl.core.plugins import Registered
 from dpicl.core.vocabulary import Demonstration, Query, Sizes
@@ -23,6 +21,7 @@ from dpicl.mechanism.bases import (
     PreparedContext,
     PreparedMechanism,
 )
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy.private_set import PrivateRecord, PrivateSet
 
 #: First words by which a record is found again.

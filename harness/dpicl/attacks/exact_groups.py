@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
-from dp_accounting import dp_event as dp
 from scipy.special import ndtr
 from scipy.stats import binom
 
@@ -28,6 +27,7 @@ from dpicl.attacks.exact_pairs import chances
 from dpicl.attacks.exact_worlds import World, require_aligned
 from dpicl.core.errors import UnsupportedEvent
 from dpicl.privacy import accountants
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy.adversaries import MOST_OUTCOMES, OUTPUTS, REACH, WorstPair
 from dpicl.privacy.release_hooks import NoisyRelease
 from dpicl.privacy.slack import pairs_epsilon

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
 from dpicl.conformance.dictionary import TRIGGERS, everything, modules_of, triggers_of
 from dpicl.conformance.footprint import observe
@@ -46,6 +45,7 @@ from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import build
 from dpicl.mechanism.outputs import check_prompt, plain_text
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy.calibration import Calibration
 from dpicl.privacy.release_hooks import observing
 from dpicl.releasing.execution import Execution

@@ -24,7 +24,6 @@ from functools import partial
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
-from dp_accounting import DpEvent, PoissonSampledDpEvent
 
 from dpicl.core.cell import Options
 from dpicl.core.errors import PluginError
@@ -42,6 +41,7 @@ from dpicl.core.vocabulary import (
 from dpicl.data.task import PublicTask, Task
 from dpicl.models.base import LanguageModel
 from dpicl.models.embeddings import embed_alone
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy.events import flatten, merge_groups
 from dpicl.privacy.private_set import PrivateRecord, PrivateSet, Sample
 from dpicl.privacy.sampling_schemes import SamplingScheme, SchemeName, SlotScheme
@@ -193,10 +193,10 @@ class Mechanism(Pluggable):
         return PluginError(f"Mechanism '{self.name}' is {kinds}.")
 
     @abstractmethod
-    def events(self, knob: float, sizes: Sizes) -> DpEvent:
+    def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
         """Everything that a run may cause, in the worst case, as one event (see dpicl.privacy.events)."""
 
-    def events_of(self, knob: float, by_label: Mapping[str, float], sizes: Sizes) -> DpEvent:
+    def events_of(self, knob: float, by_label: Mapping[str, float], sizes: Sizes) -> dp.DpEvent:
         """`events`, with knobs of their own for the labels in ``by_label`` (none: ``knob`` for all)."""
         if not by_label:
             return self.events(knob, sizes)
@@ -244,7 +244,7 @@ class DemonstrationMechanism(Mechanism):
         value = 0.0 if self.knob is None else math.sqrt(self.knob.low * self.knob.high)
         total = 0.0
         for component, readings in flatten(self.events(value, Sizes({None: _MANY}, {None: shots}))).items():
-            if isinstance(component, PoissonSampledDpEvent):
+            if isinstance(component, dp.PoissonSampledDpEvent):
                 records = component.sampling_probability * _MANY
                 drawn = sum(flatten(component.event).values())
                 total += readings * records * (RECORD_TOKENS + drawn - 1)
@@ -367,14 +367,14 @@ class AnswerMechanism(Mechanism):
         return SamplingScheme(self.slots, self.examples_per_slot, self.partition, self.slot_per_record)
 
     @abstractmethod
-    def release(self, knob: float) -> DpEvent:
+    def release(self, knob: float) -> dp.DpEvent:
         """Everything that one answer releases from its sample: its primitives' events, composed."""
 
     @abstractmethod
     def answer(self, query: Query, sample: Sample, context: AnswerContext) -> str | FinalPrompt:
         """The answer to one query: a label, a phrase or a text; or the public prompt that the model will answer."""
 
-    def events(self, knob: float, sizes: Sizes) -> DpEvent:
+    def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
         """Q answers (``sizes.queries``; one, where it is None) from ``sizes.records[None]`` records."""
         return self.scheme.event(self.release(knob), sizes.records[None], sizes.queries or 1)
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
 from dpicl.core.errors import UsageError, require_known
 from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
@@ -23,7 +22,7 @@ from dpicl.mechanism.generation import (
     public_vocabulary,
 )
 from dpicl.mechanism.options import LATER
-from dpicl.privacy import accountants
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy.events import parallel
 from dpicl.privacy.primitives import GaussianSum
 from dpicl.privacy.private_set import PrivateSet, Sample, sampling_rate
@@ -186,6 +185,8 @@ class NoisyTokens(LabelTexts):
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float | None:
         """The estimate, not the upper bound, of the PRV accountant for Poisson sampling (Tang: section 4.1; PTA:
         appendix D)."""
+        from dpicl.privacy import accountants  # loads dp_accounting and prv_accountant
+
         return accountants.epsilon(self.events(knob, sizes), delta).estimate
 
     def write(self, label: str, private: PrivateSet, context: Context) -> Demonstration:

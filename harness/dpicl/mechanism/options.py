@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from dp_accounting import dp_event as dp
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from dpicl.core import json_text
@@ -21,6 +20,7 @@ from dpicl.core.plain_words import problem_words
 from dpicl.core.plugins import Pluggable
 from dpicl.core.vocabulary import Sizes
 from dpicl.mechanism.bases import Mechanism
+from dpicl.privacy import dp_event as dp
 
 #: In the metadata of a field: see `resolve_options`.
 LATER = "later"

@@ -25,7 +25,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from dp_accounting import dp_event as dp
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dpicl.core import json_text
@@ -34,7 +33,8 @@ from dpicl.core.field_types import Count, Delta, Epsilon
 from dpicl.core.files import content_of, own_folder, put_whole
 from dpicl.core.paths import list_budgets, private_folder
 from dpicl.data.splits import normalise
-from dpicl.privacy.events import from_json
+from dpicl.privacy import dp_event as dp
+from dpicl.privacy.events import check_json, from_json
 from dpicl.results.schema import Moment, NewerFile, first_problem, require_not_newer
 
 #: Bytes of the hash of a record: two of 10 million records are one with probability 2^-50.
@@ -232,7 +232,7 @@ def _require_not_newer(line: str) -> None:
 
 def _check_event(charge: Charge, number: int) -> None:
     try:
-        from_json(charge.event)
+        check_json(charge.event)
         base64.b64decode(charge.records, validate=True)
     except (UnsupportedEvent, binascii.Error) as error:
         raise ValueError(f"line {number} holds no release: {error}") from None

@@ -38,8 +38,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy.events import above_threshold
 from dpicl.privacy.primitives import check_slots
 from dpicl.privacy.private_set import Sample

@@ -25,14 +25,13 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from dp_accounting import dp_event as dp
 from dp_accounting.rdp import rdp_privacy_accountant as rdp
 
 from dpicl.core.errors import UnsupportedEvent, UsageError
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy import gaussians, parameters, sampled_composites
 from dpicl.privacy.bounds import Bounds
 from dpicl.privacy.decomposition import (
-    NON_PRIVATE,
     DecomposedEvents,
     components,
     gaussian_multiplier,
@@ -135,7 +134,7 @@ def _composition(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
     counted = components(event, None)
     if not counted:
         return Bounds(0.0, 0.0, 0.0, {"exact": 0.0})
-    if NON_PRIVATE in counted:
+    if dp.NonPrivateDpEvent() in counted:
         return Bounds(math.inf, math.inf, math.inf, {"exact": math.inf})
     if all(isinstance(component, dp.GaussianDpEvent) for component in counted):
         value = gaussians.exact_epsilon(gaussian_multiplier(counted), delta)

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-from dp_accounting import dp_event as dp
 from scipy.special import beta, expit, ndtr
 from scipy.stats import laplace
 
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy.decomposition import components, gaussian_multiplier
 from dpicl.privacy.events import (
     AboveThresholdDpEvent,

@@ -14,11 +14,10 @@ from functools import cache as remember
 from pathlib import Path
 from typing import Final
 
-from dp_accounting import dp_event as dp
-
 from dpicl.core.errors import AccountantsDisagree, UnsupportedEvent, UsageError, one_line
 from dpicl.core.vocabulary import Knob
 from dpicl.privacy import calibration_cache, time_limit
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy.accountants import check_delta, check_epsilon, epsilon, rough_epsilon
 from dpicl.privacy.bounds import Bounds
 from dpicl.privacy.events import to_json

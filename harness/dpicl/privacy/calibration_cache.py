@@ -15,12 +15,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from dp_accounting import dp_event as dp
-
 from dpicl.core.errors import UnsupportedEvent
 from dpicl.core.output_cache import OutputCache, key_of
 from dpicl.core.paths import cache_folder
 from dpicl.core.vocabulary import Knob
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy.bounds import Bounds
 from dpicl.privacy.events import from_json, to_json
 

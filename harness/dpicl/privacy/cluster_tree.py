@@ -34,8 +34,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy.events import bounded_range_choice, compose, gaussian
 from dpicl.privacy.primitives import check_slots, clip_norm
 from dpicl.privacy.private_set import Sample

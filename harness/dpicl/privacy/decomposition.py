@@ -10,22 +10,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-
-from dp_accounting import dp_event as dp
+from typing import TypeAlias
 
 from dpicl.core.errors import UnsupportedEvent
-from dpicl.privacy.events import (
-    AboveThresholdDpEvent,
-    BoundedRangeDpEvent,
-    EpsilonDeltaDpEvent,
-    ParallelDpEvent,
-    compose,
-)
+from dpicl.privacy import dp_event as dp
+from dpicl.privacy.events import compose
 
 #: Components of one composition with how often each occurs.
-DecomposedEvents = Counter[dp.DpEvent]
-
-NON_PRIVATE = dp.NonPrivateDpEvent()
+DecomposedEvents: TypeAlias = "Counter[dp.DpEvent]"
 
 
 def groups(event: dp.DpEvent) -> dict[str | None, DecomposedEvents]:
@@ -56,13 +48,13 @@ def components(event: dp.DpEvent, group: str | None) -> DecomposedEvents:
             total: DecomposedEvents = Counter()
             for part in event.events:
                 total.update(components(part, group))
-            return Counter({NON_PRIVATE: 1}) if NON_PRIVATE in total else total
+            return Counter({dp.NonPrivateDpEvent(): 1}) if dp.NonPrivateDpEvent() in total else total
         case dp.SelfComposedDpEvent():
             _require(event.count >= 0, event)
             return Counter(
                 {component: n * event.count for component, n in components(event.event, group).items() if event.count}
             )
-        case ParallelDpEvent():
+        case dp.ParallelDpEvent():
             return components(dict(event.branches).get(str(group), dp.NoOpDpEvent()), group)
         case dp.PoissonSampledDpEvent():
             return _decompose_sample(event, group)
@@ -95,7 +87,7 @@ def recompose(counted: Mapping[dp.DpEvent, int]) -> dp.DpEvent:
 
 def _partitions(event: dp.DpEvent, inside: bool = False) -> Iterator[frozenset[str]]:
     """The names of the groups of every ParallelDpEvent in the tree. inside: whether the event is in a branch of one."""
-    if isinstance(event, ParallelDpEvent):
+    if isinstance(event, dp.ParallelDpEvent):
         if inside:
             raise UnsupportedEvent("Groups within groups: parallel composition is proved for one partition only.")
         names = frozenset(name for name, _ in event.branches)
@@ -118,7 +110,7 @@ def _decompose_sample(event: dp.PoissonSampledDpEvent, group: str | None) -> Dec
     inside = components(event.event, group)
     if not inside or rate == 0:
         return Counter()
-    if rate == 1 or NON_PRIVATE in inside:
+    if rate == 1 or dp.NonPrivateDpEvent() in inside:
         return inside
     if all(isinstance(component, dp.GaussianDpEvent) for component in inside):
         inner: dp.DpEvent = dp.GaussianDpEvent(gaussian_multiplier(inside))
@@ -133,17 +125,17 @@ def _decompose_elementary(event: dp.DpEvent) -> DecomposedEvents:
     """An elementary event as a component; empty when it is free, NonPrivate when it has no noise at all."""
     match event:
         case dp.NonPrivateDpEvent():
-            return Counter({NON_PRIVATE: 1})
+            return Counter({dp.NonPrivateDpEvent(): 1})
         case dp.GaussianDpEvent() | dp.LaplaceDpEvent():
             _require(event.noise_multiplier >= 0, event)
             free, exposed = math.isinf(event.noise_multiplier), event.noise_multiplier == 0
         case dp.ZCDpEvent():
             _require(event.rho >= 0 and event.xi >= 0, event)
             free, exposed = event.rho == 0 == event.xi, math.isinf(event.rho) or math.isinf(event.xi)
-        case BoundedRangeDpEvent() | AboveThresholdDpEvent():
+        case dp.BoundedRangeDpEvent() | dp.AboveThresholdDpEvent():
             _require(event.epsilon >= 0, event)
             free, exposed = event.epsilon == 0, math.isinf(event.epsilon)
-        case EpsilonDeltaDpEvent():
+        case dp.EpsilonDeltaDpEvent():
             _require(event.epsilon >= 0 and 0 <= event.delta <= 1, event)
             free, exposed = event.epsilon == 0 == event.delta, math.isinf(event.epsilon) or event.delta == 1
         case _:
@@ -152,7 +144,7 @@ def _decompose_elementary(event: dp.DpEvent) -> DecomposedEvents:
                 "Use an event of docs/accounting.md, or add one with its theorem in harness/dpicl/privacy."
             )
     if exposed:
-        return Counter({NON_PRIVATE: 1})
+        return Counter({dp.NonPrivateDpEvent(): 1})
     return Counter() if free else Counter({event: 1})
 
 

@@ -1,9 +1,9 @@
 """Events: what a private access costs, as trees of `dp_accounting` DpEvents, and their JSON form for result files.
 
-The neighbour relation is add/remove of one record. To the events of dp_accounting this adds
-:class:`EpsilonDeltaDpEvent`, :class:`BoundedRangeDpEvent`, :class:`AboveThresholdDpEvent` and :class:`ParallelDpEvent`:
-mechanisms that run on disjoint groups of records (a record has one label), so that one record touches one branch only
-and the cost is the worst branch (parallel composition; Dwork & Roth 2014, add/remove only).
+The neighbour relation is add/remove of one record. To the events of dp_accounting this adds `EpsilonDeltaDpEvent`,
+`BoundedRangeDpEvent`, `AboveThresholdDpEvent` and `ParallelDpEvent`: mechanisms that run on disjoint groups of records
+(a record has one label), so that one record touches one branch only and the cost is the worst branch (parallel
+composition; Dwork & Roth 2014, add/remove only).
 """
 
 from __future__ import annotations
@@ -13,41 +13,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import attr
-from dp_accounting import dp_event as dp
-
 from dpicl.core.errors import UnsupportedEvent
+from dpicl.privacy import dp_event as dp
 
 
-@attr.s(frozen=True, slots=True, auto_attribs=True)
-class EpsilonDeltaDpEvent(dp.DpEvent):
-    """Any mechanism that is (epsilon, delta)-DP under add/remove."""
-
-    epsilon: float
-    delta: float
-
-
-@attr.s(frozen=True, slots=True, auto_attribs=True)
-class BoundedRangeDpEvent(dp.DpEvent):
-    """A choice whose privacy loss lies in an interval of length epsilon for each pair of neighbours (Durfee & Rogers
-    2019)."""
-
-    epsilon: float
-
-
-@attr.s(frozen=True, slots=True, auto_attribs=True)
-class AboveThresholdDpEvent(dp.DpEvent):
-    """One round of AboveThreshold, whose queries one more record raises or leaves: the loss ln(P/Q) of its answers, P
-    with the record and Q without, lies in [-2 epsilon, epsilon] (dpicl.privacy.above_threshold)."""
-
-    epsilon: float
-
-
-@attr.s(frozen=True, slots=True, auto_attribs=True)
-class ParallelDpEvent(dp.DpEvent):
-    """Branches on disjoint groups of records: ((name of the group, event), ...), sorted by name."""
-
-    branches: tuple[tuple[str, dp.DpEvent], ...]
+def __getattr__(name: str) -> Any:
+    """The kinds themselves, here too."""
+    return getattr(dp, name)
 
 
 def parallel(branches: Mapping[str | None, dp.DpEvent]) -> dp.DpEvent:
@@ -56,14 +28,14 @@ def parallel(branches: Mapping[str | None, dp.DpEvent]) -> dp.DpEvent:
         return branches[None]
     if None in branches:
         raise UnsupportedEvent("A run cannot use labelled groups and the unpartitioned set at once: they overlap.")
-    return ParallelDpEvent(tuple(sorted((str(name), event) for name, event in branches.items())))
+    return dp.ParallelDpEvent(tuple(sorted((str(name), event) for name, event in branches.items())))
 
 
 def merge_groups(events: Iterable[dp.DpEvent]) -> dp.DpEvent:
     """Events of disjoint groups, each a `ParallelDpEvent` of its own groups, as one."""
     branches: dict[str | None, dp.DpEvent] = {}
     for event in events:
-        own = event.branches if isinstance(event, ParallelDpEvent) else ((None, event),)
+        own = event.branches if isinstance(event, dp.ParallelDpEvent) else ((None, event),)
         if taken := branches.keys() & {name for name, _ in own}:
             raise UnsupportedEvent(f"Two events are of the group {sorted(map(str, taken))[0]!r}: they overlap.")
         branches.update(own)
@@ -85,14 +57,14 @@ def bounded_range_choice(epsilon: float) -> dp.DpEvent:
     tight Poisson sample. 0: free; infinite: not private."""
     if epsilon == 0:
         return dp.NoOpDpEvent()
-    return BoundedRangeDpEvent(epsilon) if math.isfinite(epsilon) else dp.NonPrivateDpEvent()
+    return dp.BoundedRangeDpEvent(epsilon) if math.isfinite(epsilon) else dp.NonPrivateDpEvent()
 
 
 def above_threshold(epsilon: float) -> dp.DpEvent:
     """One round of AboveThreshold; 0: free; infinite: not private."""
     if epsilon == 0:
         return dp.NoOpDpEvent()
-    return AboveThresholdDpEvent(epsilon) if math.isfinite(epsilon) else dp.NonPrivateDpEvent()
+    return dp.AboveThresholdDpEvent(epsilon) if math.isfinite(epsilon) else dp.NonPrivateDpEvent()
 
 
 def compose(events: Iterable[dp.DpEvent]) -> dp.DpEvent:
@@ -135,26 +107,29 @@ def flatten(event: dp.DpEvent) -> Counter[dp.DpEvent]:
 
 def is_gaussian(event: dp.DpEvent) -> bool:
     """Whether it is a composition of Gaussian mechanisms on the whole set, or on each of several disjoint groups."""
-    if isinstance(event, ParallelDpEvent):
+    if isinstance(event, dp.ParallelDpEvent):
         return all(is_gaussian(branch) for _, branch in event.branches)
     return all(isinstance(component, dp.GaussianDpEvent) for component in flatten(event))
 
 
-#: Kind of event in JSON -> its class, and its numbers: key in JSON -> attribute.
-_KINDS: Mapping[str, tuple[type[dp.DpEvent], Mapping[str, str]]] = {
-    "none": (dp.NoOpDpEvent, {}),
-    "non_private": (dp.NonPrivateDpEvent, {}),
-    "gaussian": (dp.GaussianDpEvent, {"noise_multiplier": "noise_multiplier"}),
-    "laplace": (dp.LaplaceDpEvent, {"noise_multiplier": "noise_multiplier"}),
-    "zcdp": (dp.ZCDpEvent, {"rho": "rho", "xi": "xi"}),
-    "epsilon_delta": (EpsilonDeltaDpEvent, {"epsilon": "epsilon", "delta": "delta"}),
-    "bounded_range": (BoundedRangeDpEvent, {"epsilon": "epsilon"}),
-    "above_threshold": (AboveThresholdDpEvent, {"epsilon": "epsilon"}),
-    "poisson": (dp.PoissonSampledDpEvent, {"rate": "sampling_probability"}),
-    "fixed_size": (dp.SampledWithoutReplacementDpEvent, {"size": "source_dataset_size", "sample": "sample_size"}),
-    "repeat": (dp.SelfComposedDpEvent, {"count": "count"}),
-    "compose": (dp.ComposedDpEvent, {}),
-    "parallel": (ParallelDpEvent, {}),
+#: Kind of event in JSON -> the name of its class, and its numbers: key in JSON -> attribute.
+_KINDS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "none": ("NoOpDpEvent", {}),
+    "non_private": ("NonPrivateDpEvent", {}),
+    "gaussian": ("GaussianDpEvent", {"noise_multiplier": "noise_multiplier"}),
+    "laplace": ("LaplaceDpEvent", {"noise_multiplier": "noise_multiplier"}),
+    "zcdp": ("ZCDpEvent", {"rho": "rho", "xi": "xi"}),
+    "epsilon_delta": ("EpsilonDeltaDpEvent", {"epsilon": "epsilon", "delta": "delta"}),
+    "bounded_range": ("BoundedRangeDpEvent", {"epsilon": "epsilon"}),
+    "above_threshold": ("AboveThresholdDpEvent", {"epsilon": "epsilon"}),
+    "poisson": ("PoissonSampledDpEvent", {"rate": "sampling_probability"}),
+    "fixed_size": (
+        "SampledWithoutReplacementDpEvent",
+        {"size": "source_dataset_size", "sample": "sample_size"},
+    ),
+    "repeat": ("SelfComposedDpEvent", {"count": "count"}),
+    "compose": ("ComposedDpEvent", {}),
+    "parallel": ("ParallelDpEvent", {}),
 }
 #: Kinds that hold other events, under the key "of" in JSON -> attribute.
 _INSIDE = {"poisson": "event", "fixed_size": "event", "repeat": "event", "compose": "events", "parallel": "branches"}
@@ -164,8 +139,8 @@ _DEEPEST, _MOST_PARTS, _LARGEST_COUNT = 12, 5000, 10**9
 
 def to_json(event: dp.DpEvent) -> dict[str, Any]:
     """A JSON object that `from_json` turns back into an equal event."""
-    for kind, (cls, numbers) in _KINDS.items():
-        if isinstance(event, cls):
+    for kind, (name, numbers) in _KINDS.items():
+        if isinstance(event, getattr(dp, name)):
             said = {"event": kind, **{name: getattr(event, attribute) for name, attribute in numbers.items()}}
             inside: Any = getattr(event, _INSIDE[kind]) if kind in _INSIDE else None
             if kind == "compose":
@@ -178,9 +153,15 @@ def to_json(event: dp.DpEvent) -> dict[str, Any]:
     raise UnsupportedEvent(f"No JSON form for the event {event!r}; add one in harness/dpicl/privacy/events.py.")
 
 
-def from_json(data: Any, depth: int = 0) -> dp.DpEvent:
-    """The event that `to_json` wrote. Raises UnsupportedEvent for a kind that this version does not know, and for
-    anything that `to_json` does not write just so: a file may be somebody else's."""
+def from_json(data: Any) -> dp.DpEvent:
+    """The event that `to_json` wrote. Raises UnsupportedEvent, as `check_json` does."""
+    check_json(data)
+    return _build(data)
+
+
+def check_json(data: Any, depth: int = 0) -> None:
+    """Raises UnsupportedEvent for a kind that this version does not know, and for anything that `to_json` does not
+    write just so: a file may be somebody else's. It makes no event, and so needs no accountant."""
     if depth > _DEEPEST or not isinstance(data, Mapping):
         raise UnsupportedEvent(f"An event of a ledger is an object, at most {_DEEPEST} deep.")
     kind = data.get("event")
@@ -188,28 +169,39 @@ def from_json(data: Any, depth: int = 0) -> dp.DpEvent:
         raise UnsupportedEvent(
             f"Unknown kind of event '{str(kind)[:40]}' in a ledger; was it written by a newer version?"
         )
-    cls, numbers = _KINDS[kind]
+    _, numbers = _KINDS[kind]
     wanted = {"event", *numbers, *(("of",) if kind in _INSIDE else ())}
     if set(data) != wanted:
         raise UnsupportedEvent(f"The event {kind} has {', '.join(sorted(wanted))}, and nothing else.")
     for name in numbers:
         _require_number(kind, name, data[name])
-    attributes = {attribute: data[name] for name, attribute in numbers.items()}
     if kind == "compose":
-        attributes["events"] = tuple(from_json(part, depth + 1) for part in _parts(kind, data["of"], list))
+        _check_parts(kind, data["of"], list, depth)
     elif kind == "parallel":
-        groups = _parts(kind, data["of"], dict)
-        attributes["branches"] = tuple((name, from_json(branch, depth + 1)) for name, branch in groups.items())
+        _check_parts(kind, data["of"], dict, depth)
     elif kind in _INSIDE:
-        attributes["event"] = from_json(data["of"], depth + 1)
-    return cls(**attributes)
+        check_json(data["of"], depth + 1)
 
 
-def _parts(kind: str, inside: Any, shape: type[Any]) -> Any:
+def _build(data: Mapping[str, Any]) -> dp.DpEvent:
+    kind = data["event"]
+    name, numbers = _KINDS[kind]
+    attributes = {attribute: data[key] for key, attribute in numbers.items()}
+    if kind == "compose":
+        attributes["events"] = tuple(_build(part) for part in data["of"])
+    elif kind == "parallel":
+        attributes["branches"] = tuple((group, _build(branch)) for group, branch in data["of"].items())
+    elif kind in _INSIDE:
+        attributes["event"] = _build(data["of"])
+    return getattr(dp, name)(**attributes)
+
+
+def _check_parts(kind: str, inside: Any, shape: type[Any], depth: int) -> None:
     if not isinstance(inside, shape) or len(inside) > _MOST_PARTS:
         what = "an object of groups" if shape is dict else "a list of events"
         raise UnsupportedEvent(f"The event {kind} has {what}, at most {_MOST_PARTS} of them.")
-    return inside
+    for part in inside.values() if shape is dict else inside:
+        check_json(part, depth + 1)
 
 
 def _require_number(kind: str, name: str, value: Any) -> None:

@@ -16,7 +16,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from dp_accounting import dp_event as dp
 from dp_accounting import gaussian_mechanism
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.rdp import rdp_privacy_accountant as rdp
@@ -24,6 +23,7 @@ from prv_accountant import PoissonSubsampledGaussianMechanism, PRVAccountant
 from prv_accountant.privacy_random_variables.gaussian_mechanism import GaussianMechanism
 
 from dpicl.core.errors import AccountantsDisagree, UnsupportedEvent
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy import time_limit
 from dpicl.privacy.bounds import Bounds
 from dpicl.privacy.decomposition import gaussian_multiplier

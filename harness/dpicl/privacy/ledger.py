@@ -12,12 +12,11 @@ import math
 from collections import Counter
 from typing import Any
 
-from dp_accounting import dp_event as dp
-
 from dpicl.core.errors import BudgetExceeded
 from dpicl.core.vocabulary import Partition
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy.decomposition import recompose
-from dpicl.privacy.events import ParallelDpEvent, flatten, parallel, to_json
+from dpicl.privacy.events import flatten, parallel, to_json
 
 #: The note of a charge that has no other.
 SAMPLED = "Poisson sample"
@@ -96,7 +95,7 @@ class Ledger:
 def _split_by_partition(allowance: dp.DpEvent | None) -> dict[Partition, Counter[dp.DpEvent]]:
     if allowance is None:
         return {}
-    branches = allowance.branches if isinstance(allowance, ParallelDpEvent) else ((None, allowance),)
+    branches = allowance.branches if isinstance(allowance, dp.ParallelDpEvent) else ((None, allowance),)
     free = dp.NoOpDpEvent()
     by_group = {
         name: Counter({component: n for component, n in flatten(each).items() if component != free})

@@ -39,10 +39,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
 from dpicl.core.errors import PluginError
-from dpicl.privacy.events import EpsilonDeltaDpEvent, bounded_range_choice
+from dpicl.privacy import dp_event as dp
+from dpicl.privacy.events import bounded_range_choice
 from dpicl.privacy.primitives import check_slots
 from dpicl.privacy.private_set import Sample
 
@@ -68,7 +68,7 @@ class LimitedDomain:
     def event(self) -> dp.DpEvent:
         if isinstance(self.choice, dp.NonPrivateDpEvent):
             return self.choice
-        return dp.ComposedDpEvent((self.choice, EpsilonDeltaDpEvent(0.0, self.failure)))
+        return dp.ComposedDpEvent((self.choice, dp.EpsilonDeltaDpEvent(0.0, self.failure)))
 
     def choose(self, votes: np.ndarray, size: int, sample: Sample) -> int | None:
         """An index in [0, size) that has many votes, or None where none stands out.
@@ -82,7 +82,7 @@ class LimitedDomain:
         cast = votes[(votes >= 0) & (votes < size)]
         scores = self.scores(np.bincount(cast, minlength=size))
         if self.temperature > 0:
-            sample.spend(EpsilonDeltaDpEvent(0.0, self.failure))
+            sample.spend(dp.EpsilonDeltaDpEvent(0.0, self.failure))
         chosen = sample.spend(self.choice).noisy_choice(scores, self.width)[0]
         return None if chosen == size else chosen
 

@@ -7,9 +7,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
 from dpicl.core.errors import UsageError
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy.events import gaussian
 from dpicl.privacy.primitives import (
     SIMPLEX_DIAMETER,

@@ -24,11 +24,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dp_accounting import dp_event as dp
-
 from dpicl.core.errors import AccountantsDisagree, UnsupportedEvent
 from dpicl.core.seeds import SECURE_SHARE, accounted_delta
 from dpicl.privacy import accountants
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy.bounds import Bounds
 from dpicl.privacy.decomposition import groups, recompose
 from dpicl.privacy.events import ParallelDpEvent, compose

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from dp_accounting import dp_event as dp
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from dpicl.privacy import decomposition, gaussians
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy.bounds import Bounds
 from dpicl.privacy.decomposition import is_sampled_gaussian
 from dpicl.privacy.events import (

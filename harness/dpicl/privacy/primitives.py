@@ -19,9 +19,9 @@ from collections.abc import Sized
 from dataclasses import dataclass
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
 from dpicl.core.errors import PluginError, UsageError
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy.events import bounded_range_choice, gaussian
 from dpicl.privacy.private_set import Sample
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
 from dpicl.core.errors import BudgetExceeded, DataError, PluginError, UsageError
 from dpicl.core.seeds import NoiseSource, SamplingRandomness
 from dpicl.core.vocabulary import Partition
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy.events import flatten
 from dpicl.privacy.joining import Joining
 from dpicl.privacy.ledger import JOINED, SAMPLED, Ledger

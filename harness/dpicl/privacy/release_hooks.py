@@ -20,12 +20,12 @@ from functools import partial
 from typing import Literal, Protocol
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
 from dpicl.core.errors import BudgetExceeded, PluginError, UnsupportedEvent
 from dpicl.core.exact_noise import step_of
 from dpicl.core.seeds import NoiseSource
-from dpicl.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, flatten
+from dpicl.privacy import dp_event as dp
+from dpicl.privacy.events import flatten
 from dpicl.privacy.secure_release import (
     choice_margin,
     prepared_scores,
@@ -221,7 +221,7 @@ class Permit:
 
     def _range_epsilon(self) -> float:
         match self._event:
-            case BoundedRangeDpEvent():
+            case dp.BoundedRangeDpEvent():
                 return float(self._event.epsilon)
             case dp.ZCDpEvent(xi=0.0):
                 return math.sqrt(8 * self._event.rho)
@@ -231,7 +231,7 @@ class Permit:
 
     def _round_epsilon(self) -> float:
         match self._event:
-            case AboveThresholdDpEvent() if self._count == 1:
+            case dp.AboveThresholdDpEvent() if self._count == 1:
                 return float(self._event.epsilon)
             case dp.NonPrivateDpEvent():
                 return math.inf

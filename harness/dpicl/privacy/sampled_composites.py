@@ -24,11 +24,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from dp_accounting import dp_event as dp
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from dpicl.core.errors import UnsupportedEvent
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy import gaussians
 from dpicl.privacy.bounded_range import choice_pld, choices_pld, round_pair, sampled_choices_pld
 from dpicl.privacy.decomposition import components, gaussian_multiplier

@@ -17,12 +17,12 @@ from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
 from dpicl.core import exact_noise
 from dpicl.core.errors import PluginError, UsageError
 from dpicl.core.seeds import SECURE_SHARE
-from dpicl.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, ParallelDpEvent, flatten
+from dpicl.privacy import dp_event as dp
+from dpicl.privacy.events import flatten
 
 #: Most coordinates of one release: more than any vocabulary or embedding has.
 MOST_COORDINATES = 2**20
@@ -145,29 +145,29 @@ def require_share(event: dp.DpEvent, epsilon: float) -> None:
 
 def _sums(event: dp.DpEvent) -> int:
     """How many sums with Gaussian noise an event may have, in all groups."""
-    return round(
-        _add_up(event, lambda parts: sum(n for part, n in parts.items() if isinstance(part, _GAUSSIANS)), False)
-    )
+    gaussians = (dp.GaussianDpEvent, dp.ZCDpEvent)
+
+    def of(parts: Counter[dp.DpEvent]) -> float:
+        return sum(n for part, n in parts.items() if isinstance(part, gaussians))
+
+    return round(_add_up(event, of, False))
 
 
 def _failures(event: dp.DpEvent) -> float:
     """By how much all failures of choices may be likelier than was charged; on a sample, at its rate."""
 
     def of(parts: Counter[dp.DpEvent]) -> float:
-        ranges = [part.epsilon for part in parts if isinstance(part, BoundedRangeDpEvent)]
+        ranges = [part.epsilon for part in parts if isinstance(part, dp.BoundedRangeDpEvent)]
         margin = 2 * choice_margin(min(ranges), 1) if ranges else 0.0
-        failing = [(part.delta, n) for part, n in parts.items() if isinstance(part, EpsilonDeltaDpEvent)]
+        failing = [(part.delta, n) for part, n in parts.items() if isinstance(part, dp.EpsilonDeltaDpEvent)]
         return sum(n * delta * math.expm1(-margin * math.log(delta)) for delta, n in failing if delta > 0)
 
     return _add_up(event, of, True)
 
 
-_GAUSSIANS = (dp.GaussianDpEvent, dp.ZCDpEvent)
-
-
 def _add_up(event: dp.DpEvent, of: Callable[[Counter[dp.DpEvent]], float], at_rates: bool) -> float:
     """The sum of ``of`` over everything that is released together: of groups, samples (each at its rate), the rest."""
-    if isinstance(event, ParallelDpEvent):
+    if isinstance(event, dp.ParallelDpEvent):
         return sum(_add_up(branch, of, at_rates) for _, branch in event.branches)
     parts = flatten(event)
     return of(parts) + sum(

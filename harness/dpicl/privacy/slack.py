@@ -22,13 +22,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from dp_accounting import dp_event as dp
 from dp_accounting.pld.common import self_convolve
 from scipy.optimize import brentq
 from scipy.signal import fftconvolve
 from scipy.stats import binom
 
 from dpicl.core.errors import AccountantsDisagree
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy.accountants import worst_group
 from dpicl.privacy.adversaries import (
     CELLS,
@@ -44,11 +44,10 @@ from dpicl.privacy.adversaries import (
     moment,
     threshold_rounds,
 )
-from dpicl.privacy.decomposition import NON_PRIVATE, components
+from dpicl.privacy.bounds import LARGEST
+from dpicl.privacy.decomposition import components
 from dpicl.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent
 
-#: Where a theorem or an exact recursion gives the upper bound, the slack is to be at most this.
-LARGEST = 1.05
 #: Beyond it, floating point takes the ratio of two probabilities for infinite.
 MOST = 600.0
 #: Moments of the likelihood ratio that adversaries of repeated choices aim at first, by way; then they improve.
@@ -158,7 +157,7 @@ def lower_bound(event: dp.DpEvent, delta: float, upper: float) -> float:
     upper: about what is to be found; sets the grid and the aim.
     """
     counted = components(worst_group(event, delta), None)
-    if NON_PRIVATE in counted:
+    if dp.NonPrivateDpEvent() in counted:
         return math.inf
     if upper > MOST:
         return max((_two_outcomes(component, count, delta) for component, count in counted.items()), default=0.0)

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy.events import bounded_range_choice
 from dpicl.privacy.primitives import RangeChoice, check_slots
 from dpicl.privacy.private_set import Sample

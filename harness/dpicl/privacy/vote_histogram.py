@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
 from dpicl.core.errors import PluginError
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy.events import gaussian
 from dpicl.privacy.primitives import check_slots
 from dpicl.privacy.private_set import Sample

@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import gammaln, logsumexp
 
 from dpicl.core.errors import UsageError
 
@@ -106,6 +105,7 @@ def sampled_exponential_epsilon(
 
 def _sampled_moments(epsilon0: float, rate: float, multiplier: float) -> np.ndarray:
     """(a - 1) times the divergence of one sampled choice at orders a = 2, 3, ..., shape (HIGHEST_ORDER - 1,)."""
+    from scipy.special import gammaln, logsumexp  # mechanisms import this module for their claims
 
     def curve(at: np.ndarray) -> np.ndarray:
         return pure_dp_curve(epsilon0, at) + at / (2 * multiplier**2)

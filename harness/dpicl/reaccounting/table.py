@@ -26,9 +26,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dp_accounting import dp_event as dp
-
 from dpicl.core.errors import UsageError, require_known
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy.accountants import account_subsampled_gaussian, epsilon
 from dpicl.privacy.events import EpsilonDeltaDpEvent, bounded_range, bounded_range_choice
 from dpicl.privacy.slack import compute_lower_bound, require_below_proof, rounds_bound

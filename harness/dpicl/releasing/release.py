@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from dp_accounting import DpEvent, NoOpDpEvent
 
 from dpicl.core.cell import ReleaseConfig, large_delta
 from dpicl.core.errors import BudgetExceeded, UsageError
@@ -31,6 +30,7 @@ from dpicl.mechanism.outputs import check_claim, name_failure, require_noise
 from dpicl.models import incompatibility
 from dpicl.models.base import LanguageModel
 from dpicl.privacy import accountants, calibration_cache
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy.bounds import Bounds
 from dpicl.privacy.calibration import Calibration, calibrate
 from dpicl.privacy.ledger import Ledger
@@ -45,14 +45,14 @@ class NewRelease:
     """A release that is to be charged. event: all that it may cause. epsilon, delta: proved for it alone. what: its
     settings, for the ledger; nothing private."""
 
-    event: DpEvent
+    event: dp.DpEvent
     epsilon: float
     delta: float
     what: Mapping[str, Any]
 
     @property
     def free(self) -> bool:
-        return isinstance(self.event, NoOpDpEvent)
+        return isinstance(self.event, dp.NoOpDpEvent)
 
 
 #: Charges a release to private sets and returns their names.

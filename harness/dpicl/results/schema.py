@@ -11,10 +11,8 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from dp_accounting import DpEvent
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
@@ -27,7 +25,7 @@ from dpicl.core.printable import shorten
 from dpicl.core.vocabulary import NEIGHBOURS, is_simulated
 from dpicl.data.task_file import BY_EMBEDDING, READING_EMBEDDING, SIMILARITY, reader_of
 from dpicl.models.server_settings import ServerRecord
-from dpicl.privacy.events import from_json
+from dpicl.privacy.events import check_json
 
 SCHEMA_VERSION: Final = 1
 #: Difference between a score and the mean of its outcomes that rounding explains.
@@ -58,16 +56,10 @@ Free = Annotated[dict[str, Any], AfterValidator(finite)]
 
 def _event(value: dict[str, Any]) -> dict[str, Any]:
     try:
-        _parse(json.dumps(value, default=repr))
+        check_json(value)
     except UnsupportedEvent as error:
         raise ValueError(str(error).rstrip(".")) from None
     return value
-
-
-@lru_cache(maxsize=4096)
-def _parse(text: str) -> DpEvent:
-    """All seeds of a row have the same events."""
-    return from_json(json.loads(text))
 
 
 #: The JSON of an event, which `dpicl.privacy.events.from_json` reads.

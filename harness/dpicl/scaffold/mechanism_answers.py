@@ -5,9 +5,9 @@ change by at most sqrt(2) in L2, which is what `GaussianSum` is made for. The ha
 """
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
 from dpicl import AnswerContext, AnswerMechanism, GaussianSum, Knob, PublicTask, Query, Sample
+from dpicl import dp_event as dp
 
 
 class MyMethod(AnswerMechanism):

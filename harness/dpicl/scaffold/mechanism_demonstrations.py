@@ -8,10 +8,10 @@ sqrt(2) in L2, which is what `GaussianSum` is made for.
 from dataclasses import dataclass
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
 import dpicl
 from dpicl import GaussianSum, Knob, PromptWriter, ReleasedText
+from dpicl import dp_event as dp
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dp_accounting import dp_event as dp
-
 from dpicl.core.errors import DpiclError, PluginError, UsageError
 from dpicl.core.messages import epsilon_text
 from dpicl.core.seeds import streams
@@ -24,9 +22,9 @@ from dpicl.leaderboards.model.marks import event_kinds
 from dpicl.mechanism.bases import Mechanism, Sizes
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.registry import find_mechanism, load_mechanisms
-from dpicl.privacy import accountants
+from dpicl.privacy import dp_event as dp
 from dpicl.privacy.bounds import Bounds
-from dpicl.privacy.events import ParallelDpEvent, flatten, from_json, to_json
+from dpicl.privacy.events import flatten, from_json, to_json
 from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.time_limit import TookTooLong, run_within
 from dpicl.results.schema import LedgerRow, Result
@@ -79,7 +77,7 @@ def _read_declaration(cls: type[Mechanism], result: Result) -> Any:
             event = (
                 mechanism.events(0.0, sizes) if knob is None else mechanism.events_of(knob.value, knob.by_label, sizes)
             )
-            branches = event.branches if isinstance(event, ParallelDpEvent) else ((None, event),)
+            branches = event.branches if isinstance(event, dp.ParallelDpEvent) else ((None, event),)
             return _compose_charges((branch, group) for group, branch in branches)
 
         return to_json(run_within(_SECONDS, declare))
@@ -140,7 +138,7 @@ def ledger_problem(result: Result) -> str:
 def _sizes_problem(result: Result, event: dp.DpEvent) -> str:
     """Why rates or partitions do not fit the public sizes, or a released label was not paid for, or ""."""
     sizes = result.manifest.data.sizes
-    branches = dict(event.branches) if isinstance(event, ParallelDpEvent) else {}
+    branches = dict(event.branches) if isinstance(event, dp.ParallelDpEvent) else {}
     if unknown := branches.keys() - sizes.keys():
         return f"its ledger charges groups of records that the task does not have ({len(unknown)}); send what was run."
     if branches and (free := {one.label for one in result.released} - branches.keys()):
@@ -229,4 +227,6 @@ def recompute(result: Result) -> tuple[str, float]:
 @lru_cache(maxsize=256)
 def bounds_of(event: dp.DpEvent, delta: float) -> Bounds:
     """The bounds of `accountants.epsilon`, kept: many results have one event."""
+    from dpicl.privacy import accountants  # loads dp_accounting and prv_accountant
+
     return accountants.epsilon(event, delta)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpicl.privacy.slack import LARGEST
+from dpicl.privacy.bounds import LARGEST
 from dpicl.results.schema import Result
 
 
