@@ -67,6 +67,26 @@ def test_help_needs_no_heavy_library():
     assert done.returncode == 0, done.stderr
 
 
+#: What computes epsilon, runs models and draws pages.
+HEAVY = {"dp_accounting", "prv_accountant", "scipy", "torch", "transformers", "sklearn", "pandas", "matplotlib"}
+
+
+@pytest.mark.parametrize(
+    ("command", "needed"),
+    [
+        (("list", "mechanisms"), set()),
+        (("board", "generation"), {"scipy", "dp_accounting"}),  # rank sets; the events of what has no knob
+    ],
+)
+def test_lists_and_boards_load_no_accountant_and_no_model(command, needed):
+    code = "import sys\nfrom dpicl.program import main\n"
+    code += "code = main(sys.argv[1:])\nprint(code, *sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True)
+    code, *modules = done.stderr.splitlines()[-1].split()
+    assert code == "0" and "dpicl.mechanism.bases" in modules
+    assert HEAVY & {*modules} <= needed
+
+
 def test_a_plan_names_the_selected_rows_that_are_not_tuned(dpicl, sim_suite, tmp_path):
     suite = tmp_path / "suite.yaml"
     suite.write_text(sim_suite.read_text() + "  - {name: pta, tune: {alpha: [1, 1.5, 2], top_k: [10, 100]}}\n")

@@ -15,6 +15,7 @@ from dpicl.core.errors import DpiclError, UsageError
 from dpicl.core.messages import show_rounded_up
 from dpicl.core.vocabulary import Demonstration, ReleasedPrompt
 from dpicl.data.task import Task
+from dpicl.engines.progress import Stages
 from dpicl.models import simulated
 from dpicl.models.base import ModelIdentity
 from dpicl.own import card
@@ -377,6 +378,18 @@ def test_a_release_that_is_stopped_says_whether_its_charge_stays(dpicl, desk, mo
     assert answer.code == 130 and not list(desk.glob("demos*"))
     assert ("nothing was charged" in answer.err) is (where == (models, "load"))
     assert len(package.budget()) == charged
+
+
+def test_how_far_a_release_is_from_private_records_is_not_said(dpicl, desk, monkeypatch):
+    counted = []
+
+    def report(stages: Stages, done: int, total: int, unit: str) -> None:
+        counted.append((stages._stage, f"{done} of {total} {unit}"))
+
+    monkeypatch.setattr(Stages, "report", report)
+    assert release(dpicl).code == 0
+    stages = {stage for stage, _ in counted}
+    assert stages == {"trying the release without a record"} and counted[-1][1] == "4 of 4 demonstrations"
 
 
 def test_utility_is_measured_on_public_records_first_and_said_on_the_card(dpicl, desk):

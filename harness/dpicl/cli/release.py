@@ -25,6 +25,7 @@ from dpicl.core.messages import capitalize, count, message, show_rounded_up
 from dpicl.core.paths import private_folder
 from dpicl.core.vocabulary import Query
 from dpicl.data.tables import as_table
+from dpicl.engines.progress import Stages, repeat
 from dpicl.mechanism.bases import Mechanism, PreparedMechanism
 from dpicl.mechanism.given import Given, GivenMechanism, given_mechanism
 from dpicl.mechanism.options import build, resolve_options
@@ -254,8 +255,12 @@ def _answer_from(file: Path, mechanism: GivenMechanism | None, queries: Any, own
     out = own.get("out")
     if out is not None:
         try_places(Path(out))
-    lm = models.load(own.get("model") or "embedded")
-    answers = answers_from(found, built, lm, asked)
+    stages = Stages(_tell())
+    with repeat(stages.say_how_far):
+        stages.begin("loading the model")
+        lm = models.load(own.get("model") or "embedded")
+        stages.begin("answering")
+        answers = answers_from(found, built, lm, asked, stages.report)
     return _save(PrivateRelease(found.card, task, answers=answers).answer_all(every), out)
 
 

@@ -10,12 +10,13 @@ from contextlib import contextmanager
 
 from tqdm.std import tqdm
 
+from dpicl.core.cell import Cell
 from dpicl.core.messages import count, duration, message
 from dpicl.core.printable import make_printable
 from dpicl.engines.worker import CellProgress, Done, Report
 
-#: Plain output says at most this often how far the running cells are, and after such a silence that they run.
-_QUIET_SECONDS, _SILENT_SECONDS = 30.0, 60.0
+#: Seconds after which plain output says again how far things are.
+_SILENT_SECONDS = 10.0
 
 
 @contextmanager
@@ -23,40 +24,103 @@ def show_progress(total: int) -> Iterator[Report]:
     """The function that an engine reports to: a line for each finished cell, and how far the running ones are, which is
     a bar on a terminal and now and then a line elsewhere."""
     tqdm.set_lock(threading.RLock())  # its own would leave a semaphore behind when the process is killed
-    finished, start, last = 0, time.monotonic(), time.monotonic()
+    finished, start = 0, time.monotonic()
+    running: dict[str, tuple[Cell, Counter]] = {}
     with tqdm(total=total, unit=" cells", leave=False, disable=not sys.stderr.isatty(), file=sys.stderr) as bar:
 
         def say(text: str) -> None:
-            nonlocal last
-            last = time.monotonic()
             message(text) if bar.disable else bar.write(text, file=sys.stderr)
 
         def report(event: CellProgress | Done) -> None:
             nonlocal finished
-            if isinstance(event, Done):
-                finished += event.status != "busy"
-                bar.update(event.status != "busy")
-                left = (time.monotonic() - start) / max(1, finished) * (total - finished)
-                say(f"[{finished}/{total}] {describe_outcome(event)}{f'; about {duration(left)} left' if left else ''}")
+            if isinstance(event, CellProgress):
+                _, counter = running.setdefault(event.cell.id, (event.cell, Counter()))
+                counter.report(event.done, event.total, event.unit)
                 return
-            running = make_printable(f"{event.cell}: {event.done} of {event.total} {event.unit}")
-            bar.set_postfix_str(running)
-            if bar.disable and time.monotonic() - last > _QUIET_SECONDS:
-                say(f"    {running}")
+            running.pop(event.cell.id, None)
+            finished += event.status != "busy"
+            bar.update(event.status != "busy")
+            left = (time.monotonic() - start) / max(1, finished) * (total - finished)
+            say(f"[{finished}/{total}] {describe_outcome(event)}{f'; about {duration(left)} left' if left else ''}")
 
-        def break_silence() -> None:
-            while not over.wait(_SILENT_SECONDS):
-                if time.monotonic() - last > _SILENT_SECONDS:
-                    say(f"    running for {duration(time.monotonic() - start)}; a model loads, or an answer is long")
+        def say_how_far() -> None:
+            lines = [make_printable(f"{cell}: {counter}") for cell, counter in list(running.values())]
+            if not bar.disable:
+                bar.set_postfix_str("; ".join(lines))
+            for line in lines if bar.disable else ():
+                say(f"    {line}")
+            if bar.disable and not lines:
+                say(f"    running for {duration(time.monotonic() - start)}; a worker starts")
 
         say(f"{count(total, 'cell')} to do.")
-        over = threading.Event()
-        if bar.disable:
-            threading.Thread(target=break_silence, daemon=True).start()
-        try:
+        with repeat(say_how_far):
             yield report
-        finally:
-            over.set()
+
+
+class Counter:
+    """How far something is. `report` takes (done, total, unit), or (0, 1, what begins)."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._counted = (0, 1, "")
+
+    def report(self, done: int, total: int, unit: str) -> None:
+        if done == 0:
+            self._start = time.monotonic()
+        self._counted = (done, total, unit)
+
+    @property
+    def seconds(self) -> float:
+        """Since what is counted began."""
+        return time.monotonic() - self._start
+
+    def __str__(self) -> str:
+        """'3 of 10 answers in 45 s, about 2 min left'."""
+        done, total, unit = self._counted
+        seconds = self.seconds
+        if done == 0:
+            return f"{unit} for {duration(seconds)}".lstrip()
+        left = f", about {duration(seconds / done * (total - done))} left" if done < total else ""
+        return f"{done} of {total} {unit} in {duration(seconds)}{left}"
+
+
+class Stages:
+    """Says each stage of a long command, and every ten seconds how far it is. tell: takes a line."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell, self._stage, self._counter = tell, "reading the records", Counter()
+
+    def begin(self, stage: str, text: str = "") -> None:
+        """text: what is said when it begins; its name where there is none."""
+        self._stage, self._counter = stage, Counter()
+        self._tell(text or stage)
+
+    @property
+    def seconds(self) -> float:
+        """Since the stage began."""
+        return self._counter.seconds
+
+    def report(self, done: int, total: int, unit: str) -> None:
+        self._counter.report(done, total, unit)
+
+    def say_how_far(self) -> None:
+        self._tell(f"{self._stage}: {self._counter}")
+
+
+@contextmanager
+def repeat(say: Callable[[], None]) -> Iterator[None]:
+    """Calls a function every ten seconds, from a thread: a model loads, or an answer is long."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.wait(_SILENT_SECONDS):
+            say()
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def describe_outcome(done: Done) -> str:
@@ -80,7 +144,7 @@ def count_progress() -> Callable[[int, int, str], None]:
         now = time.monotonic()
         if terminal:
             sys.stderr.write(f"\r\033[K{done}/{total} {unit}{'' if done < total else chr(13) + chr(27) + '[K'}")
-        elif now - last[0] >= _QUIET_SECONDS:
+        elif now - last[0] >= _SILENT_SECONDS:
             last[0] = now
             sys.stderr.write(f"dpicl: {done}/{total} {unit}\n")
         sys.stderr.flush()

@@ -11,10 +11,11 @@ from typing import Any
 from dpicl import models
 from dpicl.core.cell import Options, ReleaseConfig
 from dpicl.core.errors import Concealed, UsageError
-from dpicl.core.messages import show_rounded_up
+from dpicl.core.messages import duration, show_rounded_up
 from dpicl.core.vocabulary import Query, is_simulated
 from dpicl.data.tables import Table
 from dpicl.data.task import PublicTask, Task
+from dpicl.engines.progress import Stages, repeat
 from dpicl.mechanism import checked
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.given import Given
@@ -126,12 +127,14 @@ class ReleaseJob:
         utility and what the release would cost."""
         paid: list[NewRelease] = []
         try:
-            return self._make(paid)
+            stages = Stages(self.tell)
+            with repeat(stages.say_how_far):
+                return self._make(paid, stages)
         except KeyboardInterrupt as stop:
             stop.add_note(STAYS if paid else "nothing was charged")
             raise
 
-    def _make(self, paid: list[NewRelease]) -> PrivateRelease:
+    def _make(self, paid: list[NewRelease], stages: Stages) -> PrivateRelease:
         """paid: gets what is charged, before it is."""
         secure = self.config.secure
         utility: Utility | None = None
@@ -145,17 +148,18 @@ class ReleaseJob:
             charge(task.train, expected, self.payer_of_all, trial=True)
         if is_simulated(self.model) and secure and not self.measure_only:
             self.tell(f"{SIMULATED} What it releases is charged all the same.")
-        self.tell(f"loading the model {self.model} (its first time on a machine takes a minute or more)")
+        loading = f"loading the model {self.model}"
+        stages.begin(loading, f"{loading} (its first time on a machine takes a minute or more)")
         model = models.load(self.model, dtype="float32" if secure else None)
         manifest = manifest_of(task, model, secure, self.given.registered.plugin_hash)
         if known is not None:
-            self.tell("measuring the utility on public records")
-            utility = measure(self.mechanism, task, known, model, self.config, self.queries, self.tell)
+            stages.begin("measuring the utility on public records")
+            utility = measure(self.mechanism, task, known, model, self.config, self.queries, self.tell, stages.report)
             if not self.measure_only:  # which answers with it
                 self.tell(utility.sentence)
 
         def release_once(own: Task, config: ReleaseConfig, pay: Charger | None) -> PrivateRelease:
-            made = release(self.mechanism, own, model, config, self.queries, charge=pay)
+            made = release(self.mechanism, own, model, config, self.queries, report=stages.report, charge=pay)
             said = card(self.mechanism, self.options, own, made, manifest, config, utility)
             state = None
             if made.more is not None and not self.queries:
@@ -163,26 +167,30 @@ class ReleaseJob:
             shown, view, answers = said.model_dump(mode="json"), own.public_view(), made.answers or {}
             return PrivateRelease(shown, view, made.prompt, self.queries, answers, state, made.charged_to)
 
+        rehearsed = ""
+
         def pay(new: NewRelease) -> tuple[str, ...]:
-            self.tell(f"charging epsilon = {show_rounded_up(new.epsilon)} at delta = {new.delta:g}")
+            stages.begin(f"charging epsilon = {show_rounded_up(new.epsilon)} at delta = {new.delta:g}")
             paid.append(new)
             names = charge(task.train, new, self.payer_of_all)
-            self.tell(f"charged to {', '.join(map(repr, names)) or 'no private set'}; releasing")
+            sets = ", ".join(map(repr, names)) or "no private set"
+            stages.begin(f"releasing ({rehearsed} without a record)", f"charged to {sets}; releasing")
             return names
 
         if secure:
-            self.tell("trying the release without a record")
+            stages.begin("trying the release without a record")
             warn_of_uncounted()
             settings = {"noise": "seeded", "delta": self.config.accounted_delta}
             rehearsal = release_once(without, self.config.model_copy(update=settings), None)
             for write in (rehearsal.text, lambda: card_markdown(rehearsal.card), lambda: card_json(rehearsal.card)):
                 write()
+            rehearsed = duration(stages.seconds)
             if rehearsal.state is not None:
                 require_readable(self.mechanism, rehearsal.state)
             if self.measure_only:
                 return rehearsal
         else:
-            self.tell("releasing")
+            stages.begin("releasing")
         try:
             return release_once(task, self.config, pay)
         except Concealed as error:

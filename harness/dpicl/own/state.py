@@ -24,7 +24,7 @@ from dpicl.core.field_types import Count, Finite
 from dpicl.core.json_text import to_plain
 from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import streams
-from dpicl.core.vocabulary import Query
+from dpicl.core.vocabulary import Query, Report, report_nothing
 from dpicl.data.task import PublicTask, Task
 from dpicl.mechanism.bases import Mechanism, PreparedContext, PreparedMechanism
 from dpicl.mechanism.outputs import check_prepared, name_failure
@@ -166,7 +166,11 @@ def require_same(saved: SavedState, mechanism: Mechanism, options: Mapping[str, 
 
 
 def answers_from(
-    saved: SavedState, mechanism: PreparedMechanism, model: LanguageModel, queries: Sequence[Query]
+    saved: SavedState,
+    mechanism: PreparedMechanism,
+    model: LanguageModel,
+    queries: Sequence[Query],
+    report: Report = report_nothing,
 ) -> dict[str, str]:
     """Query id -> answer, from what was released alone. Raises UsageError for what does not fit."""
     task, card = public_task(saved), saved.file.card
@@ -189,4 +193,4 @@ def answers_from(
             f"{saved.path} holds no state of {mechanism.name} on {task.name}: {type(error).__name__}: {error!s:.200}."
         ) from error
     with name_failure(mechanism):
-        return answer_from(mechanism, made, reader, queries)
+        return answer_from(mechanism, made, reader, queries, report)

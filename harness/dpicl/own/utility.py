@@ -12,7 +12,7 @@ from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import DataError
 from dpicl.core.messages import duration, names_text
 from dpicl.core.seeds import streams
-from dpicl.core.vocabulary import Demonstration, Query, Record, ReleasedPrompt
+from dpicl.core.vocabulary import Demonstration, Query, Record, ReleasedPrompt, Report, report_nothing
 from dpicl.data.splits import deduplicate
 from dpicl.data.task import PublicTask, Task
 from dpicl.data.task_file import BY_EMBEDDING
@@ -81,11 +81,13 @@ def measure(
     config: ReleaseConfig,
     queries: Sequence[Query] = (),
     tell: Callable[[str], None] = lambda said: None,
+    report: Report = report_nothing,
 ) -> Utility:
     """Releases from one half of public records as it will be done from the private ones, and scores on the other half.
 
     task: with the declared sizes; its private records are not looked at. queries: those that will be answered; as many
     test records are, so that an answer costs the same. tell: is told each score and what is left.
+    report: how far each release is.
     Raises DataError for fewer than four records, and what a release raises.
     """
     order = streams(config.seed).stream("public test").permutation(len(records))
@@ -107,7 +109,7 @@ def measure(
             compared.append(control)
     found, begun = {}, time.monotonic()
     for number, one in enumerate(compared, start=1):
-        made = release(one, stand_in, model, own)
+        made = release(one, stand_in, model, own, report=report)
         found[one.name] = _outcomes(stand_in, model, made.prompt, made.answers)
         taken, score = duration(time.monotonic() - begun), fmean(found[one.name])
         tell(f"measured {one.name}, {number} of {len(compared)}: {score:.3f}; {taken} so far")

@@ -70,19 +70,21 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
     result may hold.
     """
     clock = _Clock()
+    report(0, 1, "loading")
     with clock.phase("load"):
         loaded = bench.load_cell(cell)
         loaded.require_scores()
     mechanism, task, model = loaded.mechanism, loaded.task, loaded.model
     made_with = manifest_of(task, model, plugin=cell.plugin)  # before a mechanism gets hold of the model
     meter = Meter(model)
+    report(0, 1, "releasing")
     failed_before = model.usage.failures.copy()
     made = release(mechanism, task, model, cell.release, outputs=bench.outputs, report=report, phase=clock.phase)
     failures = dict(model.usage.failures - failed_before)
     with clock.phase("load"):
         loaded.load_scorers(made.prompt, made.answers)
     with clock.phase("evaluate"):
-        report(0, 1, "evaluation")
+        report(0, 1, "evaluating")
         evaluation = bench.evaluate(loaded, made.prompt, made.answers)
     with wrap_validation_errors():
         result = _result(loaded, suite, made_with, made, evaluation, meter.cost(clock.seconds))
