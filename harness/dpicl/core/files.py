@@ -99,7 +99,11 @@ def open_regular(path: str, flags: int) -> int:
 def content_of(path: Path, largest: int = -1) -> bytes:
     """The content of a regular file, at most so many bytes of it. Raises OSError."""
     with open(path, "rb", opener=open_regular) as file:
-        return file.read(largest)
+        size = os.fstat(file.fileno()).st_size
+        if not 0 <= size < largest:
+            return file.read(largest)
+        content = file.read(size + 1)  # `read` makes room for all that it may read, 50 MB for a small file
+        return content if len(content) <= size else content + file.read(largest - len(content))
 
 
 def file_sha256(path: Path) -> str:

@@ -13,7 +13,7 @@ import json
 import math
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -78,9 +78,13 @@ def _audit(
 def _attacks_of(rows: Sequence[Row], evidence: Evidence) -> dict[int, list[AttackResult]]:
     """id of a row -> its attacks."""
     found: dict[int, list[AttackResult]] = defaultdict(list)
-    for result in evidence.attacks:
-        own = attack_identity(result)
-        candidates = [row for row in rows if values_of(row.results[0], own) == tuple(own.values())]
+    identities = [attack_identity(result) for result in evidence.attacks]
+    conditions = [*identities[0]] if identities else []
+    by_identity: dict[tuple[Hashable, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        by_identity[values_of(row.results[0], conditions)].append(row)
+    for result, identity in zip(evidence.attacks, identities, strict=True):
+        candidates = by_identity.get(tuple(identity.values()), [])
         if kind_of(result) == "exact":
             candidates = [row for row in candidates if _is_row(result, row)]
         known = evidence.defaults(result.subject.mechanism, result.subject.task)
@@ -129,8 +133,11 @@ def list_left_out(rows: Sequence[Row], evidence: Evidence) -> Iterator[str]:
     for result in evidence.attacks:
         own = attack_identity(result)
         for row in rows if id(result) not in used else []:
-            differs = [name for name, value in own.items() if value_of(row.results[0], name) != value]
-            if differs and not set(differs) & {"mechanism", "task", "model", "ε"}:  # none: exact, of another row
+            first = row.results[0]
+            if any(value_of(first, name) != own[name] for name in ("mechanism", "task", "model", "ε")):
+                continue
+            differs = [name for name, value in own.items() if value_of(first, name) != value]
+            if differs:  # none: exact, of another row
                 others.append((f"Left out attacks with another {', '.join(differs)}", f"{row.title} on {row.task}"))
                 break
     yield from gather(others)
