@@ -26,8 +26,6 @@ from dpicl.core.openmp import limit_spinning
 
 limit_spinning()
 
-from dpicl.privacy import dp_event  # noqa: E402
-
 if TYPE_CHECKING:
     from dpicl.api.evaluate import evaluate
     from dpicl.api.lists import list_attacks, list_mechanisms, list_models, list_suites, list_tasks
@@ -78,6 +76,7 @@ if TYPE_CHECKING:
     from dpicl.models.decoding import Writer
     from dpicl.models.rereading import RereadingModel
     from dpicl.own.released import PrivateRelease, UnsavedRelease
+    from dpicl.privacy import dp_event
     from dpicl.privacy.above_threshold import AboveThreshold
     from dpicl.privacy.cluster_tree import ClusterTree
     from dpicl.privacy.events import bounded_range_choice, compose, gaussian, parallel
@@ -112,6 +111,7 @@ _PLACES = {
     "dpicl.models.base": "Broken ChatPrompt Decoder LanguageModel ModelIdentity Prefix Tokens Usage",
     "dpicl.models.decoding": "Writer",
     "dpicl.models.rereading": "RereadingModel",
+    "dpicl.privacy": "dp_event",
     "dpicl.privacy.cluster_tree": "ClusterTree",
     "dpicl.privacy.events": "bounded_range_choice compose gaussian parallel",
     "dpicl.privacy.primitives": "BoundedRangeChoice DifferenceChoice GaussianSum NearestToMean NoisySum",
@@ -124,7 +124,7 @@ _PLACES = {
 }
 _HOME = {name: place for place, names in _PLACES.items() for name in names.split()}
 
-__all__ = sorted([*_HOME, "dp_event"])
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:

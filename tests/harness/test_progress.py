@@ -49,7 +49,7 @@ def test_a_counter_estimates_what_is_left_from_what_was_done():
 
 
 def test_a_stage_that_reports_nothing_is_heard_of(impatient):
-    lines = []
+    lines: list[str] = []
     stages = Stages(lines.append)
     with repeat(stages.say_how_far):
         stages.begin("loading the model sim")
