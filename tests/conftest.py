@@ -82,8 +82,7 @@ def remember(
 @pytest.fixture(scope="session", autouse=True)
 def read_once() -> Iterator[None]:
     """What many tests of this process read is read once: synthetic corpora (8,200 records take half a second; tests of
-    the corpora take `new_corpora`), YAML (the suites that ship take a second), and the results of record, of one
-    suite in a row, since some are large."""
+    the corpora take `new_corpora`), YAML (the suites that ship take a second), and committed results."""
 
     def find_commit(store: Store) -> str | None:
         folder = os.path.realpath(store.folder)
@@ -99,7 +98,7 @@ def read_once() -> Iterator[None]:
         remember(patch, [sources], "read_synthetic", 32, lambda spec, *more: (repr(spec), *more), to_lists)
         parsed = [strict_yaml, task_file]
         remember(patch, parsed, "parse", 64, lambda text, path, functions=False: (text, functions), document)
-        remember(patch, [Store], "load_all", 1, find_commit, to_lists)
+        remember(patch, [Store], "load_all", 4, find_commit, to_lists)
         yield
 
 

@@ -244,7 +244,7 @@ def test_readme_is_short_and_its_commands_need_nothing():
     assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 110
 
 
-BENCHMARK = re.compile(r"\bbenchmarks[./]([a-z_]+(?:[./][a-z_]+)*)|\bbenchmark `([a-z_.]+)`")
+BENCHMARK = re.compile(r"\bbenchmarks[./]([a-z_]+(?:[./](?!json)[a-z_]+)*)|\bbenchmark `([a-z_.]+)`")
 BENCHMARKS = {
     name.removesuffix(".py").replace("/", ".")
     for page in TYPED

@@ -10,28 +10,22 @@ from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.marks import CONTROL, OWN_READER, marks_of
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.columns import rows_frame, to_csv
-from tests.leaderboards.factory import ends, invert_metric, make_result
+from tests.leaderboards.factory import ends, invert_metric, make_result, repeat
 from tests.leaderboards.shown import render_terminal
-from tests.leaderboards.test_pairs import shuffle
 
 SCORES = {"tang": 0.7, "pta": 0.5, "topic_words": 0.8}
 
 
 def make_table(scores=SCORES, change=lambda result: result, metric="acc_calibrated"):
     """A board of one task with public demonstrations at 0.6; of each ε the scores, those at 8 lower by 0.1."""
-    results = []
-    for seed in range(4):
-        same = {"seed": seed, "documents": 100, "metric": metric}
-        own = [*ends(zero_shot=0.3, real_data=0.9, **same)]
-        own.append(make_result("public_demonstrations", 0.6, epsilon=0.0, **same))
-        for name, score in scores.items():
-            options = {"embedding": "embedded"} if name == "one_vote" else {}
-            own += [
-                make_result(name, value, epsilon=epsilon, options=options, **same)
-                for epsilon, value in ((1.0, score), (8.0, score - 0.1))
-            ]
-        results += [change(shuffle(one, f"{seed} {at}")) for at, one in enumerate(own)]
-    return build_board(results)
+    same = {"documents": 100, "metric": metric}
+    rows = [*ends(zero_shot=0.3, real_data=0.9, **same)]
+    rows.append(make_result("public_demonstrations", 0.6, epsilon=0.0, **same))
+    for name, score in scores.items():
+        options = {"embedding": "embedded"} if name == "one_vote" else {}
+        for epsilon, value in ((1.0, score), (8.0, score - 0.1)):
+            rows.append(make_result(name, value, epsilon=epsilon, options=options, **same))
+    return build_board([change(result) for result in repeat(rows)])
 
 
 def test_a_control_is_known_by_its_mechanism_and_a_plug_in_of_that_name_is_none():

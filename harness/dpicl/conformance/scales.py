@@ -158,7 +158,7 @@ def scales(cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> list[Sc
             "its own sizes, many slots and records",
             task=_MANY_LABELS if kind.name == "agnews" else None,
             queries=3,
-            shots=3 if kind.partitioned else 2,
+            shots=5 if kind.partitioned else 2,
             most=BRIEF,
             least=many,
             unequal=True,

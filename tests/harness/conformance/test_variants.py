@@ -113,7 +113,7 @@ def test_sizes_go_beyond_the_numbers_of_the_code_and_tasks_are_those_that_it_nam
         del sys.modules[module.__name__]
     assert found["many queries, demonstrations and records"].queries == 131
     large = found["its own sizes, many slots and records"]
-    assert large.least == {"slots": 131, "prompts": 131, "examples_per_slot": 8} and large.least_records == 2000
+    assert large.least == {"slots": 131, "prompts": 131, "examples_per_slot": 6} and large.least_records == 2000
     assert found["the sizes of trec"].options(Numbers, "trec", {})["slots"] == 7
 
 
