@@ -126,6 +126,7 @@ EFFORT = dict.fromkeys(
         "bound_of_one_at_some_noise_levels",
         "twice_for_many_commas",
         "ballots_in_half_precision",
+        "fixed_size_sample",
     ),
     FULL,
 )
