@@ -11,12 +11,14 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from dpicl.models.base import NOT_FINITE, Prefix, ScoredEnding, Tokens
+from dpicl.core.errors import ModelError
+from dpicl.models.base import NOT_FINITE, Broken, BrokenText, Prefix, ScoredEnding, Tokens
+from dpicl.models.decoding import Writer
 from dpicl.models.rereading import StatelessModel
 from dpicl.models.tokenizers import TokenizedModel
 
@@ -25,6 +27,8 @@ ROUNDING = 1e-2
 MASS = 1.1
 #: Lower ones are written as this: vLLM's for minus infinity, which JSON has not.
 LOWEST = -9999.0
+#: Seeds that every engine takes.
+SEEDS = 2**31 - 1
 #: Rows that pad an output layer behind the vocabulary, at most.
 PADDING = 4096
 #: The salt of one private set's prompts; "" outside of `ListingModel.isolated_cache`.
@@ -131,11 +135,43 @@ class ListingModel(TokenizedModel, StatelessModel):
     public_salt: str
 
     @abstractmethod
+    def _answers(self, prompts: Sequence[list[int]], wanted: Sequence[Wanted], rows: Sequence[int]) -> list[Any]:
+        """What the engine gives for each prompt (LogProbs or a text); None where it has no sound answer to it. rows:
+        the row that each is of: a row fails once."""
+
+    @abstractmethod
+    def _silence_error(self) -> ModelError:
+        """The error of a public prompt without an answer."""
+
     def _list(
         self, prompts: Sequence[list[int]], wanted: Sequence[Listing], rows: Sequence[int]
     ) -> list[LogProbs | None]:
-        """What the model says after each prompt; None where it has no sound answer to it. rows: the row that each is
-        of: a row fails once."""
+        """`_answers` of log-probabilities."""
+        return self._answers(prompts, wanted, rows)
+
+    def generate(
+        self,
+        prompts: Sequence[Tokens],
+        max_tokens: int,
+        stop: Sequence[str] = (),
+        prefix: Prefix | None = None,
+        *,
+        temperature: float = 0.0,
+        seeds: Sequence[int] | None = None,
+        broken: Broken = "raise",
+    ) -> list[str]:
+        """Texts that the engine writes; see LanguageModel. A sample is the engine's own, with the seed modulo 2^31 - 1:
+        another engine, or version, may draw another one."""
+        Writer(self, len(prompts), max_tokens, stop, temperature, seeds, broken)  # refuses what makes no sense
+        opened = [self._tokenize_opening(prompt, max_tokens) for prompt in prompts]
+        if max_tokens < 1:
+            return [""] * len(prompts)
+        greedy = Writing(max_tokens, temperature, tuple(word for word in stop if word))
+        wanted = [greedy._replace(seed=seed % SEEDS) for seed in seeds or [0] * len(opened)]
+        texts = self._answers(opened, wanted, range(len(opened)))
+        if broken == "raise" and None in texts:
+            raise self._silence_error()
+        return [BrokenText() if text is None else text for text in texts]
 
     def next_token_log_probs(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> torch.Tensor:
         """Tensor[B, V] float32; -infinity for tokens that are not listed, NaN where a prompt has no answer."""

@@ -27,17 +27,13 @@ from functools import partial
 from typing import Any
 
 from dpicl.core.errors import ModelError
-from dpicl.models.base import Broken, BrokenText, ModelIdentity, Prefix, Tokens, Usage
-from dpicl.models.decoding import Writer
-from dpicl.models.listing import Listing, ListingModel, LogProbs, Unsound, Wanted, Writing
+from dpicl.models.base import ModelIdentity, Usage
+from dpicl.models.listing import Listing, ListingModel, LogProbs, Unsound, Wanted
 from dpicl.models.server_dialects import Prompt
 from dpicl.models.server_http import Connection, Denied, Refused, Unanswered
 from dpicl.models.server_probe import Probed, probe
 from dpicl.models.server_settings import settings_of
 from dpicl.models.tokenizers import ByteTokenizer
-
-#: Seeds that every server takes.
-_SEEDS = 2**31 - 1
 
 
 def load_server(rest: str) -> ServerLM:
@@ -71,30 +67,6 @@ class ServerLM(ListingModel):
         pinned = hashlib.sha256(json.dumps([about, self.vocab_size], sort_keys=True).encode()).hexdigest()
         self.identity = ModelIdentity(name, pinned, None, "server", "server", probed.parameters, batch_invariant=False)
 
-    def generate(
-        self,
-        prompts: Sequence[Tokens],
-        max_tokens: int,
-        stop: Sequence[str] = (),
-        prefix: Prefix | None = None,
-        *,
-        temperature: float = 0.0,
-        seeds: Sequence[int] | None = None,
-        broken: Broken = "raise",
-    ) -> list[str]:
-        """Texts that the server writes; see LanguageModel. A sample is the server's own, with the seed modulo 2^31 - 1:
-        another server, or version, may draw another one."""
-        Writer(self, len(prompts), max_tokens, stop, temperature, seeds, broken)  # refuses what makes no sense
-        opened = [self._tokenize_opening(prompt, max_tokens) for prompt in prompts]
-        if max_tokens < 1:
-            return [""] * len(prompts)
-        greedy = Writing(max_tokens, temperature, tuple(word for word in stop if word))
-        wanted = [greedy._replace(seed=seed % _SEEDS) for seed in seeds or [0] * len(opened)]
-        texts = self._answers(opened, wanted, range(len(opened)))
-        if broken == "raise" and None in texts:
-            raise refusal_error(self.identity.name)
-        return [BrokenText() if text is None else text for text in texts]
-
     def _list(
         self, prompts: Sequence[list[int]], wanted: Sequence[Listing], rows: Sequence[int]
     ) -> list[LogProbs | None]:
@@ -127,6 +99,11 @@ class ServerLM(ListingModel):
         in_order = dict(zip(places, answers, strict=True))
         return [None if isinstance(in_order[at], Exception) else in_order[at] for at in range(len(prompts))]
 
+    def _silence_error(self) -> ModelError:
+        return ModelError(
+            f"The model server {self.identity.name} refuses a public prompt that others like it follow; see its log."
+        )
+
     async def _answer_all(self, prompts: Sequence[Prompt], want: Wanted) -> list[Any]:
         """The answer to each prompt, or why there is none. They are sent in one request; those without a sound answer
         again, each by itself: one of them may be to blame."""
@@ -156,8 +133,3 @@ class ServerLM(ListingModel):
         except (Refused, Unanswered, Unsound) as error:
             raise self._connection.silence_error(error) from None
         return reason
-
-
-def refusal_error(name: str) -> ModelError:
-    """The error of a public prompt that a server does not answer."""
-    return ModelError(f"The model server {name} refuses a public prompt that others like it follow; see its log.")

@@ -25,8 +25,7 @@ from safetensors import safe_open
 from dpicl.core.errors import ModelError, UsageError
 from dpicl.core.extras import require_extras
 from dpicl.core.together import Service, ServiceRequest, wait_for
-from dpicl.models.base import NOT_FINITE, Broken, BrokenText, ModelIdentity, Prefix, Tokens, Usage, not_finite_error
-from dpicl.models.decoding import Writer
+from dpicl.models.base import NOT_FINITE, ModelIdentity, Usage, not_finite_error
 from dpicl.models.hub import find_commit, find_snapshot, identify_folder, require_there, split_reference
 from dpicl.models.huggingface import check_folder
 from dpicl.models.listing import Listing, ListingModel, LogProbs, Unsound, Wanted, Writing
@@ -52,8 +51,6 @@ MOST_NUMBERS = 2**20
 PUBLIC = "The capital of France is"
 #: Tokens of the texts that are compared where rows are read alone and together.
 WRITTEN = 8
-#: Seeds that vLLM takes.
-_SEEDS = 2**31 - 1
 
 
 @dataclass(eq=False)
@@ -169,35 +166,6 @@ class VllmLM(ListingModel):
         self.max_length, self.lead_tokens = window, len(tokens.lead)
         self.public_salt = token_urlsafe(32)
 
-    def generate(
-        self,
-        prompts: Sequence[Tokens],
-        max_tokens: int,
-        stop: Sequence[str] = (),
-        prefix: Prefix | None = None,
-        *,
-        temperature: float = 0.0,
-        seeds: Sequence[int] | None = None,
-        broken: Broken = "raise",
-    ) -> list[str]:
-        """Texts that vLLM writes; see LanguageModel. A sample is vLLM's own, with the seed modulo 2^31 - 1: another
-        version may draw another one."""
-        Writer(self, len(prompts), max_tokens, stop, temperature, seeds, broken)  # refuses what makes no sense
-        opened = [self._tokenize_opening(prompt, max_tokens) for prompt in prompts]
-        if max_tokens < 1:
-            return [""] * len(prompts)
-        greedy = Writing(max_tokens, temperature, tuple(word for word in stop if word))
-        wanted = [greedy._replace(seed=seed % _SEEDS) for seed in seeds or [0] * len(opened)]
-        texts = self._answers(opened, wanted, range(len(opened)))
-        if broken == "raise" and None in texts:
-            raise not_finite_error(self.identity.name)
-        return [BrokenText() if text is None else text for text in texts]
-
-    def _list(
-        self, prompts: Sequence[list[int]], wanted: Sequence[Wanted], rows: Sequence[int]
-    ) -> list[LogProbs | None]:
-        return self._answers(prompts, wanted, rows)
-
     def _answers(self, prompts: Sequence[list[int]], wanted: Sequence[Wanted], rows: Sequence[int]) -> list[Any]:
         """What vLLM answers to each prompt; None where that is unsound. Raises ModelError where it answers a public
         prompt so, too."""
@@ -209,6 +177,9 @@ class VllmLM(ListingModel):
                 raise ModelError(f"vLLM gives no sound answer to a public prompt with {self.identity.name}: {public}.")
         self.usage.failures.update({rows[at]: str(answer) for at, answer in failed.items()}.values())
         return [None if at in failed else answer for at, answer in enumerate(answers)]
+
+    def _silence_error(self) -> ModelError:
+        return not_finite_error(self.identity.name)
 
     def _read(self, prompts: Sequence[list[int]], wanted: Sequence[Wanted]) -> list[Any]:
         request = PromptsRequest(prompts=prompts, wanted=wanted, salt=self._salt)
