@@ -14,7 +14,7 @@ from benchmarks.rank_coverage import write_table
 from dpicl.core.messages import signed_text
 from dpicl.leaderboards.compare.rows import RowComparison, compare_named
 from dpicl.leaderboards.model.board import Board
-from dpicl.leaderboards.model.contrasts import TestedContrast
+from dpicl.leaderboards.model.contrasts import JudgedContrast
 
 ROOT = Path(__file__).parents[2]
 COMMAND = re.compile(r"`dpicl compare (\S+) (\S+) --suite (\w+)`")
@@ -47,7 +47,7 @@ def test_every_comparison_in_a_report_finds_its_rows(suite):
             assert compare(one, other, suite).pairs, (one, other)
 
 
-def find_planned(suite: str, rows: set[str]) -> list[TestedContrast]:
+def find_planned(suite: str, rows: set[str]) -> list[JudgedContrast]:
     """The planned claims about two rows, by label, of every section."""
     sections = [one for section in board(suite).sections for one in section.contrasts]
     return [

@@ -19,7 +19,7 @@ from dpicl.core.messages import count, epsilon_text
 from dpicl.evaluation.statistics import MARGIN
 from dpicl.leaderboards.model.answers import BoardAnswer, answers
 from dpicl.leaderboards.model.comparability import READER, ROW, TASK, Group, group_of, list_differing, values_of
-from dpicl.leaderboards.model.contrasts import TestedContrast, test_contrasts
+from dpicl.leaderboards.model.contrasts import JudgedContrast, judge_contrasts
 from dpicl.leaderboards.model.evidence import Evidence, audit_rows, list_left_out
 from dpicl.leaderboards.model.ranks import rank_rows
 from dpicl.leaderboards.model.rows import Row
@@ -44,7 +44,7 @@ class Section:
     notes: tuple[str, ...]
     answers: tuple[BoardAnswer, ...] = field(repr=False)
     measured: tuple[TaskTable, ...] = ()
-    contrasts: tuple[TestedContrast, ...] = ()
+    contrasts: tuple[JudgedContrast, ...] = ()
 
     @property
     def rows(self) -> Iterator[Row]:
@@ -170,7 +170,7 @@ def _section(
     for table in tables:
         rank_rows(table)
     notes = (*_notes(group, tables), *gather([*left_out_tasks, *left_out_rows]))
-    return Section(group, tables, notes, answers(tables), measured, test_contrasts(planned, tables))
+    return Section(group, tables, notes, answers(tables), measured, judge_contrasts(planned, tables))
 
 
 def _table(

@@ -19,7 +19,7 @@ from dpicl.plan.suite_rows import Contrast
 
 
 @dataclass(frozen=True)
-class TestedContrast:
+class JudgedContrast:
     """A claim on one task. better, than: titles of the rows. seeds: common ones. test: of the first one's score minus
     the second's, positive where it is better; None where there is no verdict, and `reason` says why."""
 
@@ -44,14 +44,14 @@ class TestedContrast:
         return {**asdict(self), "verdict": self.verdict}
 
 
-def test_contrasts(planned: Sequence[Contrast], tables: Sequence[TaskTable]) -> tuple[TestedContrast, ...]:
+def judge_contrasts(planned: Sequence[Contrast], tables: Sequence[TaskTable]) -> tuple[JudgedContrast, ...]:
     """The planned claims, in the order of the suite, on the tables that have both rows."""
     pairs = [pair for contrast in planned for pair in _find_pairs(contrast, tables)]
     reasons = [_explain(table, (one, other), differences) for _, table, one, other, differences in pairs]
     columns = [differences for (*_, differences), reason in zip(pairs, reasons, strict=True) if not reason]
     tests = iter(paired_tests(columns, both=True))
     return tuple(
-        TestedContrast(
+        JudgedContrast(
             name=contrast.name,
             task=table.task,
             better=one.title,

@@ -13,7 +13,7 @@ from dpicl.core.messages import count, epsilon_text, join_names, names_text, sco
 from dpicl.core.printable import make_visible
 from dpicl.leaderboards.model.answers import BoardAnswer
 from dpicl.leaderboards.model.board import Section
-from dpicl.leaderboards.model.contrasts import TestedContrast
+from dpicl.leaderboards.model.contrasts import JudgedContrast
 from dpicl.leaderboards.model.marks import Mark, signs
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
@@ -259,7 +259,7 @@ def headroom_table(tables: Sequence[TaskTable]) -> Table:
 def contrasts_table(section: Section) -> Table:
     """The claims that the suite plans, on every task."""
 
-    def number(*names: str) -> Callable[[TestedContrast], Any]:
+    def number(*names: str) -> Callable[[JudgedContrast], Any]:
         return lambda one: None if one.test is None else attrgetter(*names)(one.test)
 
     columns = (
