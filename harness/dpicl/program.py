@@ -29,6 +29,7 @@ _KEPT = "finished cells are kept, and the same command goes on from there"
 #: A verb | where its function is | what it does.
 _VERBS = """
 run | cli.run | run what is missing of a suite
+score | cli.run:score | score what earlier runs released anew: other test records or metrics, at no cost in privacy
 plan | cli.plan | show what `run` would do: cells, which of them are done, what the rest costs
 tune | cli.tune | choose the options that papers tuned, for all rows of a suite by one protocol, into SUITE.tuned.yaml
 board | boards.board | show the leaderboard of a suite; SUITE 'all' lists all suites, 'attacks' every attack and audit

@@ -131,11 +131,11 @@ def test_the_id_does_not_depend_on_the_label_but_on_everything_else(tmp_path):
         "suite": "x", "suite_version": 4, "task": "trec", "task_version": 99, "source": "local", "mechanism": "x",
         "options": {"a": 1}, "model": "x", "epsilon": 0.5, "delta": 0.1, "seed": 9, "shots": 8, "test_records": 1,
         "train_records": 1, "noise": "secure", "mode": "paper", "plugin": "ab", "queries": 3,
-        "private_share": 0.5, "development": True,
+        "private_share": 0.5, "development": True, "fresh_test_records": True, "metric": "x",
     }.items():  # fmt: skip
         assert cell.model_copy(update={field: value}).id != cell.id, field
         assert field in Cell.model_fields
-    assert len(Cell.model_fields) == 21  # a new field must be added above
+    assert len(Cell.model_fields) == 23  # a new field must be added above
 
 
 def test_the_suites_hash_is_over_what_cells_share_not_over_its_lists(tmp_path):

@@ -1,8 +1,10 @@
 """What may share a table, and what the terminal shows of it."""
 
 import re
+from pathlib import Path
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
 from dpicl.core.vocabulary import NEIGHBOURS
@@ -168,3 +170,16 @@ def test_colours_are_for_terminals_that_have_them_and_users_who_want_them(monkey
     assert "\x1b[" in render_terminal(board)
     monkeypatch.setenv(variable, value)
     assert "\x1b[" not in render_terminal(board)
+
+
+def test_the_matrix_says_what_ran_and_why_the_rest_cannot(dpicl, sim_suite, tmp_path):
+    dpicl("run", sim_suite, "--results", tmp_path, "--seed", 0)
+    document = dpicl("board", sim_suite, "--results", tmp_path, "--matrix", "--json").json
+    suite = yaml.safe_load(Path(sim_suite).read_text())
+    names = {entry if isinstance(entry, str) else entry["name"] for entry in suite["mechanisms"]}
+    assert {(entry["mechanism"], entry["task"]) for entry in document["matrix"]} == {
+        (name, task) for name in names for task in suite["tasks"]
+    }
+    for entry in document["matrix"]:
+        assert entry["reason"] or entry["done"] == dict.fromkeys(entry["asked"], 1)
+        assert bool(entry["reason"]) != bool(entry["asked"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections import Counter
+from dataclasses import replace
 from typing import Annotated, Any, Unpack
 
 from dpicl.api.parameters import Cells, Count, Flag, Natural, SuiteName, verb
@@ -51,6 +52,34 @@ def run(
     start = time.perf_counter()
     there, finished = run_missing(selection, made, stale_advice(selection.asked), rerun_stale)
     return _summary(selection, there, finished, time.perf_counter() - start)
+
+
+@verb("dpicl score record --task trec")
+def score(
+    suite: SuiteName,
+    *,
+    engine: Annotated[str, Flag(metavar="inline|local|ray")] = "inline",
+    workers: Count | None = None,
+    **cells: Unpack[Cells],
+) -> Answer:
+    """Scores what earlier runs released, where a suite has other test records or metrics by now; costs no privacy.
+
+    A cell counts whose release would be the same as that of an earlier result of its row: texts of demonstrations, of
+    any version of the suite. `dpicl run` does the same before it makes releases of its own.
+
+    Raises UsageError for what is not known or does not fit, and for stale results.
+
+    engine: this process, worker processes, or Ray (default: inline).
+    workers: workers of the engine (default: one for two cores).
+    """
+    selection = select_cells(suite, cells, None)
+    made = make_engine(engine, workers)
+    start = time.perf_counter()
+    there, finished = run_missing(selection, made, stale_advice(selection.asked), scores_only=True)
+    answer = _summary(selection, there, finished, time.perf_counter() - start)
+    rest = len(selection.cells) - len(there) - len(finished)
+    said = f"{count(rest, 'cell')} without a release that could be scored; `{selection.command('run')}` makes it."
+    return replace(answer, shown=[said, *answer.shown]) if rest else answer
 
 
 def _next(selection: Selection) -> str:

@@ -28,6 +28,9 @@ from dpicl.core.seeds import accounted_delta
 Noise = Literal["seeded", "secure"]
 Options = dict[str, Any]
 
+#: Fields of a cell that name it, or say what its release is scored on.
+_OF_SCORES = {"suite", "suite_version", "label", "test_records", "fresh_test_records", "metric"}
+
 
 class ReleaseConfig(BaseModel):
     """What a release is made for.
@@ -75,8 +78,10 @@ class Cell(BaseModel):
     source: where the records really come from ('auto' is resolved). test_records, train_records (a class; extraction:
     in all): None means all. plugin: sha256 of the file of a mechanism that came with `--plugin`. queries: Q, how many
     queries the epsilon of an answer mechanism covers; None means as many as there are test records. private_share: the
-    part of the private records that the seed draws (dpicl.data.splits.drawn); None: all. development: whether it is a
-    reference baseline that measures headroom, on the last test records and not on the first.
+    part of the private records that the seed draws (dpicl.data.splits.draw_records); None: all. development: whether
+    it is a reference baseline that measures headroom, on the last test records and not on the first.
+    fresh_test_records: whether the seed draws its test records too (dpicl.data.splits.draw_test_records). metric: the
+    main one, where it is not that of the task's file.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
@@ -102,6 +107,8 @@ class Cell(BaseModel):
     queries: Positive | None = None
     private_share: Annotated[float, Field(gt=0, lt=1)] | None = None
     development: bool = False
+    fresh_test_records: bool = False
+    metric: str | None = None
 
     #: See `address`. It travels with the cell to a worker, and is never read from a file or written into one.
     _address: str | None = PrivateAttr(None)
@@ -129,10 +136,18 @@ class Cell(BaseModel):
         content = self.model_dump(mode="json", exclude={"label"} if self.queries else {"label", "queries"})
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
+    @cached_property
+    def release_id(self) -> str:
+        """16 hexadecimal digits of the sha256 over every field that decides what a mechanism releases that answers no
+        query: not the suite, the label or the test records. Two cells with one of them can share a release."""
+        content = self.model_dump(mode="json", exclude=_OF_SCORES)
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
     def __copy__(self) -> Self:
         """Without the id: `model_copy` gives a copy other fields."""
         copied = super().__copy__()
-        copied.__dict__.pop("id", None)
+        for name in ("id", "release_id"):
+            copied.__dict__.pop(name, None)
         return copied
 
     @model_serializer(mode="wrap")
@@ -140,7 +155,7 @@ class Cell(BaseModel):
         """Later fields are written where they are set, so that what was written before there were any stays as it
         is."""
         data: dict[str, Any] = write(self)
-        for name in ("private_share", "development"):
+        for name in ("private_share", "development", "fresh_test_records", "metric"):
             if data.get(name) in (None, False):
                 data.pop(name, None)
         return data

@@ -14,6 +14,8 @@ from dpicl.core.seeds import streams
 from dpicl.core.vocabulary import Record
 
 Split = list[Record]
+#: One part of so many of a pool of test records is kept for development seeds.
+_DEVELOPMENT_PART = 5
 
 
 def normalise(text: str) -> str:
@@ -78,10 +80,12 @@ def subsample(
     limit_test: int | None,
     seed: int,
     last: bool = False,
+    pool: bool = False,
 ) -> tuple[Split, Split]:
     """At most limit_train train records a class (in all where not partitioned) and limit_test test records, by public
-    randomness; ``last``: the last test records of its order in place of the first, none of which is among those. Raises
-    DataError where there are not so many others.
+    randomness; ``last``: the last test records of its order in place of the first, none of which is among those.
+    ``pool``: all of the first (the last) part from which seeds draw so many each; the last part is a fifth, or one
+    draw. Raises DataError where there are not so many others.
 
     A class keeps the train records with the smallest hash of (seed, text), in their order: one record more in a class
     displaces at most one other of it. (What one record more in the file does: docs/accounting.md.) Test records are
@@ -99,7 +103,11 @@ def subsample(
             f"baseline_seeds measure headroom on test records of {name} that no row is scored on, and the rows take"
             f" {limit_test or 'all'} of {len(test)}; set task_test_records to {len(test) // 2} at most."
         )
-    chosen = order[len(test) - (limit_test or 0) :] if last else order[:limit_test]
+    if pool:
+        scored = len(test) - max(limit_test or 0, len(test) // _DEVELOPMENT_PART)
+        chosen = order[scored:] if last else order[:scored]
+    else:
+        chosen = order[len(test) - (limit_test or 0) :] if last else order[:limit_test]
     return [train[i] for i in sorted(kept)], [test[i] for i in chosen]
 
 
@@ -117,6 +125,22 @@ def draw_records(train: Sequence[Record], share: float, seed: int) -> Split:
     digests = (hashlib.sha256(f"private_share:{seed}:{normalise(record.text)}".encode()).digest() for record in train)
     coins = (int.from_bytes(digest[:8], "big") < limit for digest in digests)
     return [record for record, kept in zip(train, coins, strict=True) if kept]
+
+
+def draw_test_records(name: str, pool: Sequence[Record], size: int, seed: int) -> Split:
+    """The test records of one seed: a window of ``size`` records of a public permutation. Seeds that follow each other
+    have disjoint windows as long as there are records; then the next permutation is used. Raises DataError where there
+    are fewer than ``size``.
+    """
+    if len(pool) < size:
+        raise DataError(
+            f"{name} has {len(pool)} test records from which a seed is to draw {size}; set task_test_records to at"
+            f" most {len(pool)}."
+        )
+    windows = len(pool) // size
+    turn, window = divmod(seed, windows)
+    order = streams(turn).stream(f"data:{name}:test window").permutation(len(pool))
+    return [pool[i] for i in order[window * size : (window + 1) * size]]
 
 
 def _priority(seed: int, record: Record) -> bytes:

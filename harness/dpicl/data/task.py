@@ -41,6 +41,9 @@ STYLES = ("completion", "chat")
 NEUTRAL_LABEL = "example"
 
 
+#: So many draws of test records are made for a pool of a synthetic corpus.
+POOL_DRAWS = 12
+
 #: What is added to the seed of a synthetic corpus for another one of the same kind.
 DEVELOPMENT = 1000
 
@@ -247,6 +250,7 @@ class Task(PublicTask):
         seed: int = 0,
         code_seed: int = 0,
         development: bool = False,
+        pool: bool = False,
     ) -> Task:
         """Loads a task's records.
 
@@ -259,6 +263,7 @@ class Task(PublicTask):
             but labels.
         development: whether the test records are others than without it: those of another synthetic corpus, whose train
             records are others too; else the last ones of their order, where there are twice as many.
+        pool: whether the test records are all from which seeds draw limit_test each (`draw_test_records`).
         Raises UsageError for an unknown name, source or limit; DataError for data that is missing or malformed.
         """
         config = load_config(name)
@@ -269,12 +274,14 @@ class Task(PublicTask):
         source = data_sources.resolve(source, spec)
         generated = development and source == "synthetic"
         corpus = seed + DEVELOPMENT if generated else seed
-        train, test = data_sources.read(spec, source, limit_train, limit_test, corpus)
+        pool = pool and config.metadata.kind != "json"  # where texts are scored, every seed has the same test records
+        whole = limit_test and limit_test * (POOL_DRAWS if pool else 1)  # of a corpus that is made
+        train, test = data_sources.read(spec, source, limit_train, whole, corpus)
         train, test, dropped = record_sets.deduplicate(train, test)
         if generated:
             scored = {
                 record_sets.normalise(record.text)
-                for record in data_sources.read(spec, source, limit_train, limit_test, seed)[1]
+                for record in data_sources.read(spec, source, limit_train, whole, seed)[1]
             }
             test = [record for record in test if record_sets.normalise(record.text) not in scored]
         public: list[Record] = []
@@ -282,8 +289,9 @@ class Task(PublicTask):
             size = spec.public[source]  # type: ignore[index]  # one of its keys by now
             public, train = record_sets.split_public(spec.name, train, size, seed)
         last = development and not generated and config.metadata.kind != "json"  # where texts are scored
-        limits = (limit_train, limit_test, seed, last)
-        train, test = record_sets.subsample(spec.name, bool(spec.labels), train, test, *limits)
+        partitioned, divided = bool(spec.labels), pool and source != "synthetic"
+        limits = (limit_train, None if pool and not divided else limit_test, seed, last, divided)
+        train, test = record_sets.subsample(spec.name, partitioned, train, test, *limits)
         record_sets.require_records(name, spec.labels, train, test, dropped)
         fingerprint = record_sets.fingerprint(train, test, public)
         if config.metadata.codes:
@@ -331,6 +339,16 @@ class Task(PublicTask):
         set."""
         sizes = {group: max(1, round(share * n)) for group, n in self.group_sizes.items()}
         return replace(self, train=tuple(record_sets.draw_records(self.train, share, seed)), declared=sizes)
+
+    def draw_test_records(self, size: int, seed: int) -> Task:
+        """The task with the test records that a seed draws from these, by public randomness (see
+        `dpicl.data.splits.draw_test_records`). The fingerprint stays that of the whole set."""
+        return replace(self, test=tuple(record_sets.draw_test_records(self.name, self.test, size, seed)))
+
+    def rank_by(self, metric: str) -> Task:
+        """The task with another main metric."""
+        metadata = self.config.metadata.model_copy(update={"main_metric": metric})
+        return replace(self, config=self.config.model_copy(update={"metadata": metadata}))
 
     def documents(self) -> list[dict[str, Any]]:
         """The test records as lm-eval documents, content-free inputs first (where `chooses`; no limit cuts them here).

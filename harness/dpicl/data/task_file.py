@@ -7,7 +7,7 @@ read as a name here, and lm-eval imports it when the task is evaluated. Template
 from __future__ import annotations
 
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -356,6 +356,13 @@ class TaskFile(_Keys):
         return (self.data.local.label,) if self.metadata.kind == "json" else (*self.doc_to_choice, *self._keywords)
 
     @property
+    def main_metrics(self) -> tuple[str, ...]:
+        """The metrics by which rows can be ranked."""
+        kind = self.metadata.kind
+        computed = COMPUTED.get(kind, tuple(metric.metric for metric in self.metric_list))
+        return (*computed, *BY_EMBEDDING) if kind == "classification" else computed
+
+    @property
     def higher_is_better(self) -> dict[str, bool]:
         """Metric or aggregate -> whether a higher value is the better one."""
         metrics = {metric.metric: metric.higher_is_better for metric in self.metric_list}
@@ -423,13 +430,10 @@ def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
         yield ("metadata", "prompts"), f"the kind {kind} needs prompts in both styles, completion and chat."
     if lacking := [metric for metric in COMPUTED.get(kind, ()) if metric not in metrics]:
         yield ("metric_list",), f"the kind {kind} computes {', '.join(lacking)}; list it."
-    computed: Sequence[str] = COMPUTED.get(kind, metrics)
-    if kind == "classification":
-        computed = (*computed, *BY_EMBEDDING)
-    if metadata.main_metric not in computed:
+    if metadata.main_metric not in file.main_metrics:
         yield (
             ("metadata", "main_metric"),
-            str(unknown_name("metric of this task", metadata.main_metric, computed)),
+            str(unknown_name("metric of this task", metadata.main_metric, file.main_metrics)),
         )
     for number, metric in enumerate(file.metric_list):
         if metric.metric in metrics[:number] or metric.metric in aggregates:

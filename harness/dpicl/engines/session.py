@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 
 from dpicl import models
@@ -15,6 +15,7 @@ from dpicl.engines.progress import show_progress
 from dpicl.engines.worker import CellProgress, Done, Job
 from dpicl.plan.costs import Costs
 from dpicl.plan.presence import Presence, check_sources, describe_stale, find_presence
+from dpicl.plan.reuse import find_releases, select_scored
 from dpicl.plan.selection import Selection
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
@@ -22,13 +23,19 @@ from dpicl.results.store import Damaged, report_damaged
 
 
 def run_missing(
-    selection: Selection, engine: Engine, advice: str, rerun_stale: bool = False, progress: bool = True
+    selection: Selection,
+    engine: Engine,
+    advice: str,
+    rerun_stale: bool = False,
+    progress: bool = True,
+    scores_only: bool = False,
 ) -> tuple[list[Cell], list[Done]]:
     """(the cells of a selection that are there, how every other one ended, in the order in which they did);
     `Costs.sort_by_collection` says who begins. Cells that another run has locked are waited for, at the end.
 
     advice: what to do about stale results. rerun_stale: whether they are made again; the old
-    files are kept in quarantine/. progress: whether it is shown.
+    files are kept in quarantine/. progress: whether it is shown. scores_only: whether cells are left out that need a
+    new release; of the others the earlier release is scored either way (`dpicl.plan.reuse`).
     Raises UsageError for such results, and DpiclError where nothing could be run: without the records or the model of a
     cell, or with a folder that takes no result.
     """
@@ -40,15 +47,21 @@ def run_missing(
         report_damaged(damaged, moved=True)
     records = Fingerprints()
     found = find_presence(selection.cells, known, records, selection.mechanisms)
-    if servers := _find_servers(found.missing):
+    servers = _find_servers(found.missing)
+    if servers:
         found = find_presence(selection.cells, known, records, selection.mechanisms, servers)
     if found.unknown and progress:
         message(found.unknown)
     missing = _list_to_do(selection, found, rerun_stale, advice)
+    releases = find_releases(missing, known, records, selection.mechanisms, servers)
+    if scores_only:
+        missing = select_scored(missing, releases)
     if not missing:
         return found.there, []
+    if releases and progress:
+        message(f"{count(len(releases), 'cell')} only to be scored: an earlier run released what they need.")
     _require_there(missing, records)
-    return found.there, _run(selection, missing, known, engine, progress)
+    return found.there, _run(selection, missing, known, releases, engine, progress)
 
 
 def _find_servers(cells: Sequence[Cell]) -> dict[str, str]:
@@ -74,10 +87,15 @@ def _list_to_do(selection: Selection, found: Presence, rerun_stale: bool, advice
 
 
 def _run(
-    selection: Selection, missing: Sequence[Cell], known: Sequence[Result], engine: Engine, progress: bool
+    selection: Selection,
+    missing: Sequence[Cell],
+    known: Sequence[Result],
+    releases: Mapping[str, Result],
+    engine: Engine,
+    progress: bool,
 ) -> list[Done]:
-    """known: results that costs are estimated from."""
-    job = Job(selection.reference, selection.store.results, selection.plugins)
+    """known: results that costs are estimated from. releases: see `Job`."""
+    job = Job(selection.reference, selection.store.results, selection.plugins, releases=releases)
     ordered = Costs(known, selection.mechanisms).sort_by_collection(missing)
     finished: list[Done] = []
 
@@ -105,5 +123,5 @@ def _require_there(cells: Sequence[Cell], records: Fingerprints) -> None:
     """Raises DpiclError where a model or the records of a cell cannot be had: once, and before the first cell."""
     for name in dict.fromkeys(cell.model for cell in cells):
         models.require_there(name)
-    for cell in {(c.task, c.source, c.train_records, c.test_records): c for c in cells}.values():
+    for cell in {(c.task, c.source, c.train_records, c.test_records, c.fresh_test_records): c for c in cells}.values():
         records.find_at_hand(cell)

@@ -44,7 +44,8 @@ class Costs:
         for result in results:
             known = result.manifest.machine
             spent = sum(seconds for phase, seconds in result.cost.seconds.items() if phase != "load")
-            if (known.cpu, known.cores) != (here.cpu, here.cores) or not spent:
+            elsewhere = (known.cpu, known.cores) != (here.cpu, here.cores)
+            if elsewhere or not spent or result.scored_release is not None:
                 continue
             for table, kind in zip(self._seconds, _KINDS, strict=True):
                 table[kind(result.cell)].append(spent)
@@ -76,7 +77,8 @@ class Costs:
         if shared is None:
             return None
         key = (cell.model, cell.task, cell.source, cell.test_records, cell.train_records, cell.noise)
-        drawn = cell.private_share and (cell.private_share, cell.seed)
+        draws = cell.private_share is not None or cell.fresh_test_records
+        drawn = (cell.private_share, cell.fresh_test_records, cell.seed) if draws else None
         return (*key, drawn, shared, cell.seed if cell.options.get("sampling_seed") is None else None)
 
     def _estimate(self, cell: Cell, tokens: int) -> CostEstimate:

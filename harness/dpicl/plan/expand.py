@@ -91,6 +91,8 @@ def _cells_of(
                 test_records=suite.records_of(task),
                 train_records=suite.train_records,
                 private_share=suite.private_share,
+                fresh_test_records=bool(suite.fresh_test_records),
+                metric=suite.task_metrics.get(task),
                 noise=suite.noise,
                 mode="proved",
                 plugin=registered.plugin_hash,
@@ -124,6 +126,9 @@ def _check_names(suite: Suite, mechanisms: Mapping[str, Registered]) -> None:
     for place, kind, name, known in _names(suite, mechanisms):
         if name not in known:
             raise suite.error(place, str(unknown_name(kind, name, known)))
+    for task, metric in suite.task_metrics.items():
+        if metric not in (metrics := load_config(task).main_metrics):
+            raise suite.error(("task_metrics", task), str(unknown_name(f"metric of {task}", metric, metrics)))
 
 
 def _names(suite: Suite, mechanisms: Mapping[str, Registered]) -> Iterator[tuple[Place, str, str, Collection[str]]]:
@@ -131,7 +136,7 @@ def _names(suite: Suite, mechanisms: Mapping[str, Registered]) -> Iterator[tuple
     tasks = list_tasks()
     for i, task in enumerate(suite.tasks):
         yield ("tasks", i), "task", task, tasks
-    for key in ("task_shots", "task_test_records", "task_seeds"):
+    for key in ("task_shots", "task_test_records", "task_seeds", "task_metrics"):
         for task in getattr(suite, key):
             yield (key, task), "task", task, tasks
     for i, entry in enumerate(suite.mechanisms):

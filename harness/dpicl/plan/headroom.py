@@ -159,14 +159,18 @@ def _headroom(metric: str, pairs: Sequence[Pair], others: Mapping[str, Sequence[
 
 
 def _outcomes(metric: str, pairs: Sequence[Pair]) -> tuple[np.ndarray, np.ndarray] | None:
-    """Public and real scores, float64[seeds, test records] each, over the test records that all results share."""
+    """Public and real scores, float64[seeds, test records] each, over the test records that all results share, or both
+    results of a seed where each draws its own."""
     if any(metric not in result.documents for pair in pairs for result in pair):
         return None
     scores = [[result.documents[metric].by_id for result in pair] for pair in pairs]
-    shared = sorted(set.intersection(*(set(own) for pair in scores for own in pair)))
-    if len(shared) < 2:
+    shared = [set.intersection(*map(set, pair)) for pair in scores]
+    if not pairs[0][0].cell.fresh_test_records:
+        shared = [set.intersection(*shared)] * len(pairs)
+    if min(map(len, shared)) < 2 or len(set(map(len, shared))) > 1:
         return None
-    public, real = np.array([[[own[name] for name in shared] for own in pair] for pair in scores]).transpose(1, 0, 2)
+    ends = [[[own[name] for name in sorted(names)] for own in pair] for pair, names in zip(scores, shared, strict=True)]
+    public, real = np.array(ends).transpose(1, 0, 2)
     return public, real
 
 

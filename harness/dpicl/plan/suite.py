@@ -65,7 +65,7 @@ _RESERVED = ("attacks", "all")
 REFERENCES = ("public_demonstrations", "real_demonstrations", "zero_shot", "public_records", "repeated_label")
 _SHARED = ("name", "version", "delta", "shots", "noise", "test_records", "train_records")
 #: In the hash where they are set, so that suites of before they existed keep theirs.
-_SHARED_IF_SET = ("private_share",)
+_SHARED_IF_SET = ("private_share", "fresh_test_records")
 
 
 def _entry(value: Any) -> Any:
@@ -92,10 +92,12 @@ class Suite(BaseModel):
     test_records: Quantity | None = None
     train_records: Quantity | None = None
     private_share: Portion | None = None
+    fresh_test_records: bool | None = None
     queries: Quantity | None = None
     task_shots: dict[str, Shots] = {}
     task_test_records: dict[str, Quantity] = {}
     task_seeds: dict[str, Quantity] = {}
+    task_metrics: dict[str, str] = {}
     epsilon_seeds: dict[TargetEpsilon, Quantity] = {}
     margin: Portion = 0.03
     tasks: Annotated[list[Word], Field(min_length=1)]
@@ -328,7 +330,10 @@ def _seed_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
 
 
 def _size_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
-    """More test records than the queries that epsilon covers; more cells than a machine can list in seconds."""
+    """More test records than the queries that epsilon covers, or no number of them where a seed draws them; more cells
+    than a machine can list in seconds."""
+    if suite.fresh_test_records and any(suite.records_of(task) is None for task in suite.tasks):
+        yield ("fresh_test_records",), "'fresh_test_records' needs 'test_records': how many each seed draws; add it."
     most = max(suite.test_records or 0, *suite.task_test_records.values(), 0)
     if suite.queries is not None and most > suite.queries:
         yield ("queries",), f"'queries' ({suite.queries}) does not cover {most} test records; raise it."

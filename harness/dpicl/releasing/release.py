@@ -216,12 +216,21 @@ def release(
             answers, state = out.answers, out.state
         if math.isfinite(config.epsilon):
             require_noise(mechanism, out.texts, out.releases)
-    prompt, more = out.prompt, None if out.made is None else out.answer
-    if len(prompt.demonstrations) == len(shots) > config.shots:
-        prompt = replace(prompt, in_prompt=config.shots)
+    prompt, more = limit_prompt(out.prompt, shots, config.shots), None if out.made is None else out.answer
     with phase("account"):
         bounds = _prove(mechanism, config, ledger, model, task.size)
     return Release(calibration, sizes, claimed, per_query, ledger, bounds, prompt, answers, more, state, charged_to)
+
+
+def plan_labels(mechanism: Mechanism, task: Task, config: ReleaseConfig) -> tuple[str, ...]:
+    """A label for each demonstration, by public randomness."""
+    randomness = streams(config.seed, config.noise)
+    return mechanism.plan_shots(task.public_view(), config.shots, randomness.stream("shots"))
+
+
+def limit_prompt(prompt: ReleasedPrompt, labels: Sequence[str], shots: int) -> ReleasedPrompt:
+    """The prompt as a model reads it: the first ``shots`` demonstrations of a mechanism that plans more of them."""
+    return replace(prompt, in_prompt=shots) if len(prompt.demonstrations) == len(labels) > shots else prompt
 
 
 class Declared(NamedTuple):
@@ -239,8 +248,7 @@ def declare(
     """Raises UsageError for secure noise without declared sizes; DataError for a group without records."""
     if config.secure and task.declared is None:
         raise UsageError(f"Secure noise needs the declared sizes of {task.name}; give --size.")
-    randomness = streams(config.seed, config.noise)
-    shots = mechanism.plan_shots(task.public_view(), config.shots, randomness.stream("shots"))
+    shots = plan_labels(mechanism, task, config)
     asked = () if shots else task.queries() if queries is None else list(queries)
     sizes = mechanism.public_sizes(task.keep_sizes(), shots, config.queries or len(asked))
     if sizes.queries is not None:

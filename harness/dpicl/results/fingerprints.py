@@ -41,7 +41,8 @@ class NotRead(DataError):
 
 
 def task_of(cell: Cell) -> Task:
-    """The task of a cell with its records, whose fingerprint is kept. Raises DataError."""
+    """The task of a cell with its records, whose fingerprint is kept; with all test records from which a seed draws,
+    where it does. Raises DataError."""
     before = _cache_path(cell)
     task = Task.load(
         cell.task,
@@ -51,6 +52,7 @@ def task_of(cell: Cell) -> Task:
         seed=_RECORDS_SEED,
         code_seed=cell.seed,
         development=cell.development,
+        pool=cell.fresh_test_records,
     )
     if before is not None and before == _cache_path(cell):  # else the files changed while they were read
         with suppress(OSError):  # then it is worked out again next time
@@ -104,6 +106,8 @@ class Fingerprints:
         now = self.find_at_hand(result.cell)
         if result.manifest.data.fingerprint == now.fingerprint:
             return ""
+        if result.cell.fresh_test_records:
+            return "the records changed"
         ids = result.documents[result.main_metric].ids
         return (
             "the test records changed" if _hash_of(sorted(ids)) != now.test else "the train or public records changed"
@@ -120,8 +124,9 @@ def _find_at_hand(cell: Cell, download: bool) -> AtHand:
 
 
 def _request(cell: Cell) -> tuple[Any, ...]:
-    """What a cell says of its records."""
-    return cell.task, cell.source, cell.train_records, cell.test_records, cell.development
+    """What a cell says of its records; of those that a seed draws, of the whole set."""
+    pool = ("pool",) if cell.fresh_test_records else ()
+    return cell.task, cell.source, cell.train_records, cell.test_records, cell.development, *pool
 
 
 def _cache_path(cell: Cell) -> Path | None:

@@ -6,6 +6,7 @@ when its epsilon is finite, and test records appear by id.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Iterator
@@ -299,6 +300,35 @@ class Cost(Part):
     peak_memory_mb: Amount
 
 
+class ReleaseReference(Part):
+    """The result whose release is scored. cell_id: its file lies beside that of the scores. sha256: `hash_release` of
+    it."""
+
+    cell_id: Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
+    sha256: Sha256
+
+
+class Scores(Part):
+    """New scores of what an earlier run released: a file of its own, that refers to the result of that run. The fields
+    are those of `Result` that scoring decides; manifest and cost.seconds are of the scoring.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    scored_release: ReleaseReference
+    cell_id: str
+    suite: SuiteReference
+    cell: Cell
+    scores: dict[str, Score] = Field(min_length=1)
+    main_metric: str
+    documents: dict[str, Documents]
+    aggregates: dict[str, Share] = {}
+    skipped_metrics: dict[str, str] = {}
+    higher_is_better: dict[str, bool] | None = None
+    manifest: Manifest
+    seconds: dict[str, Amount]
+    created: Moment
+
+
 class Result(Part):
     """One finished cell.
 
@@ -310,6 +340,8 @@ class Result(Part):
     answers: of an answer mechanism or a prepared one. None of them is stored when its epsilon is infinite.
     prepared: whether the answers come from something that was released once, for any number of queries (missing: no).
     released_count: how many texts were released, the instruction among them.
+    scored_release: of scores that were made anew from an earlier result's release, which is it (see `Scores`); no file
+        of a result has it.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -332,6 +364,7 @@ class Result(Part):
     manifest: Manifest
     cost: Cost
     created: Moment
+    scored_release: ReleaseReference | None = Field(default=None, exclude_if=lambda value: value is None)
 
     @model_validator(mode="after")
     def _require_consistent(self) -> Result:
@@ -394,6 +427,12 @@ class Result(Part):
         told = [] if self.instruction is None else [self.instruction]
         return [*told, *(each.text for each in self.released), *(each.text for each in self.answers)]
 
+    @property
+    def can_score_again(self) -> bool:
+        """Whether other scores can be made of it: it holds demonstrations, or an instruction, and is no score of
+        another result's release."""
+        return self.kind == "demonstrations" and bool(self.texts) and self.scored_release is None
+
     def lower_is_better(self, metric: str) -> bool:
         """Whether a lower value of a metric is the better one; a metric that it has not counts as higher is better."""
         if self.higher_is_better is None:
@@ -425,6 +464,44 @@ class Result(Part):
             raise ValueError("it has two answers for one test record")
 
 
+#: Fields that a run's release decides, and scoring does not.
+_RELEASED = ("privacy", "released", "instruction", "released_count", "answers", "prepared", "failures")
+#: Fields of a manifest that say how the release was made.
+_MADE_WITH = ("plugin_checked", "plugin_files", "mechanism_version", "mechanism_embedding", "server")
+
+
+def hash_release(result: Result) -> str:
+    """sha256 over what a result says of its release: what decided it, what it cost, and what came out."""
+    content = [result.cell.release_id, result.model_dump(mode="json", include=set(_RELEASED))]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def split_scores(result: Result) -> Scores:
+    """The file of a result whose release is another one's."""
+    fields = Scores.model_fields.keys() - {"seconds", "schema_version"}
+    own = {name: getattr(result, name) for name in fields}
+    return Scores(**own, seconds=result.cost.seconds)
+
+
+def join_scores(scores: Scores, release: Result) -> Result:
+    """The scores as a result, with what was released. Raises ValueError where the release is not the one that they
+    name, or another cell's."""
+    named = scores.scored_release
+    if (release.cell_id, hash_release(release)) != (named.cell_id, named.sha256) or not release.can_score_again:
+        raise ValueError("foreign: it scores a release that is not, or no longer, in the file that it names")
+    if scores.cell.release_id != release.cell.release_id:
+        raise ValueError("foreign: it scores the release of a cell with other settings")
+    made_with = {name: getattr(release.manifest, name) for name in _MADE_WITH}
+    dirty = {"dirty": True} if release.manifest.dirty else {}
+    own = {name: getattr(scores, name) for name in Scores.model_fields if name not in ("seconds", "manifest")}
+    return Result(
+        **own,
+        **{name: getattr(release, name) for name in _RELEASED},
+        manifest=scores.manifest.model_copy(update=made_with | dirty),
+        cost=release.cost.model_copy(update={"seconds": scores.seconds}),
+    )
+
+
 def to_text(content: Part) -> str:
     """The content of a file: a line a field, and a line a list of numbers or ids."""
     return lines(json.loads(content.model_dump_json())) + "\n"
@@ -443,7 +520,17 @@ def lines(value: Any, margin: str = "") -> str:
 
 def from_text(text: str) -> Result:
     """Reads a result file's content. Raises ValueError, with the reason in a few words, for anything else."""
-    return read_part(Result, text, SCHEMA_VERSION, "result file")
+    result = read_part(Result, text, SCHEMA_VERSION, "result file")
+    if result.scored_release is not None:
+        raise ValueError("damaged: it holds a release and names another one")
+    return result
+
+
+def either_from_text(text: str) -> Result | Scores:
+    """Reads the content of a result file, or that of a file of scores. Raises ValueError as `from_text`."""
+    if '"scored_release"' in text:
+        return read_part(Scores, text, SCHEMA_VERSION, "result file")
+    return from_text(text)
 
 
 class NewerFile(ValueError):

@@ -1,8 +1,9 @@
 """Reads and writes the results folder: results/<suite>/<model>/<row>/<task>/<cell id>.json.
 
 A file appears whole or not at all (temporary file in the same folder, fsync, link). A cell is locked by the process
-that works on it, with flock, which the operating system frees when the process dies, however it dies. Files that cannot
-be read as results are never deleted: `set_aside` moves them into a folder `quarantine` beside them.
+that works on it, with flock, which the operating system frees when the process dies, however it dies. Scores that were
+made anew of an earlier release are a file of their own, beside that result. Files that cannot be read as results are
+never deleted: `set_aside` moves them into a folder `quarantine` beside them.
 
 A results folder may come from elsewhere. Below it no link is followed, neither in reading nor in writing, and every
 reader lists files by `list_results`, which names what it could not look into.
@@ -15,7 +16,7 @@ import os
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,17 @@ from dpicl.core.errors import ResultError
 from dpicl.core.files import hold_lock, make_folder, put_whole, require_no_link, unwritable_error
 from dpicl.core.messages import message
 from dpicl.core.paths import slug
-from dpicl.results.schema import NewerFile, Result, from_text, not_storable_error, to_text
+from dpicl.results.schema import (
+    NewerFile,
+    Result,
+    Scores,
+    either_from_text,
+    from_text,
+    join_scores,
+    not_storable_error,
+    split_scores,
+    to_text,
+)
 
 #: Beside a file that is no result: it is moved into the first, and not read again; the second is of earlier versions.
 QUARANTINE = ("quarantine", "set_aside")
@@ -87,7 +98,8 @@ class Store:
 
     def read(self, cell: Cell) -> Result | None:
         """The result of a cell; None when there is none that can be read."""
-        found = read_file(self.path(cell), from_text)
+        path = self.path(cell)
+        found = join_files({path: read_file(path, either_from_text)})[path]
         return found if isinstance(found, Result) and found.cell_id == cell.id else None
 
     def load_all(self) -> tuple[list[Result], list[Damaged]]:
@@ -97,8 +109,8 @@ class Store:
         results = []
         paths, damaged = list_results(self.folder, self.results)
         with pause_collection():
-            for path in paths:
-                found: Result | Damaged | None = read_file(path, from_text)
+            files = join_files({path: read_file(path, either_from_text) for path in paths})
+            for path, found in files.items():
                 if isinstance(found, Result) and self._place(found.cell, found.cell_id) != path:
                     found = Damaged(path, "foreign: its name or folder does not fit its content")
                 if isinstance(found, Result):
@@ -180,8 +192,11 @@ class Store:
         Raises ResultError when the disk does not take it, and PluginError for one that nobody could read again.
         """
         path = self.path(result.cell)
-        text = require_readable(to_text, from_text, result)
-        if isinstance(found := read_file(path, from_text), Damaged):
+        if result.scored_release is None:
+            text = require_readable(to_text, from_text, result)
+        else:
+            text = require_readable(to_text, either_from_text, split_scores(result))
+        if isinstance(found := join_files({path: read_file(path, either_from_text)})[path], Damaged):
             self.set_aside([found])
         try:
             put_whole(path, text, new=True, root=self.results)
@@ -256,7 +271,7 @@ def _list_tree(folder: Path, root: Path) -> tuple[list[os.DirEntry[str]], list[D
     return found, unread
 
 
-def require_readable(write: Callable[[T], str], read: Callable[[str], T], content: T) -> str:
+def require_readable(write: Callable[[T], str], read: Callable[[str], object], content: T) -> str:
     """The text of a file, once it has been read again. Raises PluginError for what no file may hold."""
     try:
         text = write(content)
@@ -289,6 +304,26 @@ def read_file(path: Path, parse: Callable[[str], T]) -> T | Damaged | None:
         return parse(text)
     except NewerFile as error:
         raise ResultError(f"{path} was {error}, or give another folder.") from None
+    except ValueError as error:
+        return Damaged(path, str(error))
+
+
+def join_files(files: Mapping[Path, Result | Scores | Damaged | None]) -> dict[Path, Result | Damaged | None]:
+    """Files below a results folder, scores as results: with the release that lies beside them. Scores without it are
+    damaged."""
+    joined: dict[Path, Result | Damaged | None] = {}
+    for path, content in files.items():
+        joined[path] = _join(path, content, files) if isinstance(content, Scores) else content
+    return joined
+
+
+def _join(path: Path, scores: Scores, files: Mapping[Path, Result | Scores | Damaged | None]) -> Result | Damaged:
+    place = path.with_name(f"{scores.scored_release.cell_id}.json")
+    release = files[place] if place in files else read_file(place, either_from_text)
+    if not isinstance(release, Result):
+        return Damaged(path, f"foreign: it scores the release of {place.name}, which is not beside it")
+    try:
+        return join_scores(scores, release)
     except ValueError as error:
         return Damaged(path, str(error))
 

@@ -19,7 +19,7 @@ from dpicl.core.cell import Cell, ReleaseConfig
 from dpicl.core.errors import DpiclError
 from dpicl.core.plugins import files_read
 from dpicl.core.seeds import SECURE_SHARE, streams
-from dpicl.core.vocabulary import ReleasedPrompt, Report, report_nothing
+from dpicl.core.vocabulary import Demonstration, ReleasedPrompt, Report, report_nothing
 from dpicl.data.task import Task
 from dpicl.evaluation.intervals import bootstrap_interval
 from dpicl.mechanism import checked
@@ -30,7 +30,7 @@ from dpicl.models.embeddings import load_embeddings
 from dpicl.privacy.calibration import slack_of
 from dpicl.privacy.events import to_json
 from dpicl.privacy.slack import explain_looseness
-from dpicl.releasing.release import Release, release
+from dpicl.releasing.release import Release, limit_prompt, plan_labels, release
 from dpicl.results import manifest
 from dpicl.results.schema import (
     WITHHELD,
@@ -45,9 +45,11 @@ from dpicl.results.schema import (
     Model,
     Privacy,
     Released,
+    ReleaseReference,
     Result,
     Score,
     SuiteReference,
+    hash_release,
     wrap_validation_errors,
 )
 from dpicl.run.workbench import LoadedCell, Workbench
@@ -91,6 +93,48 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
         return result.model_copy(update={"failures": failures})
 
 
+def score_release(
+    cell: Cell, scored: Result, suite: SuiteReference, bench: Workbench, report: Report = report_nothing
+) -> Result:
+    """Scores what an earlier result released, with the cell's test records; no private record reaches a mechanism.
+
+    scored: a result that `can_score_again`, of a cell with the same `release_id`. Raises as `run_cell`, and DataError
+    where the two cells do not have the same private and public records.
+    """
+    clock = _Clock()
+    report(0, 1, "loading")
+    with clock.phase("load"):
+        loaded = bench.load_cell(cell)
+        loaded.require_scores()
+        bench.require_same_private_records(cell, scored)
+        prompt = prompt_of(loaded, scored)
+        loaded.load_scorers(prompt, None)
+    made_with = manifest_of(loaded.task, loaded.model, plugin=cell.plugin)
+    with clock.phase("evaluate"):
+        report(0, 1, "evaluating")
+        evaluation = bench.evaluate(loaded, prompt, None)
+    with wrap_validation_errors():
+        return scored.model_copy(
+            update={
+                "cell_id": cell.id,
+                "suite": suite,
+                "cell": cell,
+                **_fields_of_scores(loaded, evaluation),
+                "manifest": made_with.model_copy(update=_list_inputs(loaded, evaluation.embedding)),
+                "cost": scored.cost.model_copy(update={"seconds": clock.seconds}),
+                "created": now(),
+                "scored_release": ReleaseReference(cell_id=scored.cell_id, sha256=hash_release(scored)),
+            }
+        )
+
+
+def prompt_of(loaded: LoadedCell, result: Result) -> ReleasedPrompt:
+    """What a result released, as the model read it."""
+    demonstrations = [Demonstration(each.text, each.label, each.tokens) for each in result.released]
+    prompt = ReleasedPrompt(result.instruction, demonstrations)
+    return limit_prompt(prompt, plan_labels(loaded.mechanism, loaded.task, loaded.cell.release), loaded.cell.shots)
+
+
 class _Clock:
     """Seconds of each phase."""
 
@@ -125,30 +169,37 @@ def _result(
     publishable = math.isfinite(made.bounds.upper) and not task.restricted
     answers = made.answers or {}
     shown = made.prompt if publishable else ReleasedPrompt(None)
-    said = task.config.higher_is_better
     return Result(
         cell_id=cell.id,
         suite=suite,
         cell=cell,
-        scores=_scores(evaluation, cell.seed),
-        main_metric=task.main_metric,
-        documents={
-            metric: Documents(ids=list(evaluation.ids), outcomes=list(own))
-            for metric, own in evaluation.outcomes.items()
-        },
+        **_fields_of_scores(loaded, evaluation),
         privacy=privacy_of(mechanism, made, cell.release),
         released=[Released(text=each.text, label=each.label, tokens=each.tokens) for each in shown.demonstrations],
         instruction=shown.instruction,
         released_count=len(made.prompt.texts) if made.answers is None else len(answers),
         answers=[Answer(id=key, text=text) for key, text in answers.items()] if publishable else [],
         prepared=made.more is not None,
-        aggregates=dict(evaluation.aggregates),
-        skipped_metrics=dict(evaluation.skipped),
-        higher_is_better={name: said[name] for name in (*evaluation.scores, *evaluation.aggregates)},
         manifest=made_with.model_copy(update=_list_inputs(loaded, evaluation.embedding)),
         cost=cost,
         created=now(),
     )
+
+
+def _fields_of_scores(loaded: LoadedCell, evaluation: Evaluation) -> dict[str, Any]:
+    """The fields of a result that say how good its release is."""
+    directions = loaded.task.config.higher_is_better
+    return {
+        "scores": _scores(evaluation, loaded.cell.seed),
+        "main_metric": loaded.task.main_metric,
+        "documents": {
+            metric: Documents(ids=list(evaluation.ids), outcomes=list(outcomes))
+            for metric, outcomes in evaluation.outcomes.items()
+        },
+        "aggregates": dict(evaluation.aggregates),
+        "skipped_metrics": dict(evaluation.skipped),
+        "higher_is_better": {name: directions[name] for name in (*evaluation.scores, *evaluation.aggregates)},
+    }
 
 
 def _list_inputs(loaded: LoadedCell, read: str | None) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from dpicl.core.errors import DataError, DpiclError, ModelError, PromptTooLong, 
 from dpicl.core.output_cache import OutputCache, outputs_folder
 from dpicl.core.plugins import Registered
 from dpicl.core.vocabulary import ReleasedPrompt
+from dpicl.data import splits
 from dpicl.data.config import load_config
 from dpicl.data.task import PublicTask, Task
 from dpicl.data.task_file import BY_EMBEDDING, Metadata
@@ -31,6 +32,7 @@ from dpicl.results.fingerprints import task_of
 
 if TYPE_CHECKING:
     from dpicl.evaluation.lm_eval_bridge import Evaluation
+    from dpicl.results.schema import Result
 
 T = TypeVar("T")
 
@@ -112,12 +114,29 @@ class Workbench:
         return build(find_mechanism(cell.mechanism, self.mechanisms), cell.options)
 
     def task(self, cell: Cell) -> Task:
-        """The task of a cell, with the private records that its seed draws."""
-        own = _task_key(cell, load_config(cell.task).metadata)
-        whole = self._keep(self._tasks, own, self.keep_tasks, lambda: task_of(cell))
-        if (share := cell.private_share) is None:
-            return whole
-        return self._keep(self._drawn, (own, share, cell.seed), _DRAWS, lambda: whole.draw(share, cell.seed))
+        """The task of a cell, with the private records and the test records that its seed draws."""
+        if cell.private_share is None and not cell.fresh_test_records and cell.metric is None:
+            return self.whole_task(cell)
+        draw = (cell.private_share, cell.fresh_test_records, cell.seed, cell.metric)
+        key = (_task_key(cell, load_config(cell.task).metadata), draw)
+        return self._keep(self._drawn, key, _DRAWS, lambda: draw_task(self.whole_task(cell), cell))
+
+    def whole_task(self, cell: Cell) -> Task:
+        """The task of a cell with all records from which its seed draws."""
+        key = _task_key(cell, load_config(cell.task).metadata)
+        return self._keep(self._tasks, key, self.keep_tasks, lambda: task_of(cell))
+
+    def require_same_private_records(self, cell: Cell, scored: Result) -> None:
+        """Raises DataError where a result's release was made from other private or public records than a cell has."""
+        here, there = self.whole_task(cell), self.whole_task(scored.cell)
+        changed = there.fingerprint != scored.manifest.data.fingerprint
+        if changed or splits.fingerprint(here.train, (), here.public) != splits.fingerprint(
+            there.train, (), there.public
+        ):
+            raise DataError(
+                f"The release of {scored.cell} was made from other records than are here now, so it was not scored;"
+                " `dpicl run --rerun-stale` makes a new one."
+            )
 
     def model(self, name: str) -> LanguageModel:
         return self._keep(self._models, name, _MODELS, lambda: models.load(name))
@@ -169,8 +188,9 @@ class Workbench:
             return self._evaluate(loaded, prompt)
         cell = loaded.cell
         metadata = loaded.task.config.metadata
-        drawn = cell.private_share and cell.seed if metadata.scores_private else None  # scored on the records drawn
-        key = (*_task_key(cell, metadata), cell.model, drawn)
+        private = metadata.scores_private and cell.private_share is not None
+        drawn = cell.seed if private or cell.fresh_test_records else None  # scored on records that its seed draws
+        key = (*_task_key(cell, metadata), cell.model, drawn, cell.metric)
         if key not in self._zero_shot:
             self._zero_shot[key] = self._evaluate(loaded, prompt)
         return self._zero_shot[key]
@@ -212,5 +232,14 @@ class Workbench:
 
 def _task_key(cell: Cell, metadata: Metadata) -> tuple[Any, ...]:
     codes = cell.seed if metadata.codes else None  # a map for each seed
-    limits = (cell.train_records, cell.test_records, cell.development)
+    limits = (cell.train_records, cell.test_records, cell.development, cell.fresh_test_records)
     return cell.task, cell.source, limits, codes
+
+
+def draw_task(whole: Task, cell: Cell) -> Task:
+    """The task with the records that the seed of a cell draws, private ones, test records, both or none; and with its
+    main metric."""
+    drawn = whole if cell.private_share is None else whole.draw(cell.private_share, cell.seed)
+    if cell.fresh_test_records and cell.test_records is not None:
+        drawn = drawn.draw_test_records(cell.test_records, cell.seed)
+    return drawn if cell.metric is None else drawn.rank_by(cell.metric)

@@ -25,6 +25,7 @@ from dpicl.leaderboards.render.as_json import VERSION, attacks_json, board_json
 from dpicl.leaderboards.render.attacks_view import attack_blocks
 from dpicl.leaderboards.render.board_view import board_blocks
 from dpicl.leaderboards.render.html import attacks_page, suites_json, suites_table, write_site
+from dpicl.leaderboards.render.matrix import list_entries, matrix_blocks
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand
@@ -83,7 +84,13 @@ def _submissions(given: OfBoard, asked: str | None = None, suite: str | None = N
 
 
 def _answer(view: BoardView, given: Mapping[str, Any]) -> Answer:
-    return Answer({**board_json(view.board), "page": view.page}, _show(view, given))
+    document = {**board_json(view.board), "page": view.page}
+    if not given.get("matrix"):
+        return Answer(document, _show(view, given))
+    rows = [row for section in view.board.sections for row in section.rows]
+    entries = list_entries(view.selection, [result for row in rows for result in row.results])
+    document["matrix"] = [entry.to_json() for entry in entries]
+    return Answer(document, matrix_blocks(entries))
 
 
 def _show(view: BoardView, given: Mapping[str, Any]) -> Iterator[Block | str]:
@@ -107,6 +114,7 @@ def board(
     epsilon: p.SomeEpsilons = (),
     attacks: bool = False,
     full: bool = False,
+    matrix: bool = False,
     html: Annotated[p.OnePath | None, p.Flag(metavar="DIR")] = None,
     url: Address = None,
     repository: Address = None,
@@ -121,6 +129,7 @@ def board(
     epsilon: target epsilon; may be repeated (or A,B).
     attacks: also show every attack on the rows.
     full: show every table of every task, not the answer alone.
+    matrix: show every mechanism on every task instead: what ran, and why the rest cannot.
     html: also write the board as a site, DIR/index.html.
     url: where the site will stand; it gets a site map and a feed of changes.
     repository: of this benchmark; every page links it, its documentation and its licence (default: copies in DIR).

@@ -24,8 +24,8 @@ from dpicl.core.printable import make_visible
 from dpicl.leaderboards.model.comparability import PAIR, list_differing, value_of, weights
 from dpicl.leaderboards.model.rows import outcomes_of, score_of
 from dpicl.models import name_in_results
-from dpicl.results.schema import Result, from_text
-from dpicl.results.store import list_results, read_file
+from dpicl.results.schema import Result, either_from_text
+from dpicl.results.store import join_files, list_results, read_file
 
 _AGAIN = "move it away or make it again with `dpicl run`"
 #: A key that only files of attacks have, which may lie in the same folder.
@@ -113,8 +113,8 @@ def read_side(name: str, path: Path) -> Side:
     files, unread = list_results(path, path) if os.path.isdir(path) else ([real_path(path)], [])
     if unread:
         raise ResultError(f"{unread[0].path} cannot be compared: {unread[0].reason}; put the results themselves there.")
-    for file in files:
-        found = read_file(file, from_text)
+    contents = join_files({file: read_file(file, either_from_text) for file in files})
+    for file, found in contents.items():
         if isinstance(found, Result):
             results.append(found)
         elif found is not None and not isinstance(read_file(file, _evidence), dict):
@@ -250,6 +250,7 @@ def _check_conditions(pairs: Sequence[Pair]) -> None:
         if (found := list_differing(pair.base[0], other, PAIR))
     ]
     if not refused:
+        _check_draws(pairs)
         return
     pair, other, (condition, *_) = refused[0]
     where = "two seeds of the base" if other in pair.base else "base and candidate"
@@ -263,6 +264,17 @@ def _check_conditions(pairs: Sequence[Pair]) -> None:
         f"{_short(pair.key)}: {where} differ in the {condition} ({values}){more}, so a difference of scores would"
         f" say nothing about the models; {PAIR[condition]}, or leave it out with --task, --mechanism or --epsilon."
     )
+
+
+def _check_draws(pairs: Sequence[Pair]) -> None:
+    """Both sides of a seed must have the same test records, where each seed draws its own. Raises UsageError."""
+    for pair in pairs:
+        for base, candidate in zip(pair.base, pair.candidate, strict=True):
+            if outcomes_of(base)[0] != outcomes_of(candidate)[0]:
+                raise UsageError(
+                    f"{_short(pair.key)}: base and candidate have other test records at seed {base.cell.seed};"
+                    f" {PAIR['test records']}, or leave it out with --task, --mechanism or --epsilon."
+                )
 
 
 def _first_rows(side: Side) -> str:

@@ -25,7 +25,7 @@ from dpicl.leaderboards.model.board import Board, choose_part
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.marks import FIXED_DRAW, OWN_READER, Mark
 from dpicl.leaderboards.model.ranks import Pairs
-from dpicl.leaderboards.model.rows import Row, name_of, outcomes_of
+from dpicl.leaderboards.model.rows import Row, name_of, score_of
 from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.model.text import metric_name, p_number
 from dpicl.tables.document import Block, Column, make_table
@@ -68,12 +68,13 @@ class RowPair:
 
     @cached_property
     def means(self) -> tuple[float | None, float | None]:
-        """Both mean scores, over the seeds and test records that the difference is of; None where there are none."""
-        each = [_outcomes_by_seed(row, self.seeds) for row in (self.one, self.other)]
-        documents = set.intersection(*({*outcomes} for row in each for outcomes in row)) if self.seeds else set()
-        if not documents:
+        """Both mean scores, over the seeds that the difference is of; None where there are none."""
+        if not self.seeds:
             return None, None
-        one, other = (fmean(outcomes[name] for outcomes in row for name in documents) for row in each)
+        one, other = (
+            fmean(score_of(result) for result in row.results if result.cell.seed in self.seeds)
+            for row in (self.one, self.other)
+        )
         return one, other
 
     @property
@@ -271,11 +272,6 @@ def difference_columns(of: Callable[[Any], Compared]) -> tuple[Column, ...]:
         ),
         Column("p", "adjusted p", number("p"), p_number),
     )
-
-
-def _outcomes_by_seed(row: Row, seeds: Sequence[int]) -> list[dict[str, float]]:
-    """Test record -> outcome, for each of these seeds."""
-    return [dict(zip(*outcomes_of(result), strict=True)) for result in row.results if result.cell.seed in seeds]
 
 
 def _row_json(row: Row, mean: float | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ from dpicl.core.files import content_of
 from dpicl.core.printable import make_visible
 from dpicl.leaderboards.gate.card import CARD, README, is_reserved, is_shadowing, read_card, suite_of
 from dpicl.leaderboards.model.submissions import Card, Submission
-from dpicl.results.schema import Result, from_text
+from dpicl.results.schema import Result, Scores, either_from_text, join_scores
 from dpicl.results.store import Store
 
 #: Bytes of one file, and of all files of a submission together; files.
@@ -107,7 +107,7 @@ def _read(folder: Path) -> Contents:
     size, content = survey(folder)
     card, suite = None, None
     card_problem = f"There is no {CARD} that can be read; `dpicl submit --new TEAM/METHOD` writes one."
-    found = {name: _result(folder, name, content[name]) for name in content if name.startswith("results/")}
+    found = _results(folder, {name: text for name, text in content.items() if name.startswith("results/")})
     schema = [one for one in found.values() if isinstance(one, str)]
     try:
         if CARD in content:
@@ -124,13 +124,47 @@ def _read(folder: Path) -> Contents:
     return Contents(folder, tuple(size), card, suite, card_problem, tuple(schema), content, results)
 
 
-def _result(folder: Path, name: str, content: bytes) -> Result | str:
-    """A result whose file is where it belongs, or a sentence."""
+def _results(folder: Path, content: Mapping[str, bytes]) -> dict[str, Result | str]:
+    """Name of a file -> a result whose file is where it belongs, or a sentence. A result that others score anew is
+    there for their sake: it is no row of its own."""
+    read = {name: _read_either(name, content[name]) for name in content}
+    found: dict[str, Result | str] = {}
+    scored: set[str] = set()
+    for name, one in read.items():
+        if isinstance(one, Scores):
+            release = f"{name.rpartition('/')[0]}/{one.scored_release.cell_id}.json"
+            scored.add(release)
+            found[name] = _require_place(folder, name, _join(name, one, read.get(release)))
+        else:
+            found[name] = _require_place(folder, name, one)
+    return {name: one for name, one in found.items() if name not in scored or isinstance(one, str)}
+
+
+def _read_either(name: str, content: bytes) -> Result | Scores | str:
     try:
-        result = from_text(content.decode())
-        path = Store(folder / "results", result.suite.name).path(result.cell)
+        return either_from_text(content.decode())
     except UnicodeDecodeError:
         return f"{name} is damaged: it is not text; run the cell again."
+    except ValueError as error:
+        return f"{name} is {' '.join(str(error).split())[:300].rstrip('.')}; run the cell again."
+
+
+def _join(name: str, scores: Scores, release: Result | Scores | str | None) -> Result | str:
+    """The scores with what was released, or a sentence."""
+    if not isinstance(release, Result):
+        return f"{name} scores the release of a result that is not beside it; send that too, or run the cell again."
+    try:
+        return join_scores(scores, release)
+    except ValueError as error:
+        return f"{name} is {error}; run the cell again."
+
+
+def _require_place(folder: Path, name: str, result: Result | str) -> Result | str:
+    """The result, or a sentence where its file is not where it belongs."""
+    if isinstance(result, str):
+        return result
+    try:
+        path = Store(folder / "results", result.suite.name).path(result.cell)
     except ValueError as error:
         return f"{name} is {' '.join(str(error).split())[:300].rstrip('.')}; run the cell again."
     if path != folder / name:

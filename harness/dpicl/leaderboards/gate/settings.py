@@ -81,7 +81,9 @@ def _list_fixed(suite: Suite, cell: Cell) -> dict[str, object]:
     keys = ("delta", "noise", "train_records", "private_share")
     return {
         **{key: getattr(suite, key) for key in keys},
+        "fresh_test_records": bool(suite.fresh_test_records),
         "test_records": suite.records_of(cell.task),
+        "metric": suite.task_metrics.get(cell.task),
         "shots": suite.task_shots.get(cell.task, suite.shots),
         **({} if cell.queries is None else {"queries": suite.queries}),
         **({} if suite.source == "auto" else {"source": suite.source}),
@@ -211,6 +213,20 @@ def _list_without_baselines(case: Case) -> Iterable[str]:
                 )
 
 
+def _drawing_seed(result: Result) -> int | None:
+    """The seed that drew the test records; None where all seeds have the same."""
+    return result.cell.seed if result.cell.fresh_test_records else None
+
+
+def _list_differing_from_record(result: Result, baseline: Result) -> list[str]:
+    """What differs in the conditions of a result of record. The two have one seed where it draws the test records."""
+    differing = list_differing(result, baseline, REFERENCE)
+    shared = result.documents.keys() & baseline.documents.keys()
+    if any({*result.documents[metric].ids} != {*baseline.documents[metric].ids} for metric in shared):
+        differing += [] if "test records of every metric" in differing else ["test records of every metric"]
+    return differing
+
+
 def data_check(case: Case) -> Outcome:
     """Every result against the newest one of a reference baseline on its task and model: demonstrations against real
     ones, since both have numbers of texts, and answers against zero-shot."""
@@ -218,17 +234,18 @@ def data_check(case: Case) -> Outcome:
         raise NotChecked("no suite that ships is named, so there are no results of record to compare with")
     oldest_first = sorted(case.reference, key=lambda one: one.created)
     baselines = {
-        (one.cell.task, one.cell.model, one.cell.mechanism == REAL_DATA): one
+        (one.cell.task, one.cell.model, one.cell.mechanism == REAL_DATA, _drawing_seed(one)): one
         for one in oldest_first
         if one.cell.mechanism in BASELINES
     }
     wrong, missing = [], set()
     for name, result in case.results.items():
         cell = result.cell
-        baseline = baselines.get((cell.task, cell.model, result.kind == "demonstrations"))
+        key = (cell.task, cell.model, result.kind == "demonstrations", _drawing_seed(result))
+        baseline = baselines.get(key)
         if baseline is None:
             missing.add((cell.suite, cell.task, cell.model))
-        elif differs := list_differing(result, baseline, REFERENCE):
+        elif differs := _list_differing_from_record(result, baseline):
             what = f"the results of record for {cell.task} and {cell.model} differ in {names_text(differs)}"
             wrong.append((name, f"{what}; run it with this version of the project and its data."))
     problems = state_problems(wrong) + [

@@ -50,14 +50,13 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
     "number of shots": lambda r: r.cell.shots,
     "metric": lambda r: r.main_metric,
     "direction of the metric": lambda r: r.lower_is_better(r.main_metric),
-    "test records": lambda r: sort_ids(tuple(r.documents[r.main_metric].ids))[0],
+    "draw of the test records": lambda r: r.cell.fresh_test_records,
+    "test records": lambda r: _test_ids(r, r.main_metric),
     "set of metrics": lambda r: tuple(_list_shared(r, m) for m in (r.scores, r.aggregates, r.skipped_metrics)),
     "directions of the metrics": lambda r: tuple(
         filter(r.lower_is_better, _list_shared(r, (*r.scores, *r.aggregates)))
     ),
-    "test records of every metric": lambda r: tuple(
-        (m, *sorted(r.documents[m].ids)) for m in _list_shared(r, r.documents)
-    ),
+    "test records of every metric": lambda r: tuple((m, *_test_ids(r, m)) for m in _list_shared(r, r.documents)),
     "task": lambda r: r.cell.task,
     "mechanism": lambda r: r.cell.mechanism,
     "version of the mechanism": lambda r: r.manifest.mechanism_version or 1,
@@ -72,8 +71,8 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
 }
 
 TASK = (
-    *("task version", "records", "prompts", "number of shots", "records a class"),
-    *("share of the private records", "number of test records", "metric", "direction of the metric", "test records"),
+    *("task version", "records", "prompts", "number of shots", "records a class", "share of the private records"),
+    *("number of test records", "draw of the test records", "metric", "direction of the metric", "test records"),
 )
 #: What headroom must share with the rows that it is measured for: all of `TASK` but the test records.
 READER = ("task version", "prompts", "number of shots", "records a class", "metric")
@@ -93,6 +92,13 @@ PAIR: Mapping[str, str] = {
     **dict.fromkeys(("records a class", "share of the private records"), _SUITE),
     "test records": "run both sides on the same test records (`--limit`, DPICL_DATA)",
 }
+
+
+def _test_ids(result: Result, metric: str) -> tuple[str, ...]:
+    """The ids of a metric's test records in their order; their number where each seed draws its own, since those follow
+    from the records and the seed."""
+    ids = tuple(result.documents[metric].ids)
+    return (f"{len(ids)} drawn by the seed",) if result.cell.fresh_test_records else sort_ids(ids)[0]
 
 
 def _list_shared(result: Result, metrics: Iterable[str]) -> tuple[str, ...]:
@@ -222,5 +228,5 @@ class Admission:
     def _data_of(self, cell: Cell) -> Hashable:
         """What a result must share with a cell of the suite."""
         source = None if self._suite.source == "auto" else cell.source
-        counts = (cell.test_records, cell.train_records, cell.private_share)
-        return cell.task, cell.model, cell.shots, source, counts
+        counts = (cell.test_records, cell.train_records, cell.private_share, cell.fresh_test_records)
+        return cell.task, cell.model, cell.shots, source, counts, cell.metric

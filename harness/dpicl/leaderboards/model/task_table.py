@@ -66,7 +66,8 @@ class TaskTable:
     @property
     def has_one_test_set(self) -> bool:
         """Whether all seeds read the same test records."""
-        return len({outcomes_of(result)[0] for row in self.in_order for result in row.results}) == 1
+        results = [result for row in self.in_order for result in row.results]
+        return len({outcomes_of(result)[0] for result in results}) == 1 and not results[0].cell.fresh_test_records
 
     @property
     def controls(self) -> list[Row]:
