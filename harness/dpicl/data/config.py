@@ -94,12 +94,12 @@ def _base_of(config: TaskFile, base: str) -> TaskFile:
     """The file of the task whose records a task of codes has. Raises UsageError for one that is not known, and
     DataError for one whose records cannot carry the codewords."""
     found, codewords = _read_task_file(base), config.classes
-    fits = not found.metadata.codes and len(found.classes) == len(codewords) and not found.data.public
+    fits = not found.metadata.codes and len(found.classes) >= len(codewords) and not found.data.public
     if not fits or {*found.classes, *found.data.local.labels} & {*codewords}:
         raise DataError(
             f"Task {config.metadata.name} cannot take its records from {base}: `codes` names a classification task with"
-            " as many labels as there are codewords, none of them a codeword, and with no public records, which would"
-            " tell them."
+            " at least as many labels as there are codewords, none of them a codeword, and with no public records,"
+            " which would tell them."
         )
     return found
 

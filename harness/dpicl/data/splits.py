@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from dpicl.core.errors import DataError
 from dpicl.core.scripts import fold
@@ -81,11 +81,13 @@ def subsample(
     seed: int,
     last: bool = False,
     pool: bool = False,
+    classes: Collection[str] = (),
 ) -> tuple[Split, Split]:
     """At most limit_train train records a class (in all where not partitioned) and limit_test test records, by public
     randomness; ``last``: the last test records of its order in place of the first, none of which is among those.
     ``pool``: all of the first (the last) part from which seeds draw so many each; the last part is a fifth, or one
-    draw. Raises DataError where there are not so many others.
+    draw. ``classes``: of these labels alone, and limits are of their records; () means all. Raises DataError where
+    there are not so many others.
 
     A class keeps the train records with the smallest hash of (seed, text), in their order: one record more in a class
     displaces at most one other of it. (What one record more in the file does: docs/accounting.md.) Test records are
@@ -95,20 +97,23 @@ def subsample(
     for index, record in enumerate(train):
         groups.setdefault(record.label if partitioned else "", []).append(index)
     kept: list[int] = []
-    for members in groups.values():
-        kept += sorted(members, key=lambda i: _priority(seed, train[i]))[:limit_train]
-    order = streams(seed).stream(f"data:{name}:test").permutation(len(test))
-    if last and (limit_test is None or len(test) < 2 * limit_test):
-        raise DataError(
-            f"baseline_seeds measure headroom on test records of {name} that no row is scored on, and the rows take"
-            f" {limit_test or 'all'} of {len(test)}; set task_test_records to {len(test) // 2} at most."
-        )
-    if pool:
+    for label, members in groups.items():
+        if not classes or label in classes:
+            kept += sorted(members, key=lambda i: _priority(seed, train[i]))[:limit_train]
+    order = streams(seed).stream(f"data:{name}:test").permutation(len(test)).tolist()
+    if pool:  # whatever its classes, no record is both scored and for development
         scored = len(test) - max(limit_test or 0, len(test) // _DEVELOPMENT_PART)
-        chosen = order[scored:] if last else order[:scored]
-    else:
-        chosen = order[len(test) - (limit_test or 0) :] if last else order[:limit_test]
-    return [train[i] for i in sorted(kept)], [test[i] for i in chosen]
+        order = order[scored:] if last else order[:scored]
+    if classes:
+        order = [i for i in order if test[i].label in classes]
+    if not pool:
+        if last and (limit_test is None or len(order) < 2 * limit_test):
+            raise DataError(
+                f"baseline_seeds measure headroom on test records of {name} that no row is scored on, and the rows take"
+                f" {limit_test or 'all'} of {len(order)}; set task_test_records to {len(order) // 2} at most."
+            )
+        order = order[len(order) - (limit_test or 0) :] if last else order[:limit_test]
+    return [train[i] for i in sorted(kept)], [test[i] for i in order]
 
 
 def draw_records(train: Sequence[Record], share: float, seed: int) -> Split:

@@ -25,7 +25,7 @@ from dpicl.core.vocabulary import Demonstration, Partition, Query, Sizes
 from dpicl.core.vocabulary import Record as Record
 from dpicl.data import sources as data_sources
 from dpicl.data import splits as record_sets
-from dpicl.data.codes import code_map, encode_labels, equal_sizes
+from dpicl.data.codes import code_map, draw_classes, encode_labels, equal_sizes
 from dpicl.data.config import TASKS as TASKS
 from dpicl.data.config import list_tasks as list_tasks
 from dpicl.data.config import load_config
@@ -260,7 +260,7 @@ class Task(PublicTask):
         seed: public randomness: which records are public and which the limits keep, the order of the test records, and
             which synthetic corpus.
         code_seed: of a task of codes the secret randomness of its map (dpicl.data.codes), which changes nothing
-            but labels.
+            but labels, and the public randomness of its classes, where it has fewer than its base.
         development: whether the test records are others than without it: those of another synthetic corpus, whose train
             records are others too; else the last ones of their order, where there are twice as many.
         pool: whether the test records are all from which seeds draw limit_test each (`draw_test_records`).
@@ -275,14 +275,11 @@ class Task(PublicTask):
         generated = development and source == "synthetic"
         corpus = seed + DEVELOPMENT if generated else seed
         pool = pool and config.metadata.kind != "json"  # where texts are scored, every seed has the same test records
-        whole = limit_test and limit_test * (POOL_DRAWS if pool else 1)  # of a corpus that is made
-        train, test = data_sources.read(spec, source, limit_train, whole, corpus)
+        sizes = limit_train, _corpus_size(config, limit_test, pool)
+        train, test = data_sources.read(spec, source, *sizes, corpus)
         train, test, dropped = record_sets.deduplicate(train, test)
         if generated:
-            scored = {
-                record_sets.normalise(record.text)
-                for record in data_sources.read(spec, source, limit_train, whole, seed)[1]
-            }
+            scored = {record_sets.normalise(record.text) for record in data_sources.read(spec, source, *sizes, seed)[1]}
             test = [record for record in test if record_sets.normalise(record.text) not in scored]
         public: list[Record] = []
         if spec.public:
@@ -291,19 +288,23 @@ class Task(PublicTask):
         last = development and not generated and config.metadata.kind != "json"  # where texts are scored
         partitioned, divided = bool(spec.labels), pool and source != "synthetic"
         limits = (limit_train, None if pool and not divided else limit_test, seed, last, divided)
-        train, test = record_sets.subsample(spec.name, partitioned, train, test, *limits)
-        record_sets.require_records(name, spec.labels, train, test, dropped)
-        fingerprint = record_sets.fingerprint(train, test, public)
+        kept = record_sets.subsample(spec.name, partitioned, train, test, *limits)
+        record_sets.require_records(name, spec.labels, *kept, dropped)
+        fingerprint = record_sets.fingerprint(*kept, public)
         if config.metadata.codes:
-            codes = code_map(spec.labels, config.classes, code_seed)
-            train, test = encode_labels(train, codes), encode_labels(test, codes)
+            classes = draw_classes(spec.labels, len(config.classes), code_seed)
+            codes = code_map(classes, config.classes, code_seed)
+            if len(classes) < len(spec.labels):  # limits are of the records of these classes
+                kept = record_sets.subsample(spec.name, partitioned, train, test, *limits, classes)
+                record_sets.require_records(name, classes, *kept, dropped)
+            kept = encode_labels(kept[0], codes), encode_labels(kept[1], codes)
         return cls(
             **_list_fields(config),
             source=source,
             fingerprint=fingerprint,
             dropped=dropped,
-            train=tuple(train),
-            test=tuple(test),
+            train=tuple(kept[0]),
+            test=tuple(kept[1]),
             public=tuple(public),
             seed=corpus,
         )
@@ -411,6 +412,16 @@ class Task(PublicTask):
                 " raise --members), or declare the size of the group."
             )
         return Sizes({label: sizes[label] for label in wanted}, dict(wanted), queries)
+
+
+def _corpus_size(config: TaskFile, limit_test: int | None, pool: bool) -> int | None:
+    """How many test records of a corpus are made, of all classes together. It has as many of every class, and a task of
+    codes may draw a part of them."""
+    if limit_test is None:
+        return None
+    classes = config.source.labels if config.metadata.codes else ()
+    whole = -(-limit_test // len(config.classes)) * len(classes) if classes else limit_test
+    return whole * POOL_DRAWS if pool else whole
 
 
 def _list_fields(config: TaskFile) -> dict[str, Any]:

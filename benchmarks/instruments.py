@@ -1,0 +1,110 @@
+"""Measures which models read labels that they have never seen: headroom of their own answers on tasks of codes.
+
+    DPICL_DATA=… python -m benchmarks.instruments --out benchmarks/instruments.json
+    DPICL_DATA=… python -m benchmarks.instruments --model qwen2.5-coder-0.5b-float32 --task trec_codes
+
+Headroom is the accuracy after sixteen real demonstrations less that of the best control without records: zero-shot, the
+model's own texts, sampled and likeliest, and codewords as their own texts. Seeds and test records are development ones,
+which no row of a suite is scored on. Intervals are 95%, Student's over seeds, of differences paired by seed. The best
+control is the one with the largest mean over these seeds, so the headroom is rather too small than too large. A model is
+an instrument of a task where it is at least .2 in plain accuracy; contextually calibrated accuracy stands beside it.
+Finished cells stay in --results, and the same command goes on from there. Prints a JSON object a model, task and metric.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpicl.api.evaluate import run_selection
+from dpicl.core.files import put_whole
+from dpicl.evaluation.intervals import seeds_interval
+from dpicl.plan.selection import selection_of
+from dpicl.plan.suite import suite_of_program
+from dpicl.results.schema import Result
+
+MODELS = ("embedded-float32", "qwen2.5-coder-0.5b-float32")
+TASKS = ("agnews_codes", "trec_codes", "dbpedia_codes")
+METRICS = ("acc", "acc_calibrated")
+REAL = "real_demonstrations"
+#: Texts of the model have the length that rows of suite record release on these tasks.
+ROWS = (
+    {"name": REAL},
+    {"name": "zero_shot"},
+    {"name": "public_demonstrations", "options": {"tokens": 20}},
+    {"name": "public_demonstrations", "label": "public_greedy", "options": {"tokens": 20, "greedy": True}},
+    {"name": "repeated_label"},
+)
+SETTINGS = {"shots": 16, "test_records": 100, "private_share": 0.8, "seeds": [100, 101, 102, 103, 104]}
+#: The headroom of an instrument.
+ENOUGH = 0.2
+
+#: Row -> seed -> score.
+Scores = Mapping[str, Mapping[int, float]]
+
+
+def run(models: Sequence[str], tasks: Sequence[str], source: str, folder: Path) -> Sequence[Result]:
+    """The results of all rows on development records."""
+    suite = suite_of_program(source=source, models=models, tasks=tasks, epsilons=[1], mechanisms=[*ROWS], **SETTINGS)
+    selection = selection_of(suite.use_development_records(), folder)
+    return run_selection(selection, "inline", None, True)
+
+
+def scores_of(results: Sequence[Result], metric: str) -> Scores:
+    scores: dict[str, dict[int, float]] = defaultdict(dict)
+    for result in results:
+        scores[result.cell.label][result.cell.seed] = result.scores[metric].value
+    return scores
+
+
+def measure(scores: Scores) -> dict[str, Any]:
+    """The headroom of real demonstrations over the best control, and all means. All rows have the same seeds."""
+    seeds = sorted(scores[REAL])
+    rows = {row: np.array([by_seed[seed] for seed in seeds]) for row, by_seed in scores.items()}
+    means = {row: round(float(values.mean()), 4) for row, values in rows.items()}
+    controls = [row for row in rows if row != REAL]
+    best = max(controls, key=lambda row: rows[row].mean())
+    gains = rows[REAL] - rows[best]
+    low, high = seeds_interval(gains)
+    return {
+        "scores": means,
+        "best_control": best,
+        "headroom": round(float(gains.mean()), 4),
+        "low": round(low, 4),
+        "high": round(high, 4),
+        "gains": dict(zip(map(str, seeds), gains.round(4).tolist(), strict=True)),
+        "enough": bool(gains.mean() >= ENOUGH and low > 0),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", action="append", help=f"default: {', '.join(MODELS)}")
+    parser.add_argument("--task", action="append", help=f"default: {', '.join(TASKS)}")
+    parser.add_argument("--source", default="local")
+    parser.add_argument("--results", type=Path, default=Path("build/instruments"))
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    results = run(arguments.model or MODELS, arguments.task or TASKS, arguments.source, arguments.results)
+    tables: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    for result in results:
+        tables[result.cell.model, result.cell.task].append(result)
+    measured = []
+    for (model, task), own in tables.items():
+        for metric in METRICS:
+            found = {"model": model, "task": task, "metric": metric, **measure(scores_of(own, metric))}
+            measured.append(found)
+            print(json.dumps(found), flush=True)
+    if arguments.out:
+        document = {"source": arguments.source, **SETTINGS, "enough": ENOUGH, "measured": measured}
+        put_whole(arguments.out, json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
