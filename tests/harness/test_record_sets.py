@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from dpicl.core.errors import DataError
 from dpicl.data.config import load_config
-from dpicl.data.splits import Record, deduplicate, draw_records, letters, normalise, split_public, subsample
+from dpicl.data.splits import (
+    Record,
+    deduplicate,
+    draw_records,
+    draw_test_records,
+    letters,
+    normalise,
+    split_public,
+    subsample,
+)
 from dpicl.data.task import Task
 from tests.harness.helpers import write
 
@@ -119,6 +128,30 @@ def test_the_last_test_records_are_others_where_there_are_twice_as_many():
     for limit in (4, None):
         with pytest.raises(DataError, match="set task_test_records to 3 at most"):
             choose(limit, True)
+
+
+def test_no_record_of_a_pool_is_both_scored_and_for_development_whatever_classes_a_seed_has():
+    test = [Record(str(number), "xyz"[number % 3]) for number in range(61)]
+
+    def pool(last, *classes):
+        chosen = subsample("task", True, [], test, None, 5, SEED, last, True, classes)[1]
+        assert {record.label for record in chosen} == ({*classes} or {"x", "y", "z"})
+        return {record.text for record in chosen}
+
+    assert len(pool(False)) == 49 and len(pool(True)) == 12  # a fifth is for development
+    assert not pool(False, "x", "y") & pool(True, "y", "z")
+    assert pool(False, "x", "y") < pool(False)
+
+
+@pytest.mark.parametrize(("size", "seeds"), [(10, 4), (13, 3)])
+def test_seeds_draw_disjoint_windows_and_then_from_another_order(size, seeds):
+    pool = [Record(str(number), "x") for number in range(43)]
+    windows = [draw_test_records("task", pool, size, seed) for seed in range(2 * seeds)]
+    for turn in (windows[:seeds], windows[seeds:]):
+        assert len({record.text for window in turn for record in window}) == size * seeds
+    assert {record.text for record in windows[0]} != {record.text for record in windows[seeds]}
+    with pytest.raises(DataError, match="43 test records from which a seed is to draw 44"):
+        draw_test_records("task", pool, 44, 0)
 
 
 def test_development_records_of_a_generated_corpus_are_another_one():

@@ -135,3 +135,10 @@ def test_seeds_draw_disjoint_test_records_that_all_rows_share(suites):
     assert [len(own) for own in texts] == [12, 12]
     assert not texts[0] & texts[1]
     assert len({whole.fingerprint, *(draw_task(whole, cell).fingerprint for cell in cells)}) == 1
+
+
+def test_a_plan_says_what_is_only_to_be_scored(dpicl, suites, tmp_path):
+    old, new = suites
+    dpicl("run", old, "--results", tmp_path / "results")
+    plan = dpicl("plan", new, "--results", tmp_path / "results", "--json").json
+    assert (plan["missing"], plan["to_score"]) == (4, 2)

@@ -27,6 +27,7 @@ from dpicl.plan import sizing
 from dpicl.plan.costs import CostEstimate, Costs
 from dpicl.plan.headroom import Headroom, gain_text, headroom_columns, headrooms
 from dpicl.plan.presence import describe_stale, find_presence, find_skipped, select_current, which_of
+from dpicl.plan.reuse import find_releases
 from dpicl.plan.selection import Selection
 from dpicl.plan.suite import AS_IT_IS
 from dpicl.plan.tuning import tuning_of, tuning_table
@@ -73,14 +74,16 @@ def plan(
 
 def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answer:
     """Every cell of a selection, whether it is done, and what it costs."""
-    found = find_presence(selection.cells, results, Fingerprints(), selection.mechanisms)
+    records = Fingerprints()
+    found = find_presence(selection.cells, results, records, selection.mechanisms)
     left_out = find_skipped(found.missing, selection.mechanisms)
     status = {cell.id: "present" for cell in found.there} | dict.fromkeys(left_out, "skipped")
     status |= {each.cell.id: "stale" for each in found.stale}
     because = {each.cell.id: each.reason for each in found.stale} | left_out
     missing = [cell for cell in selection.cells if status.get(cell.id) not in ("present", "skipped")]
     costs = Costs(results, selection.mechanisms)
-    estimates = {**costs.estimates(selection.cells), **costs.estimates(missing)}
+    scored = find_releases(found.missing, results, records, selection.mechanisms, {}).keys()
+    estimates = {**costs.estimates(selection.cells), **costs.estimates(missing, scored)}
     seconds = [value for cell in missing if (value := estimates[cell.id].seconds) is not None]
     unmeasured = list(dict.fromkeys(cell.model for cell in missing if estimates[cell.id].seconds is None))
     for model in dict.fromkeys(cell.model for cell in missing):
@@ -98,6 +101,7 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
         "stale": len(found.stale),
         "skipped": len(left_out),
         "missing": len(found.missing) - len(left_out),
+        "to_score": len(scored),
         "tokens": sum(estimates[cell.id].tokens for cell in missing),
         "seconds": None if unmeasured else sum(seconds),
         "unknown": found.unknown or None,
@@ -149,7 +153,9 @@ def _totals(plan: Mapping[str, Any], seconds: float, unmeasured: Sequence[str]) 
         cost = f" ({plan['tokens'] / 1e6:,.3g} million tokens{which}{time})"
         if unmeasured:
             cost += f". No time is known of {names_text(map(model_name, unmeasured))}: no cell of it has run here"
-    return words(f"{count(len(plan['cells']), 'cell')}: {', '.join(parts)}, {plan['missing']:,} to do{cost}.")
+    to_score = f" ({plan['to_score']:,} only to be scored)" if plan["to_score"] else ""
+    to_do = f"{plan['missing']:,} to do{to_score}"
+    return words(f"{count(len(plan['cells']), 'cell')}: {', '.join(parts)}, {to_do}{cost}.")
 
 
 def _count_columns(status: Mapping[str, str], costs: Mapping[str, CostEstimate]) -> list[Column]:

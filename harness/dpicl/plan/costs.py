@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -20,7 +20,7 @@ _ALL_RECORDS = 1000
 #: From the most to the least alike: finished cells that agree in these are taken as the cost of a new one.
 _KINDS: tuple[Callable[[Cell], Hashable], ...] = (
     lambda cell: (cell.model, cell.task, cell.mechanism, repr(cell.options), cell.test_records, cell.shots),
-    lambda cell: (cell.model, cell.task, cell.mechanism),
+    lambda cell: (cell.model, cell.task, cell.mechanism, repr(cell.options), cell.shots),
 )
 
 
@@ -51,13 +51,20 @@ class Costs:
                 table[kind(result.cell)].append(spent)
             self._read[result.cell.model].append((spent, self.tokens(result.cell)))
 
-    def estimates(self, cells: Sequence[Cell]) -> dict[str, CostEstimate]:
+    def estimates(self, cells: Sequence[Cell], scored: Collection[str] = ()) -> dict[str, CostEstimate]:
         """Cell id -> what it will cost in one process, done in this order.
 
         Cells of an answer mechanism that ask the model the same (other epsilons, other noise) read its answers once.
+        scored: ids of cells that only score an earlier release.
         """
         repeated = self._find_repeated(cells)
-        return {cell.id: self._estimate(cell, 0 if cell.id in repeated else self.tokens(cell)) for cell in cells}
+        found = {}
+        for cell in cells:
+            if cell.id in scored:
+                found[cell.id] = self._estimate_by_tokens(cell, _evaluation_tokens(cell))
+            else:
+                found[cell.id] = self._estimate(cell, 0 if cell.id in repeated else self.tokens(cell))
+        return found
 
     def sort_by_collection(self, cells: Sequence[Cell]) -> list[Cell]:
         """The first cell of every collection comes first, so that no two workers ask the model the same."""
@@ -85,6 +92,10 @@ class Costs:
         for table, kind in zip(self._seconds, _KINDS, strict=True):
             if found := table.get(kind(cell)):  # the median: some ran beside other work
                 return CostEstimate(tokens, median(found))
+        return self._estimate_by_tokens(cell, tokens)
+
+    def _estimate_by_tokens(self, cell: Cell, tokens: int) -> CostEstimate:
+        """By what the model has read on this machine so far, and how fast."""
         read = self._read.get(cell.model)
         if not read:
             return CostEstimate(tokens, None)
@@ -101,7 +112,7 @@ class Costs:
         return self._tokens[kind]
 
     def _tokens_of(self, cell: Cell) -> int:
-        evaluation = (cell.test_records or _ALL_RECORDS) * RECORD_TOKENS
+        evaluation = _evaluation_tokens(cell)
         registered = self._mechanisms.get(cell.mechanism)
         if registered is None or not set(cell.options) <= set(option_types(registered.cls)):
             return evaluation  # a result of a plugin that is not loaded, or of an older version of the mechanism
@@ -109,3 +120,8 @@ class Costs:
             return build(registered.cls, cell.options).tokens_estimate(cell.shots, cell.test_records or _ALL_RECORDS)
         except Exception:  # of options that are now refused, or somebody's `events`: the cell itself says so
             return evaluation
+
+
+def _evaluation_tokens(cell: Cell) -> int:
+    """Tokens that scoring a prompt on the test records reads, without the prompt itself."""
+    return (cell.test_records or _ALL_RECORDS) * RECORD_TOKENS
