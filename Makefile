@@ -21,7 +21,7 @@ PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest --durations 15 --durations-min 2
 
 MEASURED := benchmarks/speed.json
 
-.PHONY: setup leaderboard models vllm site docs pictures lock speed test test-data test-fast test-one test-server \
+.PHONY: setup leaderboard reports models vllm site docs pictures lock speed test test-data test-fast test-one test-server \
 	test-cluster test-all check format clean
 .DELETE_ON_ERROR:
 
@@ -78,6 +78,10 @@ docs: setup
 	$(DPICL) plot ginc --out docs/figures/privacy-utility.svg
 	@$(PIP) --no-build-isolation --editable '.[docs]'
 	$(PY) -m mkdocs build --strict --quiet
+
+# The tables of README.md that are made from committed results.
+reports: setup
+	$(PY) docs/readme.py
 
 # The first screens in docs/figures; needs chromium and chromedriver.
 pictures: $(DEV)
