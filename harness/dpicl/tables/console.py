@@ -99,8 +99,10 @@ def _print_table(console: Console, table: Table) -> None:
         parts[-1].append(i)
         left -= columns[i].least + _GAP
     styles = [_STYLES.get(line.kind, "") for line in table.lines]
+    kinds = [line.kind for line in table.lines]
+    controls = kinds.index("end") if "end" in kinds else 0
     for part in parts or [[]]:
-        console.print(_grid([columns[i] for i in (first, *rest, *part)], styles, console.width))
+        console.print(_grid([columns[i] for i in (first, *rest, *part)], styles, console.width, controls))
 
 
 def _join_units(text: str) -> str:
@@ -120,9 +122,9 @@ class _Laid:
         self.least = min(self.word, _WIDE) if self.text and not label else self.word
 
 
-def _grid(columns: Sequence[_Laid], styles: Sequence[str], room: int) -> Grid:
+def _grid(columns: Sequence[_Laid], styles: Sequence[str], room: int, ruled: int) -> Grid:
     """The widest columns give way first: heads and texts are broken at spaces, and words only where nothing else makes
-    room. Numbers are never cut."""
+    room. Numbers are never cut. ruled: the line above which there is a rule; 0: none."""
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, _GAP - 1))
     widths = [one.longest for one in columns]
     room -= _GAP * len(columns)
@@ -132,5 +134,7 @@ def _grid(columns: Sequence[_Laid], styles: Sequence[str], room: int) -> Grid:
     for one, own in zip(columns, widths, strict=True):
         grid.add_column(one.name, justify="left" if one.text else "right", overflow="fold", width=own)
     for number, style in enumerate(styles):
+        if ruled and number == ruled:
+            grid.add_row(*(Text("─" * own) for own in widths), style="dim")
         grid.add_row(*(Text(one.cells[number]) for one in columns), style=style)
     return grid

@@ -90,6 +90,18 @@ class BoardAnswer:
         return [one for one in self.best if self.beating is None or one.label in self.beating]
 
     @property
+    def line(self) -> str:
+        """The verdict in one line: what is better than every row that reads no record, or that nothing is."""
+        if not self.best:
+            return f"{self.where}: no verdict, {self.verdict}"
+        if self.beating is None:
+            return f"{self.where}: {_list_rows(self.best)}, {self.verdict}"
+        if not self.useful:
+            return f"{self.where}: nothing is shown to be better than {self.to_beat}, which reads no record"
+        verb = "is" if len(self.useful) == 1 else "are"
+        return f"{self.where}: {_list_rows(self.useful)} {verb} better than {self.to_beat}, which reads no record"
+
+    @property
     def sentence(self) -> str:
         """What to use, what beats it, and what it is tied with."""
         said = f"At ε = {epsilon_text(self.epsilon)} on {self.where}"

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
+from statistics import fmean
 from typing import Any
 
 from dpicl.core.messages import count, epsilon_text, join_names, names_text, score_text, signed_text
@@ -34,8 +35,8 @@ from dpicl.leaderboards.render.columns import (
 from dpicl.plan.headroom import PUBLIC, REAL, headroom_columns
 from dpicl.tables.document import Column, Table, make_table
 
-#: Characters of a task's name, and of a label, where a terminal has little room.
-_TASK, _LABEL = 14, 26
+#: Characters of a task's name, and of a metric's, in the head of a column.
+_TASK = 14
 
 
 def answers_table(section: Section) -> Table:
@@ -95,9 +96,9 @@ class _Method:
 
     @property
     def place(self) -> tuple[object, ...]:
-        """Methods first, those that are best on most tasks before others, else by name, since tasks have no common
-        score; then controls and ceilings by ε."""
-        return self.is_control, self.epsilon * self.is_control, -len(self.best), self.label
+        """Methods first, by their mean recovery over tasks, those without one last; then controls and ceilings by ε."""
+        known = [row.recovery for row in self.rows.values() if row.recovery is not None and not self.is_control]
+        return self.is_control, self.epsilon * self.is_control, not known, -fmean(known) if known else 0.0, self.label
 
     @property
     def kind(self) -> str:
@@ -106,42 +107,26 @@ class _Method:
         return "end" if self.is_control else "first" if self.best else ""
 
 
-def methods_table(
-    section: Section,
-    epsilons: Sequence[float],
-    places: Addresses | None = None,
-    room: int | None = None,
-    most: int = 0,
-) -> Table:
-    """Methods × tasks at these ε: a score with its rank set, the best ones marked; controls and ceilings last.
+def methods_table(section: Section, epsilons: Sequence[float], places: Addresses | None = None) -> Table:
+    """Methods × tasks at these ε: a score with its rank set, the best ones marked; methods by recovery, then controls.
 
-    room: characters that a terminal has; what has none is left out, and a note says so. None: everything. most: lines
-    for which it has room.
+    places: where pages are; None in a terminal.
     """
     tables = [table for table in section.tables if any(row.epsilon in epsilons for row in table.rows)]
     tables = tables or list(section.tables)
     methods = sorted(_methods(section, tables, epsilons), key=lambda method: method.place)
-    columns, hidden = [_task_column(table) for table in tables], list[str]()
-    if room is not None:
+    if places is None:
         tables.sort(key=lambda table: not any(row.rank for row in table.rows))
-        controls = [one for one in methods if one.is_control]
-        others = [one for one in methods if not one.is_control]
-        kept = max(most - len(controls), 3)
-        if more := others[kept:]:
-            tied = sum(bool(one.best) for one in more)
-            hidden.append(f"{count(len(more), 'more method')}{f' ({tied} of them *)' if tied else ''}")
-        methods = [*others[:kept], *controls]
-        columns = _choose_fitting(tables, methods, room)
-        hidden += [join_names(left_out)] if (left_out := [table.task for table in tables[len(columns) :]]) else []
+    columns = [_task_column(table) for table in tables]
     legend = "score; controls last."
     if any(row.rank for table in tables for row in table.rows):
         ranks = "possible ranks (95%, at one ε and Q, those by embeddings too)"
-        legend = f"score and {ranks}; *: no other method is better; controls last."
-    said = [legend, *([f"No room here (--full): {'; '.join(hidden)}."] if hidden else [])]
+        legend = f"score and {ranks}; *: no other method is better; methods by recovery, controls last."
+    said = [legend]
     lower = [table.task for table in tables if table.lower_is_better(table.metric)]
     said += [f"↓: lower is better ({names_text(lower)})."] if lower else []
     said.append(f"{metrics_text((table.metric, table.reader) for table in tables)}.")
-    if room is not None:  # a page has them all under "How to read this board"
+    if places is None:  # a page has them all under "How to read this board"
         said += _explain_marks(methods)
 
     def links(method: _Method) -> dict[int, str]:
@@ -203,19 +188,6 @@ def _task_column(table: TaskTable) -> Column:
     about += "".join(f"; {reason}" for reason in dict.fromkeys(table.unranked_levels.values()))
     name = f"{make_visible(table.task, _TASK)} {make_visible(table.metric, _TASK)}" + ("↓" if lower else "")
     return Column(table.task, name, cell, itemgetter(1), about, "low" if lower else "high", data={"task": table.task})
-
-
-def _choose_fitting(tables: Sequence[TaskTable], methods: Sequence[_Method], room: int) -> list[Column]:
-    """The first columns, for which there is room beside the names and ε; one at least."""
-    columns = [_task_column(table) for table in tables]
-    room -= min(_LABEL, max((len(one.name) for one in methods), default=0))
-    room -= max((len(epsilon_text(one.epsilon)) for one in methods), default=0) + 4
-    for fits, one in enumerate(columns):
-        cells = [one.text(one.of(method)) for method in methods]
-        room -= max(map(len, [*one.name.split(), *cells])) + 2
-        if room < 0:
-            return columns[: max(fits, 1)]
-    return columns
 
 
 # Headroom.

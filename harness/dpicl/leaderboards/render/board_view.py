@@ -27,29 +27,19 @@ from dpicl.leaderboards.render.board_tables import (
     submitted_table,
 )
 from dpicl.plan.headroom import Headroom
-from dpicl.tables.console import to_text, width
 from dpicl.tables.document import Block, Facts, Heading, Part, folded_notes, notes, words
 
-#: Characters of a note on the first screen, how many it has, and how many answers.
-_LONGEST_NOTE, _NOTES, _ANSWERS = 220, 3, 2
-#: Lines of the first screen; the command adds two.
-_SCREEN = 38
+#: Answers before the table of a page.
+_ANSWERS = 2
 
 
 def board_blocks(board: Board, attacks: bool = False, full: bool = True, epsilon: float | None = None) -> list[Block]:
-    """The board. attacks: with every attack on its rows. full: every table of every task; else at most 40 lines, about
-    one ε (None: the one that is answered first)."""
+    """The board. attacks: with every attack on its rows. full: every table of every task; else the table of methods and
+    tasks and the verdicts at one ε (None: the one that is answered first)."""
     if full or attacks:
         every = (section_blocks(section, None, attacks, board.skipped) for section in board.sections)
         return [*chain.from_iterable(every), *notes(board.notes)]
-    most = next((most for most in range(24, 4, -1) if _is_one_screen(overview(board, epsilon, most, 1))), 4)
-    said = next((said for said in range(_NOTES, 1, -1) if _is_one_screen(overview(board, epsilon, most, said))), 1)
-    return overview(board, epsilon, most, said)
-
-
-def _is_one_screen(blocks: Iterable[Block]) -> bool:
-    """Whether a terminal shows them on its first screen."""
-    return to_text(blocks, False).count("\n") <= _SCREEN
+    return overview(board, epsilon)
 
 
 def first_level(section: Section) -> float:
@@ -58,8 +48,8 @@ def first_level(section: Section) -> float:
     return next(iter([*levels(section.tables), *finite]), math.inf)
 
 
-def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:
-    """What was compared at an ε, and what to use on every task."""
+def _header(section: Section, epsilon: float) -> Iterator[Block]:
+    """Suite, model, records, seeds, ε and δ."""
     group, rows = section.group, [row for row in section.rows if row.epsilon == epsilon or row.at_an_end]
     seeds, documents = ([len(row.seeds) for row in rows], [table.documents for table in section.tables])
     yield words(
@@ -71,6 +61,11 @@ def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:
         yield words(f"{records}; ε = {epsilon_text(epsilon)}, δ = {group.delta:g}")
     else:
         yield words(f"{group.source} records; no row has run yet, so there is headroom alone", "quiet")
+
+
+def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:
+    """What was compared at an ε, and what to use on every task."""
+    yield from _header(section, epsilon)
     reasons = [
         (capitalize(reason), table.task) for table in section.tables if (reason := table.unranked_levels.get(epsilon))
     ]
@@ -114,13 +109,6 @@ def _headroom(section: Section) -> dict[str, str]:
     return {reader: _list_gains(by_reader[reader]) for reader in sorted(by_reader)}
 
 
-def _describe_section(section: Section) -> str:
-    """Its model and records, and its headroom but for that of classifiers, which says nothing about the model."""
-    name = f"{model_name(section.group.model)} on {section.group.source} records"
-    gains = [f"{gains} ({reader})" for reader, gains in _headroom(section).items() if "classifier" not in reader]
-    return f"{name}, headroom {'; '.join(gains)}" if gains else name
-
-
 def _list_gains(tables: Sequence[TaskTable]) -> str:
     """The gains of one reader; those of which the interval includes 0 last."""
     found = [(table.task, table.headroom[table.metric]) for table in tables]
@@ -147,30 +135,29 @@ def _range(numbers: Iterable[int], noun: str) -> str:
     return count(high, noun) if low == high else f"{low:,}–{count(high, noun)}"
 
 
-def overview(board: Board, epsilon: float | None, most: int, most_notes: int) -> list[Block]:
-    """One screen: what was compared, the answer, one table at one ε, and where the rest is.
+def overview(board: Board, epsilon: float | None) -> list[Block]:
+    """What was compared, all methods on all tasks at one ε, a line a verdict, and where the rest is.
 
-    epsilon: None for the one that a board answers first. most: lines of the table.
+    epsilon: None for the one that a board answers first.
     """
     section, *others = board.sections
     level = first_level(section) if epsilon is None else epsilon
-    blocks: list[Block] = [*answer_blocks(section, level), *headroom_blocks(section)]
+    blocks: list[Block] = [*_header(section, level)]
     if section.tables:
-        blocks.append(methods_table(section, [level], room=width(), most=most))
+        blocks.append(methods_table(section, [level]))
+        blocks += (words(one.line, "answer") for one in section.answers if one.epsilon == level)
     else:
         blocks.append(headroom_table(section.measured))
+    more = []
     if rest := [epsilon_text(one) for one in levels(section.tables) if one != level]:
-        blocks.append(words(f"Also at ε = {names_text(rest)}: --epsilon {rest[-1]}.", "quiet"))
+        more.append(f"ε = {names_text(rest)} (--epsilon {rest[-1]})")
     if others:
-        apart = dict.fromkeys(map(_describe_section, others))
-        blocks.append(words(f"Apart (--full): {'; '.join(apart)}.", "quiet"))
-    every = [*section.notes, *board.notes]
-    about_results = [one for one in board.notes if one not in board.unplaced]
-    said = [*section.notes[:1], *about_results, *section.notes[1:]][:most_notes]  # the most important ones
-    blocks += notes(one if len(one) <= _LONGEST_NOTE else f"{one[:_LONGEST_NOTE]}…" for one in said)
-    if more := len(every) - len(said):
-        blocks.append(words(f"{count(more, 'more note')}: --full", "note"))
-    return blocks
+        apart = dict.fromkeys(f"{model_name(one.group.model)} on {one.group.source} records" for one in others)
+        more.append(f"{names_text(apart)} (--full)")
+    said = [f"Also: {'; '.join(more)}."] if more else []
+    if number := len(section.notes) + len(board.notes):
+        said.append(f"Headroom, planned claims, audits and {count(number, 'note')}: --full.")
+    return [*blocks, *(words(one, "quiet") for one in said)]
 
 
 def section_blocks(
