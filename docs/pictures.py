@@ -29,7 +29,7 @@ WINDOWS = {"home-wide": (1280, 800), "home-narrow": (390, 844)}
 
 def terminal(suite: str) -> str:
     """The first screen of a board, in the fonts that the reader has: nothing is loaded from elsewhere."""
-    os.environ["COLUMNS"] = "110"
+    os.environ["COLUMNS"] = "150"
     console = Console(record=True, width=width(), file=io.StringIO())
     board = dpicl.board(suite, results="results").board
     console.print(Text.from_ansi(to_text(board_blocks(board, full=False), True)))
