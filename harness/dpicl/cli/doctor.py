@@ -30,7 +30,7 @@ from dpicl.data.task import Task
 from dpicl.mechanism.options import build
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.models import embeddings
+from dpicl.models import embeddings, static_vectors
 from dpicl.models.base import LanguageModel
 from dpicl.models.server_settings import ServerRecord
 from dpicl.results import manifest
@@ -87,7 +87,7 @@ def _software() -> Iterator[Check]:
     yield Check("python", sys.version_info >= (3, 11), version, "" if sys.version_info >= (3, 11) else "Python 3.11")
     yield Check("dpicl-bench", True, version_of("dpicl-bench") or "not installed")
     for name in (*manifest.PACKAGES, *_LOADERS):
-        if name in ("dpicl-bench", embeddings.WHEEL):  # the models say how to install the latter
+        if name in ("dpicl-bench", embeddings.WHEEL, static_vectors.WHEEL):  # the models say how to install these
             continue
         found = version_of(name)
         yield Check(name, found is not None, found or "missing", "" if found else install(name.replace("-", "_")))
@@ -103,7 +103,12 @@ def _software() -> Iterator[Check]:
 
 def _models() -> Iterator[Check]:
     needed_by = " (ESA, SGA, similarity and attacks need it)"
-    for kind, entries, why in (("model", models.list_known(), ""), ("embeddings", embeddings.list_known(), needed_by)):
+    kinds = (
+        ("model", models.list_known(), ""),
+        ("embeddings", embeddings.list_known(), needed_by),
+        ("static vectors", static_vectors.list_known(), " (scores of what texts carry need them)"),
+    )
+    for kind, entries, why in kinds:
         for entry in entries:
             if (there := entry["available"]) is not None:
                 needed = kind == "model" and not entry["name"].startswith(models.QWEN.name)

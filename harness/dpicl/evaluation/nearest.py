@@ -15,6 +15,7 @@ import numpy as np
 from dpicl.core.vocabulary import Demonstration
 from dpicl.data.task import Task
 from dpicl.data.task_file import BY_EMBEDDING, COMPUTED, LOGISTIC, NEAREST
+from dpicl.evaluation.carried import logistic
 from dpicl.evaluation.lm_eval_bridge import Evaluation, evaluate_with
 from dpicl.evaluation.lm_eval_models import AnswersLM
 
@@ -27,17 +28,6 @@ Classifier = Callable[[np.ndarray, np.ndarray, Sequence[str]], list[str]]
 def predict_nearest(queries: np.ndarray, shown: np.ndarray, labels: Sequence[str]) -> list[str]:
     """The label of the demonstration with the largest cosine similarity; of equal ones that of the first."""
     return [labels[at] for at in (queries @ shown.T).argmax(axis=1).tolist()]
-
-
-def logistic(queries: np.ndarray, shown: np.ndarray, labels: Sequence[str]) -> list[str]:
-    """The label by a multinomial logistic regression on the demonstrations, with scikit-learn's penalty (L2, C = 1),
-    where all classes weigh the same. With one label there is nothing to fit: it is the answer."""
-    if len(set(labels)) == 1:
-        return [labels[0]] * len(queries)
-    from sklearn.linear_model import LogisticRegression  # takes a second to load
-
-    fitted = LogisticRegression(class_weight="balanced", max_iter=1_000).fit(shown, list(labels))
-    return [str(label) for label in fitted.predict(queries)]
 
 
 #: Metric -> whose accuracy it is.

@@ -11,6 +11,7 @@ from dpicl.core.plugins import Registered
 from dpicl.core.strict_yaml import Place
 from dpicl.data.config import list_tasks, load_config
 from dpicl.data.sources import resolve
+from dpicl.evaluation.carried import require_independent
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import build, fixed_epsilon, option_types, resolve_options
 from dpicl.mechanism.outputs import name_failure
@@ -65,6 +66,8 @@ def _cells_of(
             resolve_options(registered.cls, task, {**given, **setting})
         options = resolve_options(registered.cls, task, given)
         own_epsilon = _own_epsilon(build(registered.cls, options))
+        if config.classes and registered.cls.kind == "demonstrations":
+            require_independent(entry.row, options, registered.cls)
     except UsageError as error:
         raise (UsageError(str(error)) if wanted else suite.error(place, str(error))) from None
     suffix = "".join(f"+{name}={value}" for name, value in sorted(wanted.items()))

@@ -29,6 +29,7 @@ PACKAGES = (
     "sentence-transformers",
     "torch",
     "transformers",
+    "wordllama",
 )
 
 
