@@ -60,7 +60,7 @@ def run(models: Sequence[str], tasks: Sequence[str], source: str, folder: Path) 
     """The results of all rows on development records."""
     suite = suite_of_program(source=source, models=models, tasks=tasks, epsilons=[1], mechanisms=[*ROWS], **SETTINGS)
     selection = selection_of(suite.use_development_records(), folder)
-    return run_selection(selection, "inline", None, True)
+    return run_selection(selection, "inline", None, True).items
 
 
 def scores_of(results: Sequence[Result], metric: str) -> Scores:

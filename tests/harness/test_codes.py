@@ -84,7 +84,7 @@ def test_maps_of_earlier_results_are_drawn_again():
 
 
 def test_every_set_of_classes_is_drawn_alike_and_says_nothing_of_the_map():
-    sets, firsts = Counter(), Counter()
+    sets, firsts = Counter[tuple](), Counter[tuple]()
     for seed in range(3000):
         drawn = draw_classes("abcde", 3, seed)
         sets[drawn] += 1

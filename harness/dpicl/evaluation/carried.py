@@ -13,6 +13,7 @@ them, except for a mechanism that uses it, which it favours (`find_readers_used`
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import sys
@@ -43,7 +44,7 @@ Featurize = Callable[[Sequence[str], Sequence[str]], tuple[Any, Any]]
 @dataclass(frozen=True)
 class Reader:
     """title: in tables. signs: what options of a mechanism that uses it hold, in small letters, where a whole value
-    stands in quotation marks; code_signs: what its code holds."""
+    stands in quotation marks. code_signs: what its code holds, in small letters."""
 
     title: str
     featurize: Featurize
@@ -100,12 +101,12 @@ def find_readers_used(options: Mapping[str, Any], mechanism: type[Mechanism] | N
     bases, are searched for a reader's name. Code that hides which model it loads is not found by this.
     """
     values = json.dumps([*options.values()], default=str).lower()
-    code = "" if mechanism is None else _code_of(mechanism)
-    return [
-        name
-        for name, reader in READERS.items()
-        if any(sign in values for sign in reader.signs) or any(sign in code for sign in reader.code_signs)
-    ]
+    used = []
+    for name, reader in READERS.items():
+        in_code = mechanism is not None and _is_in_code(reader.code_signs, mechanism)
+        if in_code or any(sign in values for sign in reader.signs):
+            used.append(name)
+    return used
 
 
 def require_independent(row: str, options: Mapping[str, Any], mechanism: type[Mechanism] | None = None) -> None:
@@ -138,17 +139,31 @@ def _take_apart(kind: str, items: Sequence[Labelled], labels: Sequence[str]) -> 
 
 
 @cache
-def _code_of(mechanism: type[Mechanism]) -> str:
-    """The text, in small letters, of the files that a class and its bases are defined in, the harness's left out."""
-    names = dict.fromkeys(base.__module__ for base in mechanism.__mro__ if issubclass(base, Mechanism))
-    parts = []
-    for name in names:
-        if name in sys.modules and not is_harness(name):
-            try:
-                parts.append(inspect.getsource(sys.modules[name]))
-            except (OSError, TypeError):  # typed into a prompt: there is no file
-                continue
-    return "\n".join(parts).lower()
+def _is_in_code(signs: Sequence[str], mechanism: type[Mechanism]) -> bool:
+    """Whether one of these words, in small letters, is in the files that a class and its bases are defined in, outside
+    of comments and docstrings. The harness's own files are left out."""
+    modules = dict.fromkeys(base.__module__ for base in mechanism.__mro__ if issubclass(base, Mechanism))
+    for name in modules:
+        if name not in sys.modules or is_harness(name):
+            continue
+        try:
+            source = inspect.getsource(sys.modules[name])
+        except (OSError, TypeError):  # typed into a prompt: there is no file
+            continue
+        if any(sign in source.lower() for sign in signs):
+            code = _drop_prose(source).lower()
+            if any(sign in code for sign in signs):
+                return True
+    return False
+
+
+def _drop_prose(source: str) -> str:
+    """Python code without comments, and without texts that stand alone, as docstrings do."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value.value = None
+    return ast.unparse(tree)
 
 
 @lru_cache(maxsize=8)
@@ -196,7 +211,7 @@ READERS: Mapping[str, Reader] = {
         "TF-IDF",
         _use_tfidf,
         signs=("tfidf", "tf-idf", "tf_idf"),
-        code_signs=("tfidfvectorizer", "tfidftransformer", "feature_extraction.text"),
+        code_signs=("tfidfvectorizer", "tfidftransformer"),
     ),
     "minilm": Reader(
         "MiniLM's embeddings",

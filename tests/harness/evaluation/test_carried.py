@@ -19,7 +19,7 @@ from dpicl.evaluation.carried import (
     find_readers_used,
     require_independent,
 )
-from dpicl.mechanism.registry import load_mechanisms, load_plugin
+from dpicl.mechanism.registry import load_mechanisms
 from dpicl.models import embeddings, static_vectors
 from tests.harness.helpers import refuse
 
@@ -174,21 +174,34 @@ def test_options_tell_which_reader_is_used():
 @pytest.mark.parametrize(
     ("line", "title"),
     [
-        ("# from wordllama import WordLlama", "WordLlama"),
-        ("from sklearn.feature_extraction.text import CountVectorizer", "TF-IDF"),
+        ('WORDS = "wordllama"', "WordLlama"),
+        ("def count():\n    from sklearn.feature_extraction.text import TfidfVectorizer", "TF-IDF"),
         ("from dpicl.models.static_vectors import load_static_vectors", "WordLlama"),
     ],
 )
 def test_a_plan_refuses_a_plugin_whose_code_names_an_independent_reader(dpicl, tmp_path, line, title):
-    path = tmp_path / "mine.py"
-    path.write_text(PLUGIN.format(line))
-    suite = tmp_path / "mine.yaml"
-    text = "name: mine\nversion: 1\nsource: synthetic\nmodels: [sim]\nseeds: [0]\nepsilons: [1]\n"
-    suite.write_text(text + "tasks: [agnews]\nmechanisms: [mine]\n")
-    refuse(dpicl("plan", suite, "--plugin", path), "mine.yaml", "mine uses", title)
-    suite.write_text(text + "tasks: [mit_g]\nmechanisms: [mine]\n")  # its texts are read by the model alone
-    assert dpicl("plan", suite, "--plugin", path).code == 0
-    assert load_plugin(path)
+    plan = plan_of(dpicl, tmp_path, line)
+    refuse(plan("agnews"), "mine.yaml", "mine uses", title)
+    assert plan("mit_g").code == 0  # its texts are read by the model alone
+
+
+@pytest.mark.usefixtures("no_plugins_before")
+def test_what_a_plugin_only_says_of_a_reader_is_no_use_of_it(dpicl, tmp_path):
+    lines = '# unlike WordLlama\n"""No TfidfVectorizer."""\nfrom sklearn.feature_extraction.text import CountVectorizer'
+    assert plan_of(dpicl, tmp_path, lines)("agnews").code == 0
+
+
+def plan_of(dpicl, folder, lines):
+    """Plans a suite of the plug-in with these lines on a task."""
+    plugin, suite = folder / "mine.py", folder / "mine.yaml"
+    plugin.write_text(PLUGIN.format(lines))
+
+    def plan(task):
+        text = "name: mine\nversion: 1\nsource: synthetic\nmodels: [sim]\nseeds: [0]\nepsilons: [1]\n"
+        suite.write_text(f"{text}tasks: [{task}]\nmechanisms: [mine]\n")
+        return dpicl("plan", suite, "--plugin", plugin)
+
+    return plan
 
 
 @pytest.mark.model
