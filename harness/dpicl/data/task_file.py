@@ -31,6 +31,9 @@ NEAREST = "acc_nearest"
 LOGISTIC = "acc_logistic"
 #: Metrics that read released texts by embedding.
 BY_EMBEDDING = (NEAREST, LOGISTIC)
+#: What released texts carry for classifiers that no mechanism uses, on all test records: by the worse of two, and by
+#: each (dpicl.evaluation.carried). Aggregates of classification tasks whose seeds draw their own test records.
+CARRIED = ("carried", "carried_wordllama", "carried_tfidf")
 #: Cosine of the embeddings of an answer and its reference (dpicl.evaluation.text_metrics).
 SIMILARITY = "similarity"
 #: Who reads released texts that are scored themselves.
@@ -41,7 +44,7 @@ _EMBEDDING_NAMES = {READING_EMBEDDING: "MiniLM"}
 #: Log-loss of the right label, where a language model reads the prompt and so has a distribution.
 LOG_LOSS = "log_loss"
 #: Metrics that results of answers and old results lack.
-NOT_EVERYWHERE = (*BY_EMBEDDING, LOG_LOSS)
+NOT_EVERYWHERE = (*BY_EMBEDDING, LOG_LOSS, *CARRIED)
 #: lm-eval's keys that this project gives no meaning to; tests compare the list with lm-eval's own.
 _LM_EVAL_KEYS = """
     task_alias tag dataset_path dataset_name dataset_kwargs training_split validation_split test_split fewshot_split
@@ -366,7 +369,7 @@ class TaskFile(_Keys):
     def higher_is_better(self) -> dict[str, bool]:
         """Metric or aggregate -> whether a higher value is the better one."""
         metrics = {metric.metric: metric.higher_is_better for metric in self.metric_list}
-        metrics |= dict.fromkeys(BY_EMBEDDING, True) if self.classes else {}
+        metrics |= dict.fromkeys((*BY_EMBEDDING, *CARRIED), True) if self.classes else {}
         metrics |= {LOG_LOSS: False} if self.metadata.kind in CHOOSING else {}
         return metrics | {name: name not in self.metadata.lower_is_better for name in self.metadata.aggregates}
 

@@ -20,7 +20,7 @@ from dpicl.core.vocabulary import ReleasedPrompt
 from dpicl.data import splits
 from dpicl.data.config import load_config
 from dpicl.data.task import PublicTask, Task
-from dpicl.data.task_file import BY_EMBEDDING, Metadata
+from dpicl.data.task_file import BY_EMBEDDING, CARRIED, Metadata
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import build
 from dpicl.mechanism.outputs import name_failure, skip_reason
@@ -224,10 +224,29 @@ class Workbench:
         except ModelError as error:
             if wanted:
                 raise
-            return replace(found, skipped={**found.skipped, **dict.fromkeys(BY_EMBEDDING, str(error))})
+            found = replace(found, skipped={**found.skipped, **dict.fromkeys(BY_EMBEDDING, str(error))})
+            return self._add_carried(found, loaded, prompt)
         for metric, answers in said.items():
             found = nearest.add_accuracy(found, metric, nearest.evaluate_answers(task, answers))
-        return replace(found, embedding=name)
+        return self._add_carried(replace(found, embedding=name), loaded, prompt)
+
+    def _add_carried(self, found: Evaluation, loaded: LoadedCell, prompt: ReleasedPrompt) -> Evaluation:
+        """With what the texts carry, tested on all records from which the seeds draw theirs; as it is where all seeds
+        have the same."""
+        from dpicl.evaluation import carried
+
+        if not loaded.cell.fresh_test_records:
+            return found
+        test, scores = self.whole_task(loaded.cell).test, dict[str, float]()
+        try:
+            for reader in carried.INDEPENDENT:
+                outcomes = carried.carried_by(reader, prompt.demonstrations, test, loaded.task.labels)
+                scores[reader] = float(outcomes.mean())
+        except ModelError as error:
+            return replace(found, skipped={**found.skipped, **dict.fromkeys(CARRIED, str(error))})
+        by_reader = {f"{CARRIED[0]}_{reader}": score for reader, score in scores.items()}
+        worse = scores[carried.choose_worse(scores)]
+        return replace(found, aggregates={**found.aggregates, CARRIED[0]: worse, **by_reader})
 
 
 def _task_key(cell: Cell, metadata: Metadata) -> tuple[Any, ...]:

@@ -12,6 +12,8 @@ _METRICS = {
     **{"acc_calibrated": "calibrated accuracy", "acc": "accuracy", "exact_match": "exact match"},
     "acc_nearest": "accuracy of the nearest demonstration",
     "acc_logistic": "accuracy of a logistic classifier on demonstrations",
+    "carried": "what the texts carry, by the worse of two readers that no mechanism uses",
+    **{"carried_wordllama": "read by WordLlama's static vectors", "carried_tfidf": "read by TF-IDF"},
     "log_loss": "log-loss of the right label, in ln 1000",
     **{"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "bleu1": "BLEU-1", "meteor": "METEOR"},
     **{"similarity": "embedding similarity", "distinguishable": "distinguishable texts"},

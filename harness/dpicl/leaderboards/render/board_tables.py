@@ -12,6 +12,7 @@ from typing import Any
 
 from dpicl.core.messages import count, epsilon_text, join_names, names_text, score_text, signed_text
 from dpicl.core.printable import make_visible
+from dpicl.data.task_file import CARRIED
 from dpicl.leaderboards.model.answers import BoardAnswer
 from dpicl.leaderboards.model.board import Section
 from dpicl.leaderboards.model.contrasts import JudgedContrast
@@ -150,6 +151,44 @@ def methods_table(section: Section, epsilons: Sequence[float], places: Addresses
         data=lambda method: row_data(method.first),
         notes=tuple(said),
         keep=2,
+    )
+
+
+def carried_table(section: Section, epsilons: Sequence[float]) -> Table | None:
+    """What the texts of each method carry, whatever a language model makes of them; None where no row says it."""
+    tables = [table for table in section.tables if any(CARRIED[0] in row.aggregates for row in table.rows)]
+    methods = [
+        method
+        for method in _methods(section, tables, epsilons)
+        if any(CARRIED[0] in row.aggregates for row in method.rows.values())
+    ]
+    if not methods:
+        return None
+
+    def column(table: TaskTable) -> Column:
+        def score(method: _Method) -> float | None:
+            row = method.rows.get(table.task)
+            return None if row is None else row.aggregates.get(CARRIED[0])
+
+        return Column(table.task, make_visible(table.task, _TASK), score, score_text, best="high")
+
+    names = (
+        Column("method", "method", attrgetter("name")),
+        Column("epsilon", "ε", attrgetter("epsilon"), epsilon_text),
+    )
+    note = (
+        "Accuracy, on all test records, of a classifier made of the texts alone: the worse of WordLlama's static"
+        " vectors and TF-IDF, which no method uses. It says what texts contain, not what a model learns from them, and"
+        " ranks nobody."
+    )
+    return make_table(
+        "What the texts carry",
+        [*names, *map(column, tables)],
+        sorted(methods, key=lambda method: method.place),
+        kind=attrgetter("kind"),
+        notes=(note,),
+        keep=2,
+        heading=True,
     )
 
 

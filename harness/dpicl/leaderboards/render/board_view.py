@@ -17,6 +17,7 @@ from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import row_attacks
 from dpicl.leaderboards.render.board_tables import (
     answers_table,
+    carried_table,
     claims_table,
     contrasts_table,
     headroom_table,
@@ -146,6 +147,8 @@ def overview(board: Board, epsilon: float | None) -> list[Block]:
     if section.tables:
         blocks.append(methods_table(section, [level]))
         blocks += (words(one.line, "answer") for one in section.answers if one.epsilon == level)
+        carried = carried_table(section, [level])
+        blocks += [] if carried is None else [carried]
     else:
         blocks.append(headroom_table(section.measured))
     more = []

@@ -23,7 +23,7 @@ from dpicl.leaderboards.render import hosting, page
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.attacks_view import attack_blocks
-from dpicl.leaderboards.render.board_tables import claims_table, headroom_table, methods_table
+from dpicl.leaderboards.render.board_tables import carried_table, claims_table, headroom_table, methods_table
 from dpicl.leaderboards.render.board_view import answer_blocks, first_level, headroom_blocks, section_blocks
 from dpicl.leaderboards.render.columns import ROWS, row_data, rows_frame, to_csv
 from dpicl.leaderboards.render.row_view import row_blocks, texts_blocks
@@ -141,6 +141,8 @@ def _answer(board: Board, places: Addresses) -> list[Block]:
         if section is board.sections[0]:
             own.append(_filters(board.sections, level))
         own.append(methods_table(section, epsilons, places))
+        carried = carried_table(section, epsilons)
+        own += [] if carried is None else [carried]
         if figures := _charts(section):
             own.append(Part(figures, kind="plots"))
         own += headroom_blocks(section)
