@@ -55,7 +55,8 @@ class Row:
     epsilon: the target (0 and infinity: the two reference baselines). claimed, proved, epsilon_per_query: the largest
     over seeds. score, low, high: mean of the main metric and its 95% interval over seeds (of one seed: over its
     documents), all in [0, 1].
-    zero_shot, real_data: mean scores of the reference baselines over this row's seeds, from which its recovery is
+    zero_shot, control, real_data: mean scores over this row's seeds of the reference baselines, and of the best row
+    that reads no record (control_name); from the last two its recovery is
     computed; None where a baseline lacks one of them. recovery: None when it is not defined; recovery_note says why.
     recovery_interval: 95%; None for the baselines, without a recovery, and where real demonstrations may gain nothing.
     metrics, aggregates: means over seeds, of what every seed has. skipped: metric -> why it was not computed.
@@ -76,6 +77,8 @@ class Row:
     low: float
     high: float
     zero_shot: float | None
+    control: float | None
+    control_name: str
     real_data: float | None
     recovery: float | None
     recovery_note: str
@@ -188,28 +191,44 @@ def title_of(label: str, epsilon: float) -> str:
 
 
 def recover(
-    score: float, zero_shot: float, real_data: float, lower_is_better: bool = False
+    score: float, control: float, real_data: float, name: str = ZERO_SHOT, lower_is_better: bool = False
 ) -> tuple[float | None, str]:
-    """(recovery, "") or (None, the reason why there is none, in the numbers that decided it)."""
-    gain = zero_shot - real_data if lower_is_better else real_data - zero_shot
+    """(recovery, "") or (None, the reason why there is none, in the numbers that decided it).
+
+    control: the score of the best row that reads no record; name: its label.
+    """
+    gain = control - real_data if lower_is_better else real_data - control
     if gain < MINIMUM_GAIN - _ROUNDING:
         shown = min(round(gain, 3), MINIMUM_GAIN - 0.001)  # never rounded up to what it is less than
-        scores = f"real demonstrations score {score_text(real_data)} and zero-shot {score_text(zero_shot)}"
-        return None, f"{scores}, a gain of {shown:+.3f} and less than +{MINIMUM_GAIN}"
-    return (score - zero_shot) / (real_data - zero_shot) + 0.0, ""  # never -0.0
+        scores = f"real demonstrations score {score_text(real_data)} and {name}, the best control without records,"
+        return None, f"{scores} {score_text(control)}, a gain of {shown:+.3f} and less than +{MINIMUM_GAIN}"
+    return (score - control) / (real_data - control) + 0.0, ""  # never -0.0
 
 
-def make_row(by_seed: BySeed, baselines: Mapping[str, BySeed], submission: Submission | None = None) -> Row:
-    """The row of these results. baselines: results of the reference baselines on the same documents."""
+@dataclass(frozen=True)
+class Ends:
+    """Results by seed of zero-shot, of the best control without records (its label: name), and of real
+    demonstrations, on the same documents."""
+
+    zero_shot: BySeed
+    control: BySeed
+    real_data: BySeed
+    name: str = ZERO_SHOT
+
+
+def make_row(by_seed: BySeed, baselines: Ends, submission: Submission | None = None) -> Row:
+    """The row of these results."""
     results = tuple(by_seed[seed] for seed in sorted(by_seed))
     first = results[0]
     scores = [score_of(result) for result in results]
     low, high = seeds_interval(scores)
     if len(results) == 1:
         low, high = first.scores[first.main_metric].low, first.scores[first.main_metric].high
-    zero_shot, real_data = (_mean_over_seeds(by_seed, baselines[name]) for name in (ZERO_SHOT, REAL_DATA))
+    zero_shot, control, real_data = (
+        _mean_over_seeds(by_seed, end) for end in (baselines.zero_shot, baselines.control, baselines.real_data)
+    )
     score = fmean(scores)
-    recovery, note = _recovery(by_seed, baselines, score, zero_shot, real_data)
+    recovery, note = _recovery(by_seed, baselines, score, control, real_data)
     interval = None
     if recovery is not None and first.cell.mechanism not in BASELINES:
         ends = ratio_interval(*_gains(by_seed, baselines))
@@ -230,6 +249,8 @@ def make_row(by_seed: BySeed, baselines: Mapping[str, BySeed], submission: Submi
         low=max(low, 0.0),
         high=min(high, 1.0),
         zero_shot=zero_shot,
+        control=control,
+        control_name=baselines.name,
         real_data=real_data,
         recovery=recovery,
         recovery_note=note,
@@ -282,25 +303,26 @@ def _mean_over_seeds(by_seed: BySeed, baseline: BySeed) -> float | None:
 
 
 def _recovery(
-    by_seed: BySeed, baselines: Mapping[str, BySeed], score: float, zero_shot: float | None, real_data: float | None
+    by_seed: BySeed, baselines: Ends, score: float, control: float | None, real_data: float | None
 ) -> tuple[float | None, str]:
-    """Recovery over the row's own seeds; the reference baselines must have every one of them."""
-    if zero_shot is None or real_data is None:
-        name = ZERO_SHOT if zero_shot is None else REAL_DATA
-        return None, f"{name} has no result for seed {seeds_text(by_seed.keys() - baselines[name].keys())}"
+    """Recovery over the row's own seeds; both ends must have every one of them."""
+    if control is None or real_data is None:
+        name, end = (baselines.name, baselines.control) if control is None else (REAL_DATA, baselines.real_data)
+        return None, f"{name} has no result for seed {seeds_text(by_seed.keys() - end.keys())}"
     first = next(iter(by_seed.values()))
-    return recover(score, zero_shot, real_data, first.lower_is_better(first.main_metric))
+    return recover(score, control, real_data, baselines.name, first.lower_is_better(first.main_metric))
 
 
-def _gains(by_seed: BySeed, baselines: Mapping[str, BySeed]) -> tuple[np.ndarray, np.ndarray]:
-    """float64[S] each: what a row gains over zero-shot, and what real demonstrations do, by seed."""
+def _gains(by_seed: BySeed, baselines: Ends) -> tuple[np.ndarray, np.ndarray]:
+    """float64[S] each: what a row gains over the best control without records, and what real demonstrations do, by
+    seed."""
     first = next(iter(by_seed.values()))
-    row, zero_shot, real_data = (
+    row, control, real_data = (
         np.array([score_of(part[seed]) for seed in sorted(by_seed)])
-        for part in (by_seed, baselines[ZERO_SHOT], baselines[REAL_DATA])
+        for part in (by_seed, baselines.control, baselines.real_data)
     )
     sign = -1.0 if first.lower_is_better(first.main_metric) else 1.0  # the gain is the positive side
-    return sign * (row - zero_shot), sign * (real_data - zero_shot)
+    return sign * (row - control), sign * (real_data - control)
 
 
 def score_of(result: Result) -> float:

@@ -48,6 +48,8 @@ def record(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
         "recovery": row.recovery,
         "unranked": row.no_rank,
         "zero_shot": row.zero_shot,
+        "best_control": row.control,
+        "best_control_name": row.control_name,
         "real_demonstrations": row.real_data,
         "marks": "; ".join(mark.name for mark in row.marks),
         "refuted": row.audit.flag,
@@ -259,6 +261,7 @@ def row_facts(row: Row) -> dict[str, str]:
     metric = f"{metric_name(row.metric)}, {row.reader}"
     metric += ", lower is better" if row.lower_is_better(row.metric) else ""
     found = {one.name: one.text(one.of(row)) for one in ROWS if one is not NAME}
-    baselines = (("zero-shot", row.zero_shot), ("real demonstrations", row.real_data))
+    best = (f"{row.control_name}, the best control without records,", row.control)
+    baselines = (("zero-shot", row.zero_shot), best, ("real demonstrations", row.real_data))
     said = {f"{name} over its seeds": "–" if score is None else score_text(score) for name, score in baselines}
     return {f"score ({metric})": found.pop("score"), **found, **said}
