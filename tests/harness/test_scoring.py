@@ -58,7 +58,9 @@ def test_a_scored_release_is_what_a_whole_run_gives_and_costs_no_record(dpicl, s
         assert comparable(result) == comparable(whole[result.cell_id])
         assert result.manifest.data == whole[result.cell_id].manifest.data
         assert result.scored_release is not None and whole[result.cell_id].scored_release is None
-        assert result.aggregates["carried"] == min(result.aggregates[f"carried_{name}"] for name in ("wordllama", "tfidf"))
+        assert result.aggregates["carried"] == min(
+            result.aggregates[f"carried_{name}"] for name in ("wordllama", "tfidf")
+        )
     board = dpicl("board", new, "--results", folder).out
     assert "tang" in board and "What the texts carry" in board
 

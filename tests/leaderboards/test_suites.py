@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 
 from dpicl.core.paths import shipped_suites
+from dpicl.data.config import load_config
 from dpicl.leaderboards.compare.reading import read_side
 from dpicl.leaderboards.compare.releases import compare
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.plan.expand import expand
 from dpicl.plan.suite import load_suite
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -21,6 +24,15 @@ def test_every_shipped_suite_has_both_ends_of_the_scale(name):
     suite = load_suite(shipped_suites()[name])
     assert suite.name == name
     assert {"zero_shot", "real_demonstrations"} <= {entry.name for entry in suite.mechanisms}
+
+
+def test_the_next_suite_of_record_expands_and_ranks_by_what_the_model_answers():
+    suite = load_suite(RESULTS.parent / "leaderboards" / "next" / "record.yaml")
+    cells = expand(suite, load_mechanisms())
+    assert (suite.name, suite.version, len(suite.seeds)) == ("record", 2, 10)
+    assert all(cell.fresh_test_records for cell in cells)
+    ranked_by = {cell.task: cell.metric or load_config(cell.task).metadata.main_metric for cell in cells}
+    assert not set(ranked_by.values()) & {"acc_nearest", "acc_logistic"}
 
 
 def test_mechanisms_of_generation_ask_the_model_alike_so_they_share_one_collection():

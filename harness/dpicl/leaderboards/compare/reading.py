@@ -71,6 +71,32 @@ class Side:
         return replace(self, results=tuple(one for one in self.results if one.cell.task_version == versions[task(one)]))
 
 
+def keep_one_version(base: Side, candidate: Side) -> tuple[Side, Side]:
+    """Both sides with one version of each suite: the newest that both have, else the newest of each side."""
+    times = [_find_times(side) for side in (base, candidate)]
+    shared = times[0].keys() & times[1].keys()
+    kept = []
+    for side, own in zip((base, candidate), times, strict=True):
+        newest: dict[str, tuple[bool, str, str]] = {}
+        for (suite, version), created in own.items():
+            found = ((suite, version) in shared, created, version)
+            newest[suite] = max(newest.get(suite, found), found)
+        results = [one for one in side.results if str(one.suite.version) == newest[one.suite.name][2]]
+        if left_out := len(side.results) - len(results):
+            message(f"dpicl: left out {count(left_out, 'result')} of {side.name} of another version of the suite.")
+        kept.append(replace(side, results=tuple(results)))
+    return kept[0], kept[1]
+
+
+def _find_times(side: Side) -> dict[tuple[str, str], str]:
+    """(suite, its version) -> when the first of its results was made."""
+    found: dict[tuple[str, str], str] = {}
+    for result in side.results:
+        key = result.suite.name, str(result.suite.version)
+        found[key] = min(found.get(key, result.created), result.created)
+    return found
+
+
 def choose(
     results: Sequence[Result],
     place: str,

@@ -24,7 +24,16 @@ import numpy as np
 from dpicl.core.messages import MOST_NAMED, count, epsilon_text, join_names, names_text, score_text
 from dpicl.core.printable import make_visible
 from dpicl.evaluation.statistics import FEWEST_SEEDS, PairedTest, paired_tests
-from dpicl.leaderboards.compare.reading import MADE_WITH, Key, Pair, Side, Unmatched, choose, pair_cells
+from dpicl.leaderboards.compare.reading import (
+    MADE_WITH,
+    Key,
+    Pair,
+    Side,
+    Unmatched,
+    choose,
+    keep_one_version,
+    pair_cells,
+)
 from dpicl.leaderboards.model.text import gather, metric_name, p_number, seeds_text
 from dpicl.results.schema import Result
 from dpicl.tables.document import Block, Column, Facts, Heading, Part, Table, make_table, notes
@@ -241,9 +250,10 @@ def compare(
     in common, and results made under different conditions.
     """
     base, candidate = (
-        replace(side, results=choose(side.results, f"{side.name} {side.path}", **wanted)).newest()  # type: ignore[arg-type]
+        replace(side, results=choose(side.results, f"{side.name} {side.path}", **wanted))  # type: ignore[arg-type]
         for side in (base, candidate)
     )
+    base, candidate = (side.newest() for side in keep_one_version(base, candidate))
     pairs, unmatched = pair_cells(base, candidate)
     gains = [pair.gains for pair in pairs]
     replications = [_find_replications(own) for own in gains]
