@@ -142,7 +142,7 @@ class _Reader:
                 held: list[object] = [value.__defaults__, value.__kwdefaults__, value.__closure__, value.__dict__]
                 return f"{name} {value.__qualname__}", held if defined else [], True
             case _ if type(value) is _CACHED:
-                return name, [part for part in gc.get_referents(value) if not isinstance(part, type)], False
+                return name, _list_cached(value), False
             case type():
                 names = [key for key in vars(value) if key not in _PYTHONS] if value.__module__ in self._modules else []
                 self.containers += [value] if names else []
@@ -165,6 +165,14 @@ class _Reader:
         if own:  # its class may say what is saved of it, and leave some out
             return name, [getattr(value, "__dict__", {}), *(getattr(value, each) for each in _list_slots(value))], True
         return name, _list_saved(value), True
+
+
+def _list_cached(function: Any) -> list[object]:
+    """What a cached function holds. Its own dictionary is given as a copy: one that is refilled after the cache was
+    cleared has entries which Python has let go, and the next call crashes."""
+    parts = [part for part in gc.get_referents(function) if not isinstance(part, type)]
+    attributes = function.__dict__
+    return [dict(part) if type(part) is dict and part is not attributes else part for part in parts]
 
 
 def _list_saved(value: Any) -> list[object]:

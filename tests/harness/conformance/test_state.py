@@ -81,6 +81,7 @@ WAYS = {
     "a dictionary of a class": lambda m: m.Kept.ALL.setdefault("a", 1.5),
     "an attribute of a class": lambda m: setattr(m.Kept, "last", 1.5),
     "an attribute of an object": lambda m: setattr(m.own, "last", 1.5),
+    "an attribute of a cached function": lambda m: setattr(m.length, "last", 1.5),
     "an attribute of a function": lambda m: setattr(m.counting, "last", 1.5),
     "a name": lambda m: setattr(m, "LAST", 1.5),
     "a weak reference": lambda m: m.named.__setitem__("a", m.Kept),
@@ -126,6 +127,18 @@ def test_setting_back_what_nobody_changed_changes_nothing(module):
     assert module.counter == Counter(a=2, b=1) and module.recent == deque([1, 2, 3], maxlen=3)
     assert type(module.default) is defaultdict and module.default.default_factory is list
     assert checkpoint.read() == before
+
+
+@pytest.mark.parametrize("most", [None, 1, 1000])
+def test_a_cache_that_was_filled_before_is_empty_when_set_back_and_can_be_filled_again(most, module):
+    """An entry put back behind Python's back crashed the process when it was asked for."""
+    module.warm = lru_cache(most)(str.split)
+    module.warm("a word")
+    checkpoint = Checkpoint({module.__name__: module}, SimpleNamespace(), SimpleNamespace())
+    for _ in range(3):
+        checkpoint.restore()
+        assert module.warm.cache_info().currsize == 0
+        assert module.warm("a word") == module.warm("a word") == ["a", "word"]
 
 
 def test_what_is_put_on_the_mechanism_or_on_the_model_is_seen_and_set_back(module):
