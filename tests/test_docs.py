@@ -138,7 +138,9 @@ class Session:
             return
         reads = words[0] in READS and not {"--plugin", "--source", "--results"} & {*words}
         small = [] if reads else [pair for pair in SMALL.items() if pair[0] in known and pair[0] not in words]
-        if words[0] == "audit":  # a sampled one refuses a limit, an exact one a number of runs
+        if words[0] == "audit" and "--suite" in words:  # its rows have their own settings
+            small = []
+        elif words[0] == "audit":  # a sampled one refuses a limit, an exact one a number of runs
             small = [pair for pair in small if pair[0] != ("--runs" if "--exact" in words else "--limit")]
         words = [path for word in words for path in sorted(glob.glob(word)) or [word]]
         with pytest.MonkeyPatch.context() as patch:

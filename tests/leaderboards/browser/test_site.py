@@ -141,7 +141,7 @@ def test_the_first_screen_has_the_answer_the_table_and_the_chart(site, committed
         assert [box["y"] for box in boxes] == sorted(box["y"] for box in boxes)
         assert element(browser, "p.answer").text.startswith(("At ε = 1 on ", "Nobody is ranked"))
         assert boxes[1]["y"] < 300 and boxes[2]["y"] < 700  # and of a table some lines
-        assert width == 390 or boxes[3]["y"] < 840
+        assert width == 390 or boxes[3]["y"] < 800
         assert all(box["x"] >= 0 and box["x"] + box["width"] <= width for box in boxes)
         if width == 1280:  # a phone has the filters folded
             number, _, whole = list_shown(browser, "#shown")[0].split()[:3]

@@ -159,7 +159,7 @@ def _charts(section: Section) -> tuple[Figure, ...]:
 
     return tuple(
         Figure(
-            f"{table.task}: score ({table.describe_metrics()}) against ε, with 95% intervals",
+            f"{table.task}: {table.metric} against ε, with 95% intervals",  # its axis names the reader
             image_address(table),
             {"task": table.task},
         )
