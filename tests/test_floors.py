@@ -67,26 +67,37 @@ def list_imports(path: Path, known: dict[str, Path]) -> set[str]:
 
 
 KNOWN = modules()
-GRAPH = {name: list_imports(path, KNOWN) - {name} for name, path in KNOWN.items()}
+
+
+@pytest.fixture(scope="module")
+def graph() -> dict[str, set[str]]:
+    """Module -> the other modules of the package that it imports."""
+    return {name: list_imports(path, KNOWN) - {name} for name, path in KNOWN.items()}
 
 
 def floor_of(module: str) -> int | None:
     return next((i for i, floor in enumerate(FLOORS) if f"{module}.".startswith(f"{floor}.")), None)
 
 
-# Files of harness/dpicl/scaffold become a user's own, and import what users import.
-@pytest.mark.parametrize(
-    "module", sorted(name for name in KNOWN if floor_of(name) is not None and not name.startswith("scaffold."))
-)
-def test_a_module_imports_nothing_from_above(module):
-    own = floor_of(module)
-    above = {other for other in GRAPH[module] if (floor := floor_of(other)) is None or floor > own}
-    assert above == set()
+def is_above(module: str, floor: int) -> bool:
+    """Whether a module has a higher floor, or none."""
+    other = floor_of(module)
+    return other is None or other > floor
 
 
-def test_no_circle():
+def test_a_module_imports_nothing_from_above(graph):
+    """Files of harness/dpicl/scaffold become a user's own, and import what users import."""
+    above = {}
+    for name, imported in graph.items():
+        floor = floor_of(name)
+        if floor is not None and not name.startswith("scaffold."):
+            above[name] = {other for other in imported if is_above(other, floor)}
+    assert {name: others for name, others in above.items() if others} == {}
+
+
+def test_no_circle(graph):
     try:
-        TopologicalSorter(GRAPH).prepare()
+        TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(f"a circle of imports: {' <- '.join(error.args[1])}")
 
@@ -103,15 +114,15 @@ def test_the_harness_never_names_the_leaderboards():
             assert "dpicl.leaderboards" not in path.read_text("utf-8"), name
 
 
-def test_shipped_methods_import_what_the_documentation_calls_public():
+def test_shipped_methods_import_what_the_documentation_calls_public(graph):
     line = next(line for line in (ROOT / "docs/python.md").read_text("utf-8").splitlines() if "a copy of one" in line)
     public = ("mechanisms.", *(f"{name}." for name in re.findall(r"`dpicl\.([\w.]+)`", line)))
     assert len(public) > 5
     for name in (name for name in KNOWN if name.startswith("mechanisms.")):
-        others = {other for other in GRAPH[name] if not f"{other}.".startswith(public)}
+        others = {other for other in graph[name] if not f"{other}.".startswith(public)}
         assert others <= {"models.base"}, name  # for type checkers, where a prompt's prefix is kept
 
 
-def test_the_graph_is_not_empty():
-    assert "core.errors" in GRAPH["core.files"]
+def test_the_graph_is_not_empty(graph):
+    assert "core.errors" in graph["core.files"]
     assert len(KNOWN) > 200
