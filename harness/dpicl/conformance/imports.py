@@ -52,6 +52,7 @@ def find_import_problem(cls: type[Mechanism], run: Callable[[], object]) -> str 
 
 def _child(cls: type[Mechanism], run: Callable[[], object], pipe: Connection) -> None:
     adopt_orphans()
+    gc.freeze()  # what the parent holds is no garbage of the mechanism's; to walk through all of it takes a second
     # What the parent left for its exit is not the mechanism's.
     atexit._clear()
     weakref.finalize._registry.clear()  # type: ignore[attr-defined]
