@@ -55,12 +55,19 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_page_has_the_figure_as_an_image_of_its_own_and_the_same_numbers_are_the_same_bytes(case):
-    (table,) = tables_of(*CASES[case])
+    (table,), (same,) = tables_of(*CASES[case]), tables_of(*CASES[case])
     kind, _, content = image_address(table).partition(",")
-    assert kind == "data:image/svg+xml;base64" and image_address(table) == f"{kind},{content}"
+    assert kind == "data:image/svg+xml;base64" and image_address(same) == f"{kind},{content}"
     svg = ElementTree.fromstring(base64.b64decode(content))
     assert svg.tag.endswith("svg") and not [node for node in svg.iter() if node.tag.endswith("script")]
     assert "nan" not in base64.b64decode(content).decode()
+
+
+def test_a_table_is_drawn_once(monkeypatch):
+    (table,) = tables_of(*CASES["two"])
+    image = image_address(table)
+    monkeypatch.setattr("dpicl.leaderboards.render.charts.file_of", None)
+    assert image_address(table) is image
 
 
 def test_points_are_where_the_numbers_are_and_baselines_and_controls_are_lines_across():

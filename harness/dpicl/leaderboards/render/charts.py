@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
@@ -52,6 +53,7 @@ _STYLE = {
     **dict.fromkeys(("axes.spines.left", "axes.spines.right", "axes.spines.top"), False),
 }
 _styled = context(["default", _STYLE])
+_IMAGES: WeakKeyDictionary[TaskTable, Markup] = WeakKeyDictionary()
 
 
 @_styled
@@ -148,9 +150,12 @@ def file_of(figure: Figure, kind: str, transparent: bool = False) -> bytes:
 
 
 def image_address(table: TaskTable) -> Markup:
-    """The figure of a table as the address of an image that a page holds itself, without a ground of its own."""
-    content = base64.b64encode(file_of(privacy_utility([("", table)]), "svg", transparent=True)).decode()
-    return Markup(f"data:image/svg+xml;base64,{content}")  # has no markup
+    """The figure of a table as the address of an image that a page holds itself, without a ground of its own. It is
+    drawn once: the first page of a site shows those of its first suite again."""
+    if table not in _IMAGES:
+        content = base64.b64encode(file_of(privacy_utility([("", table)]), "svg", transparent=True)).decode()
+        _IMAGES[table] = Markup(f"data:image/svg+xml;base64,{content}")  # has no markup
+    return _IMAGES[table]
 
 
 def _cut(text: str, longest: int) -> str:
