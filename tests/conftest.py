@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import logging
 import os
@@ -20,9 +21,12 @@ from dpicl.core import strict_yaml
 from dpicl.data import config as task_config
 from dpicl.data import sources, task_file
 from dpicl.program import main
+from dpicl.results import schema
 from dpicl.results.store import Store
 from tests.examples import examples as examples
 
+# What a forked child inherits is no garbage of its own: to look through all of it, and so to copy it, takes a second.
+os.register_at_fork(after_in_child=gc.freeze)
 #: What a cache folder holds that follows from its key alone: searched calibrations, converted weights.
 SHARED = ("calibration", "models")
 COMMITTED = (Path(__file__).parents[1] / "results").resolve()
@@ -82,7 +86,8 @@ def remember(
 @pytest.fixture(scope="session", autouse=True)
 def read_once() -> Iterator[None]:
     """What many tests of this process read is read once: synthetic corpora (8,200 records take half a second; tests of
-    the corpora take `new_corpora`), YAML (the suites that ship take a second), and committed results."""
+    the corpora take `new_corpora`), YAML (the suites that ship take a second), committed results, and the text of a
+    result, which nobody changes."""
 
     def find_commit(store: Store) -> str | None:
         folder = os.path.realpath(store.folder)
@@ -94,11 +99,15 @@ def read_once() -> Iterator[None]:
     def to_lists(found: tuple[list[Any], list[Any]], *_: object) -> tuple[list[Any], list[Any]]:
         return list(found[0]), list(found[1])
 
+    def first(part: Any, *_: object) -> Any:
+        return part
+
     with pytest.MonkeyPatch.context() as patch:
         remember(patch, [sources], "read_synthetic", 32, lambda spec, *more: (repr(spec), *more), to_lists)
         parsed = [strict_yaml, task_file]
         remember(patch, parsed, "parse", 64, lambda text, path, functions=False: (text, functions), document)
         remember(patch, [Store], "load_all", 4, find_commit, to_lists)
+        remember(patch, [schema], "read_part", 5000, lambda kind, text, *_: (kind, len(text), hash(text)), first)
         yield
 
 

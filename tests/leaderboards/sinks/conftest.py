@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from wandb.sdk.lib import wbauth
 
 from dpicl.leaderboards.publish import sink
 from dpicl.results.schema import Result
@@ -19,6 +18,8 @@ from tests.leaderboards.factory import ends, make_result
 @pytest.fixture(autouse=True)
 def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """No variable, key or settings file of the user's, an empty home, and short deadlines."""
+    from wandb.sdk.lib import wbauth  # it takes two seconds, and no other folder's tests need it
+
     for name in list(os.environ):
         if name.startswith(("WANDB_", "WEAVE_")):
             monkeypatch.delenv(name)
