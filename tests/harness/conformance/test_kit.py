@@ -51,6 +51,12 @@ def test_records_that_move_nothing_are_a_failure_not_a_pass():
     assert verdict.status == "failed"
 
 
+def test_few_runs_in_which_no_record_matters_are_followed_by_more(bench, monkeypatch):
+    """The kit failed `voting_nearest` at a pair of options, where it makes two rounds alone."""
+    verdict = sensitivity(CheckEvidence(bench, replace(LEAST, additions=0)))
+    assert verdict.status == "passed", verdict.why
+
+
 def test_noise_of_another_law_fails_the_kolmogorov_smirnov_test(bench):
     """Noise that every other test takes for fresh: drawn at the noisy release, by the source that was given."""
     evidence = CheckEvidence(bench)
