@@ -124,7 +124,7 @@ def test_the_name_of_a_method_leads_to_its_rows_alone_at_every_epsilon(open_page
     own = [make_result("tang", 0.5), make_result("tang", 0.6, epsilon=8.0), make_result("tang", label="tang_large")]
     page.write(pages(build_board([*ends(), *own])), tmp_path)
     browser = open_page(tmp_path / "index.html")
-    element(browser, ".answer tr[data-row^='tang '] th a").click()
+    element(browser, ".answer tr[data-row^='tang '][data-epsilon='1'] th a").click()
     assert {text.split()[0] for text in list_shown(browser, ".answer tr[data-row] th")} == {
         *("tang", "zero_shot", "real_demonstrations")
     }
