@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import shutil
 import socket
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -162,6 +163,13 @@ def test_missing_wheel_is_an_error_that_names_the_command(monkeypatch: pytest.Mo
 
 
 @pytest.mark.model
+@pytest.mark.model
+def test_missing_reader_is_an_error_that_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(UsageError, match=r"sentence_transformers is not installed.*dpicl-bench\[embeddings\]"):
+        load_embeddings("embedded")
+
+
 def test_other_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embeddings, "SHA256", "0" * 64)
     with pytest.raises(ModelError, match="force-reinstall"):
