@@ -162,14 +162,13 @@ def test_missing_wheel_is_an_error_that_names_the_command(monkeypatch: pytest.Mo
     assert [entry["available"] for entry in embeddings.list_known()] == [False, None, True]
 
 
-@pytest.mark.model
-@pytest.mark.model
-def test_missing_reader_is_an_error_that_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_reader_is_an_error_that_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(UsageError, match=r"sentence_transformers is not installed.*dpicl-bench\[embeddings\]"):
-        load_embeddings("embedded")
+        embeddings._SentenceTransformer(tmp_path, "any", "", "cpu")
 
 
+@pytest.mark.model
 def test_other_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embeddings, "SHA256", "0" * 64)
     with pytest.raises(ModelError, match="force-reinstall"):
