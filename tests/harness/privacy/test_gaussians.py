@@ -39,6 +39,26 @@ def fresh() -> Iterator[None]:
         cache.cache_clear()
 
 
+@pytest.mark.parametrize("part", [(0.001, 0.5, 100), (0.1, 1.3, 15), (0.01, 40.0, 30), (1.0, 300.0, 1)])
+def test_quick_answers_are_those_of_all_orders_and_both_directions(part: tuple[float, float, int]) -> None:
+    orders = sorted({*gaussians._QUICK_ORDERS, *gaussians._LARGE_ORDERS})
+    assert gaussians._quick_bound((part,), 1e-5) == gaussians._rdp_bound((part,), 1e-5, orders)
+    grid = gaussians.rdp_epsilon((part,), 1e-5) / 150
+    assert gaussians._removal_epsilon((part,), 1e-5, grid) == gaussians.pld_epsilon((part,), 1e-5, grid)
+
+
+def test_prv_accountant_computes_each_order_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    orders, compute = list[float](), gaussians.PoissonSubsampledGaussianMechanism.rdp
+
+    def note(variable: Any, order: float) -> Any:
+        orders.append(order)
+        return compute(variable, order)
+
+    monkeypatch.setattr(gaussians.PoissonSubsampledGaussianMechanism, "rdp", note)
+    gaussians.prv_epsilon(((0.1, 1.3, 15),), 1e-5, 0.01)
+    assert orders and len(orders) == len(set(orders))
+
+
 def test_accountants_that_disagree_stop_the_run(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
     original = gaussians.pld_epsilon
     monkeypatch.setattr(gaussians, "pld_epsilon", lambda *given: 0.97 * original(*given))
