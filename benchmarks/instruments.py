@@ -3,13 +3,18 @@
     DPICL_DATA=… python -m benchmarks.instruments --out benchmarks/instruments.json
     DPICL_DATA=… python -m benchmarks.instruments --model qwen2.5-coder-0.5b-float32 --task trec_codes
 
-Headroom is the accuracy after sixteen real demonstrations less that of the best control without records: zero-shot, the
-model's own texts, sampled and likeliest, and codewords as their own texts. Seeds and test records are development ones,
-which no row of a suite is scored on. Intervals are 95%, Student's over seeds, of differences paired by seed. The best
-control is the one with the largest mean over these seeds, which errs towards too little headroom. A model is an
-instrument of a task where headroom in plain accuracy is at least .2 and its interval excludes 0; accuracy with
-contextual calibration stands beside it. Finished cells stay in --results, and the same command goes on from there.
-Prints a JSON object for each model, task and metric.
+Headroom is the accuracy after sixteen real demonstrations less that of the best control without records: zero-shot,
+codewords as their own texts, and the model's own texts, likeliest and sampled. Seeds and test records are development
+ones, which no row of a suite is scored on. Intervals are 95%, Student's over seeds, of differences paired by seed. The
+best control is the one with the largest mean over these seeds. A model is an instrument of a task where headroom is at
+least .2 and its interval excludes 0.
+
+Since every map from classes to codewords is equally likely whatever a control shows, the expected accuracy of each is
+exactly 1/k of k codewords. "over_chance" is the accuracy after real demonstrations less that: the same difference
+without the luck of the best of a few controls.
+
+Finished cells stay in --results, and the same command goes on from there; --finished reads them and runs nothing. A
+control that lacks seeds is "unfinished" and counts for nothing. Prints a JSON object for each model, task and metric.
 """
 
 from __future__ import annotations
@@ -25,8 +30,9 @@ import numpy as np
 
 from dpicl.api.evaluate import run_selection
 from dpicl.core.files import put_whole
+from dpicl.data.config import load_config
 from dpicl.evaluation.intervals import seeds_interval
-from dpicl.plan.selection import selection_of
+from dpicl.plan.selection import Selection, selection_of
 from dpicl.plan.suite import suite_of_program
 from dpicl.results.schema import Result
 
@@ -38,9 +44,9 @@ REAL = "real_demonstrations"
 ROWS = (
     {"name": REAL},
     {"name": "zero_shot"},
-    {"name": "public_demonstrations", "options": {"tokens": 20}},
-    {"name": "public_demonstrations", "label": "public_greedy", "options": {"tokens": 20, "greedy": True}},
     {"name": "repeated_label"},
+    {"name": "public_demonstrations", "label": "public_greedy", "options": {"tokens": 20, "greedy": True}},
+    {"name": "public_demonstrations", "options": {"tokens": 20}},
 )
 SETTINGS = {
     "shots": 16,
@@ -56,11 +62,10 @@ ENOUGH = 0.2
 Scores = Mapping[str, Mapping[int, float]]
 
 
-def run(models: Sequence[str], tasks: Sequence[str], source: str, folder: Path) -> Sequence[Result]:
-    """The results of all rows on development records."""
+def select(models: Sequence[str], tasks: Sequence[str], source: str, folder: Path) -> Selection:
+    """All rows, on development records."""
     suite = suite_of_program(source=source, models=models, tasks=tasks, epsilons=[1], mechanisms=[*ROWS], **SETTINGS)
-    selection = selection_of(suite.use_development_records(), folder)
-    return run_selection(selection, "inline", None, True).items
+    return selection_of(suite.use_development_records(), folder)
 
 
 def scores_of(results: Sequence[Result], metric: str) -> Scores:
@@ -70,24 +75,31 @@ def scores_of(results: Sequence[Result], metric: str) -> Scores:
     return scores
 
 
-def measure(scores: Scores) -> dict[str, Any]:
-    """The headroom of real demonstrations over the best control, and all means. All rows have the same seeds."""
+def measure(scores: Scores, chance: float) -> dict[str, Any]:
+    """The headroom of real demonstrations, and all means. Rows that lack a seed of theirs are left out."""
     seeds = sorted(scores[REAL])
-    rows = {row: np.array([by_seed[seed] for seed in seeds]) for row, by_seed in scores.items()}
-    means = {row: round(float(values.mean()), 4) for row, values in rows.items()}
-    controls = [row for row in rows if row != REAL]
-    best = max(controls, key=lambda row: rows[row].mean())
-    gains = rows[REAL] - rows[best]
-    low, high = seeds_interval(gains)
+    whole = [row for row, by_seed in scores.items() if by_seed.keys() >= {*seeds}]
+    rows = {row: np.array([scores[row][seed] for seed in seeds]) for row in whole}
+    best = max((row for row in rows if row != REAL), key=lambda row: rows[row].mean(), default=None)
     return {
-        "scores": means,
+        "seeds": seeds,
+        "scores": {row: round(float(values.mean()), 4) for row, values in rows.items()},
+        "unfinished": sorted(labels_of(ROWS) - rows.keys()),
         "best_control": best,
-        "headroom": round(float(gains.mean()), 4),
-        "low": round(low, 4),
-        "high": round(high, 4),
-        "gains": dict(zip(map(str, seeds), gains.round(4).tolist(), strict=True)),
-        "enough": bool(gains.mean() >= ENOUGH and low > 0),
+        "headroom": None if best is None else describe(rows[REAL] - rows[best]),
+        "over_chance": describe(rows[REAL] - chance),
     }
+
+
+def labels_of(rows: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {row.get("label", row["name"]) for row in rows}
+
+
+def describe(gains: np.ndarray) -> dict[str, Any]:
+    """Mean and interval of gains[S] of seeds, and whether they are enough for an instrument."""
+    low, high = seeds_interval(gains)
+    enough = bool(gains.mean() >= ENOUGH and low > 0)
+    return {"gain": round(float(gains.mean()), 4), "low": round(low, 4), "high": round(high, 4), "enough": enough}
 
 
 def main() -> None:
@@ -96,18 +108,23 @@ def main() -> None:
     parser.add_argument("--task", action="append", help=f"default: {', '.join(TASKS)}")
     parser.add_argument("--source", default="local")
     parser.add_argument("--results", type=Path, default=Path("build/instruments"))
+    parser.add_argument("--finished", action="store_true", help="read finished cells alone")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    results = run(arguments.model or MODELS, arguments.task or TASKS, arguments.source, arguments.results)
+    selection = select(arguments.model or MODELS, arguments.task or TASKS, arguments.source, arguments.results)
+    if not arguments.finished:
+        run_selection(selection, "inline", None, True)
     tables: dict[tuple[str, str], list[Result]] = defaultdict(list)
-    for result in results:
+    for result in filter(None, map(selection.store.read, selection.cells)):
         tables[result.cell.model, result.cell.task].append(result)
     measured = []
     for (model, task), own in tables.items():
+        if REAL not in {result.cell.label for result in own}:
+            continue
         for metric in METRICS:
             records = len(own[0].documents[metric].ids)
             found = {"model": model, "task": task, "metric": metric, "records": records}
-            found |= measure(scores_of(own, metric))
+            found |= measure(scores_of(own, metric), 1 / len(load_config(task).classes))
             measured.append(found)
             print(json.dumps(found), flush=True)
     if arguments.out:
