@@ -16,9 +16,9 @@ from dpicl.tables.document import Block, notes, text_table
 
 _SETS = [
     *("private set", "releases", "sum of epsilons", "limit", "sum of deltas", "limit of deltas"),
-    *("epsilon together", "delta"),
+    *("epsilon together", "delta", "protects"),
 ]
-_RELEASES = ["when", "mechanism", "task", "model", "epsilon", "delta"]
+_RELEASES = ["when", "mechanism", "task", "model", "epsilon", "delta", "protects"]
 _MEANING = (
     "The limits apply to the sums, which hold even where a release was chosen after looking at an earlier one; without"
     " --total-delta the deltas may add up to one over the declared number of records. epsilon together (composition)"
@@ -36,12 +36,15 @@ def _row(each: dict[str, Any]) -> list[str]:
         "none" if each["total_delta"] is None else f"{each['total_delta']:g}",
         show_rounded_up(each["epsilon"]),
         f"{each['delta']:g}",
+        "a person" if each["unit"] == "person" else "a record",
     ]
 
 
 def _release(entry: dict[str, Any]) -> list[str]:
     made = [str(entry["what"].get(key, "")) for key in ("mechanism", "task", "model")]
-    return [entry["when"], *made, show_rounded_up(entry["epsilon"]), f"{entry['delta']:g}"]
+    rows = entry.get("rows_per_person")
+    unit = "a record" if rows is None else "a person" if rows == 1 else f"a person, {rows} rows"
+    return [entry["when"], *made, show_rounded_up(entry["epsilon"]), f"{entry['delta']:g}", unit]
 
 
 def _answer(found: list[dict[str, Any]], given: Mapping[str, Any]) -> Answer:
@@ -63,7 +66,13 @@ def _answer(found: list[dict[str, Any]], given: Mapping[str, Any]) -> Answer:
         for each in found
         if each["total_delta"] is not None and each["sum_delta"] >= each["total_delta"]
     ]
-    return Answer(document, [*blocks, *notes([_MEANING, *spent])])
+    mixed = [
+        f"{each['private_set']}: some releases protect a person and others a record, so all together protect a record"
+        " only; `dpicl budget --private-set NAME` says which."
+        for each in found
+        if each["unit"] == "mixed"
+    ]
+    return Answer(document, [*blocks, *notes([_MEANING, *spent, *mixed])])
 
 
 @verb("dpicl budget --private-set tickets", answer=_answer)
