@@ -130,6 +130,7 @@ def _show(made: PrivateRelease, given: Mapping[str, Any], budgets: Sequence[Mapp
         f"{what} in {out}; epsilon = {show_rounded_up(epsilon)} {describe_proof(made.card)} at delta = {delta:g}, for"
         f" {unit_of_card(made.card)}; card: {out.with_name(f'{out.stem}.card.md')}"
     )
+    yield from made.card.get("texts", ())
     if made.card["utility"] is None:
         yield f"{capitalize(NOT_MEASURED)}."
     if made.state is not None:

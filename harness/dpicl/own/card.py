@@ -21,6 +21,7 @@ from dpicl.core.messages import show_rounded_up
 from dpicl.core.vocabulary import NEIGHBOURS_TEXT, is_simulated, model_name
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
+from dpicl.own.texts import read_texts
 from dpicl.own.utility import Utility
 from dpicl.privacy.group_privacy import of_person
 from dpicl.releasing.release import UP_TO_ROUNDING, Release
@@ -91,7 +92,8 @@ class PrivacyCard(Part):
     """A privacy card. private: whether it promises anything; a plug-in that nobody checked does not. warning: where the
     release is not private, or of a simulated model. utility: None where it was not measured. state_sha256: of the file
     that answers follow from, where they were made from one and cost nothing more (missing else). person: whom the
-    guarantee is for; missing where it is a record."""
+    guarantee is for; missing where it is a record. texts: what is plainly wrong with released texts, in sentences;
+    missing where nothing is."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     private: bool
@@ -109,6 +111,7 @@ class PrivacyCard(Part):
     utility: Utility | None = None
     state_sha256: str | None = Field(default=None, exclude_if=lambda value: value is None)
     person: PersonUnit | None = Field(default=None, exclude_if=lambda value: value is None)
+    texts: list[str] = Field(default=[], exclude_if=lambda value: not value)
 
     @model_validator(mode="after")
     def _require_warning(self) -> PrivacyCard:
@@ -165,9 +168,17 @@ def card(
             *_NOT_COVERED,
         ],
         person=person,
+        texts=_read_released(mechanism, task, made),
         created=now(),
         utility=utility,
     ).say_unchecked()
+
+
+def _read_released(mechanism: Mechanism, task: Task, made: Release) -> list[str]:
+    limit = getattr(mechanism, "tokens", None)
+    labels = list(task.labels) if task.partitioned else []
+    texts = [] if task.kind == "json" else made.demonstrations
+    return read_texts(texts, labels, limit if isinstance(limit, int) else None)
 
 
 def card_json(content: Mapping[str, Any]) -> str:
@@ -215,12 +226,18 @@ def card_markdown(content: Mapping[str, Any]) -> str:
         or "Nothing: no private record was read.",
         "Accountants: `{}`".format(_json(privacy["accountants"]).replace("`", "'")),
         *(f"- {_escape(note)}" for note in privacy["notes"]),
+        *_about_texts(content),
         "## Utility",
         _utility(content.get("utility")),
         "## What is not covered",
         "\n".join(f"- {_escape(each)}" for each in content["not_covered"]),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _about_texts(content: Mapping[str, Any]) -> list[str]:
+    sentences = [f"- {_escape(sentence)}" for sentence in content.get("texts", ())]
+    return ["## What the texts look like", "\n".join(sentences)] if sentences else []
 
 
 def _utility(found: Mapping[str, Any] | None) -> str:

@@ -12,7 +12,7 @@ from dpicl import models
 from dpicl.core.cell import Options, ReleaseConfig
 from dpicl.core.errors import Concealed, UsageError
 from dpicl.core.messages import duration, show_rounded_up
-from dpicl.core.vocabulary import Query, is_simulated
+from dpicl.core.vocabulary import Demonstration, Query, is_simulated
 from dpicl.data.tables import Table
 from dpicl.data.task import PublicTask, Task
 from dpicl.engines.progress import Stages, repeat
@@ -26,9 +26,10 @@ from dpicl.own.card import SIMULATED, PersonUnit, card, card_json, card_markdown
 from dpicl.own.records import OwnRecords, load_own, read_public, require_different
 from dpicl.own.released import PrivateRelease, try_places
 from dpicl.own.state import require_readable, state_text
+from dpicl.own.texts import labels_without_text
 from dpicl.own.utility import Utility, measure
 from dpicl.privacy.group_privacy import of_record
-from dpicl.releasing.release import Charger, NewRelease, Release, expected_release, release
+from dpicl.releasing.release import Charger, NewRelease, Release, expected_release, plan_labels, release
 from dpicl.run.pipeline import manifest_of
 
 #: What is said where a release is stopped that was charged.
@@ -181,6 +182,9 @@ class ReleaseJob:
         if secure and not self.measure_only:
             expected = expected_release(self.mechanism, without, self.model, config_of_record, self.queries)
             charge(task.train, self.price(expected), self.payer_of_all, persons=loaded.persons, trial=True)
+        planned = [Demonstration("", label) for label in plan_labels(self.mechanism, without, config_of_record)]
+        if missing := labels_without_text(planned, self.task.labels if self.task.partitioned else ()):
+            self.tell(missing)
         if is_simulated(self.model) and secure and not self.measure_only:
             self.tell(f"{SIMULATED} What it releases is charged all the same.")
         loading = f"loading the model {self.model}"
