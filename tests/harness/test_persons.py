@@ -146,11 +146,8 @@ def test_group_privacy_takes_the_records_away_one_by_one():
         delta = 0.0
         for _ in range(rows):
             delta = math.exp(epsilon) * delta + 1e-6
-        assert of_person(epsilon, 1e-6, rows) == (pytest.approx(rows * epsilon), pytest.approx(delta))
-        assert of_person(*of_record(epsilon, 1e-4, rows, True), rows) == (
-            pytest.approx(epsilon),
-            pytest.approx(1e-4),
-        )
+        assert of_person(epsilon, 1e-6, rows) == pytest.approx((rows * epsilon, delta))
+        assert of_person(*of_record(epsilon, 1e-4, rows, True), rows) == pytest.approx((epsilon, 1e-4))
     assert growth(0.0, 4) == 4 and growth(400.0, 2) == math.inf
     assert of_record(math.inf, 1e-5, 3, False) == (math.inf, 1e-5)
     with pytest.raises(UsageError, match=r"delta must be at least 0\.00000\d+, not 1e-06"):
@@ -280,8 +277,8 @@ def make_sampled(number: int) -> dp_event.DpEvent:
     return dp_event.SelfComposedDpEvent(sampled, 10)
 
 
-def test_twenty_different_releases_have_a_finite_total_that_is_stored(fresh_cache, monkeypatch):
-    events = [make_sampled(number) for number in range(20)]
+def test_many_different_releases_have_a_finite_total_that_is_stored(fresh_cache, monkeypatch):
+    events = [make_sampled(number) for number in range(6)]
     bound = person_total(events, 1e-6, 1)
     quick = total(events, 1e-6, quick=True).upper
     assert accountants.epsilon(events[0], 1e-6).upper < bound == quick

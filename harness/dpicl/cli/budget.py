@@ -16,9 +16,16 @@ from dpicl.tables.document import Block, notes, text_table
 
 _SETS = [
     *("private set", "releases", "sum of epsilons", "limit", "sum of deltas", "limit of deltas"),
-    *("epsilon together", "delta", "protects"),
+    *("epsilon together", "delta"),
 ]
 _RELEASES = ["when", "mechanism", "task", "model", "epsilon", "delta", "protects"]
+#: What all releases of a set protect.
+_UNITS = {
+    "record": "epsilon and delta are those of a record.",
+    "person": "epsilon and delta are those of a person, with all of their rows that were used.",
+    "mixed": "some releases protect a person and others a record, so all together protect a record only; `dpicl budget"
+    " --private-set NAME` says which.",
+}
 _MEANING = (
     "The limits apply to the sums, which hold even where a release was chosen after looking at an earlier one; without"
     " --total-delta the deltas may add up to one over the declared number of records. epsilon together (composition)"
@@ -36,7 +43,6 @@ def _row(each: dict[str, Any]) -> list[str]:
         "none" if each["total_delta"] is None else f"{each['total_delta']:g}",
         show_rounded_up(each["epsilon"]),
         f"{each['delta']:g}",
-        "a person" if each["unit"] == "person" else "a record",
     ]
 
 
@@ -66,13 +72,8 @@ def _answer(found: list[dict[str, Any]], given: Mapping[str, Any]) -> Answer:
         for each in found
         if each["total_delta"] is not None and each["sum_delta"] >= each["total_delta"]
     ]
-    mixed = [
-        f"{each['private_set']}: some releases protect a person and others a record, so all together protect a record"
-        " only; `dpicl budget --private-set NAME` says which."
-        for each in found
-        if each["unit"] == "mixed"
-    ]
-    return Answer(document, [*blocks, *notes([_MEANING, *spent, *mixed])])
+    units = [f"{each['private_set']}: {_UNITS[each['unit']]}" for each in found]
+    return Answer(document, [*blocks, *notes([_MEANING, *units, *spent])])
 
 
 @verb("dpicl budget --private-set tickets", answer=_answer)
