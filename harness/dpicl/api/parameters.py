@@ -199,6 +199,10 @@ Labels = Annotated[
 TextField = Annotated[str, Flag("field of a file's text (default: text, or another usual name)", metavar="NAME")]
 LabelField = Annotated[str, Flag("field of a file's label (default: label, or another usual name)", metavar="NAME")]
 NoQuoting = Annotated[bool, Flag("take quotation marks in CSV and TSV as part of the texts")]
+PersonField = Annotated[str, Flag("field that says whose a row is: the guarantee is then for a person", metavar="NAME")]
+RowsPerPerson = Annotated[
+    Quantity, Field(le=1000), Flag("most rows of each person that are used (default: 1)", metavar="K")
+]
 DeclaredSizes = Annotated[
     int | Mapping[str, int],
     Flag(

@@ -18,7 +18,14 @@ _SETS = [
     *("private set", "releases", "sum of epsilons", "limit", "sum of deltas", "limit of deltas"),
     *("epsilon together", "delta"),
 ]
-_RELEASES = ["when", "mechanism", "task", "model", "epsilon", "delta"]
+_RELEASES = ["when", "mechanism", "task", "model", "epsilon", "delta", "protects"]
+#: What all releases of a set protect.
+_UNITS = {
+    "record": "epsilon and delta are those of a record.",
+    "person": "epsilon and delta are those of a person, with all of their rows that were used.",
+    "mixed": "some releases protect a person and others a record, so all together protect a record only; `dpicl budget"
+    " --private-set NAME` says which.",
+}
 _MEANING = (
     "The limits apply to the sums, which hold even where a release was chosen after looking at an earlier one; without"
     " --total-delta the deltas may add up to one over the declared number of records. epsilon together (composition)"
@@ -41,7 +48,9 @@ def _row(each: dict[str, Any]) -> list[str]:
 
 def _release(entry: dict[str, Any]) -> list[str]:
     made = [str(entry["what"].get(key, "")) for key in ("mechanism", "task", "model")]
-    return [entry["when"], *made, show_rounded_up(entry["epsilon"]), f"{entry['delta']:g}"]
+    rows = entry.get("rows_per_person")
+    unit = "a record" if rows is None else "a person" if rows == 1 else f"a person, {rows} rows"
+    return [entry["when"], *made, show_rounded_up(entry["epsilon"]), f"{entry['delta']:g}", unit]
 
 
 def _answer(found: list[dict[str, Any]], given: Mapping[str, Any]) -> Answer:
@@ -63,7 +72,8 @@ def _answer(found: list[dict[str, Any]], given: Mapping[str, Any]) -> Answer:
         for each in found
         if each["total_delta"] is not None and each["sum_delta"] >= each["total_delta"]
     ]
-    return Answer(document, [*blocks, *notes([_MEANING, *spent])])
+    units = [f"{each['private_set']}: {_UNITS[each['unit']]}" for each in found]
+    return Answer(document, [*blocks, *notes([_MEANING, *units, *spent])])
 
 
 @verb("dpicl budget --private-set tickets", answer=_answer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Annotated
 from dpicl.api import parameters as p
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError
-from dpicl.core.messages import message
+from dpicl.core.messages import count, message
 from dpicl.data.config import add_task_folder, list_tasks, load_config
-from dpicl.data.counts import DataCounts, SplitCounts, count_records, label_words
+from dpicl.data.counts import DataCounts, PersonCounts, SplitCounts, count_persons, count_records, label_words
+from dpicl.data.persons import personal_columns
 from dpicl.data.reading import FileRecords, ranges, read_records
 from dpicl.data.sources import read, reading_of, resolve
 from dpicl.data.tables import NO_QUOTING, SUFFIXES, fields_of
@@ -36,12 +38,16 @@ def data(
     labels: p.Labels | None = None,
     test: p.OnePath | None = None,
     no_quoting: p.NoQuoting = False,
+    person_field: p.PersonField | None = None,
+    rows_per_person: p.RowsPerPerson = 1,
 ) -> Answer:
     """Counts records, labels, lengths, repeats and errors. Raises DataError for what is no table of records.
 
     what: a task, or a file with records.
     test: the test records that belong to a FILE.
+    person_field: the rows of each person are counted by it (default: by every column that looks like a person).
     """
+    persons: list[PersonCounts] = []
     load_mechanisms(p.as_list(plugins))  # which also makes the tasks of plugin folders known
     name = str(what)
     if (Path(name) / "task.yaml").is_file() and name not in list_tasks():
@@ -56,6 +62,11 @@ def data(
         train = read_records(path, spec)
         counted = None if test is None else read_records(Path(test), spec)
         counts = count_records(train, counted, spec.labels or label_words(train, fields[1]))
+        columns_of_persons = [person_field] if person_field else personal_columns(train.columns, fields)
+        for column in columns_of_persons:
+            local = spec.local.model_copy(update={"person": column})
+            by_person = read_records(path, spec.model_copy(update={"local": local}))
+            persons.append(count_persons(by_person, column, rows_per_person))
         names = {"train": path.name, "test": "" if test is None else Path(test).name}
         found, columns = "local", dict(zip(("text", "label"), fields, strict=True))
     else:
@@ -64,6 +75,7 @@ def data(
             "--labels": labels,
             "--text-field": text_field,
             "--label-field": label_field,
+            "--person-field": person_field,
         }
         given["--no-quoting"] = no_quoting or None
         if wrong := [flag for flag, value in given.items() if value is not None]:
@@ -72,9 +84,22 @@ def data(
         found = resolve(source, spec)
         counts = count_records(*_readings(spec, found), spec.labels)
     document = {"what": name, "source": found, "ok": not counts.problems, "fields": columns, **asdict(counts)}
+    if persons:
+        document["persons"] = [asdict(each) for each in persons]
     message("These are counts of private records: for you, and not for publication.")
     read_as = [f"Read as {what}: field '{column}'." for what, column in columns.items()]
-    return Answer(document, [*_show(name, found, counts, names), *read_as], 1 if counts.problems else 0)
+    blocks = [*_show(name, found, counts, names), *read_as, *map(_describe_persons, persons)]
+    return Answer(document, blocks, 1 if counts.problems else 0)
+
+
+def _describe_persons(each: PersonCounts) -> str:
+    nobody = f", and {count(each.nobody, 'row')} name nobody" if each.nobody else ""
+    return (
+        f"Column '{each.column}', taken as whose a row is: {each.persons:,} people with {each.rows:,} rows{nobody}; the"
+        f" largest number of rows of one is {each.largest:,}, and {each.above:.0%} of the people have more than"
+        f" {each.most}. A release with --person-field {shlex.quote(each.column)} --rows-per-person {each.most} protects"
+        f" a person and uses {each.kept:,} rows."
+    )
 
 
 def _is_file(name: str) -> bool:

@@ -31,7 +31,7 @@ from dpicl.mechanism.given import Given, GivenMechanism, given_mechanism
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.own.budget import ChargeTo, read_sets
-from dpicl.own.card import NOT_MEASURED, describe_proof
+from dpicl.own.card import NOT_MEASURED, describe_proof, guarantee_of, unit_of_card
 from dpicl.own.job import STAYS, ReleaseJob
 from dpicl.own.records import OwnRecords, queries_of, query_of, require_different
 from dpicl.own.released import PrivateRelease, UnsavedRelease, check_format, try_places
@@ -52,6 +52,9 @@ class Own(TypedDict, total=False):
     text_field: p.TextField
     label_field: p.LabelField
     no_quoting: p.NoQuoting
+    person_field: p.PersonField
+    rows_per_person: p.RowsPerPerson
+    per_record: Annotated[bool, p.Flag("the guarantee is for single records, whoever they are of")]
     public: Annotated[Data, p.Flag("records that everybody may know, where a task needs some", metavar="FILE")]
     public_test: Annotated[
         Data,
@@ -108,12 +111,12 @@ def _answer(made: PrivateRelease, given: Mapping[str, Any]) -> Answer:
 
 
 def _show(made: PrivateRelease, given: Mapping[str, Any], budgets: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    privacy = made.card["privacy"]
+    epsilon, delta = guarantee_of(made.card)
     if given.get("measure_only"):
         yield Utility.model_validate(made.card["utility"]).sentence
         yield (
             "Nothing was charged or written; the release, without --measure-only, would cost epsilon ="
-            f" {show_rounded_up(privacy['epsilon_proved'])}."
+            f" {show_rounded_up(epsilon)}."
         )
         if made.card["manifest"].get("plugin_checked") is False:
             yield f"{made.card['mechanism']} has not passed `dpicl check`, without which it releases nothing."
@@ -124,9 +127,10 @@ def _show(made: PrivateRelease, given: Mapping[str, Any], budgets: Sequence[Mapp
     texts = count(len(made.answers), "answer") if made.queries else count(len(made.prompt.texts), "text")
     what = f"The state of {made.card['mechanism']}" if made.state is not None else texts
     yield (
-        f"{what} in {out}; epsilon = {show_rounded_up(privacy['epsilon_proved'])} {describe_proof(made.card)} at"
-        f" delta = {privacy['delta']:g}; card: {out.with_name(f'{out.stem}.card.md')}"
+        f"{what} in {out}; epsilon = {show_rounded_up(epsilon)} {describe_proof(made.card)} at delta = {delta:g}, for"
+        f" {unit_of_card(made.card)}; card: {out.with_name(f'{out.stem}.card.md')}"
     )
+    yield from made.card.get("texts", ())
     if made.card["utility"] is None:
         yield f"{capitalize(NOT_MEASURED)}."
     if made.state is not None:
@@ -302,7 +306,15 @@ def _job(mechanism: GivenMechanism, own: Own, unfit: Mapping[str, str], shots: i
     job = ReleaseJob(
         given=given,
         chosen=p.options_of(given.name, own.get("options")),
-        own=OwnRecords(p.as_labels(own.get("labels") or {}), own.get("task"), *fields, not own.get("no_quoting")),
+        own=OwnRecords(
+            p.as_labels(own.get("labels") or {}),
+            own.get("task"),
+            *fields,
+            not own.get("no_quoting"),
+            own.get("person_field"),
+            own.get("rows_per_person") or 1,
+            bool(own.get("per_record")),
+        ),
         model=own.get("model") or "embedded",
         config=ReleaseConfig(
             epsilon=epsilon,

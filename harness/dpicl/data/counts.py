@@ -88,6 +88,40 @@ def _counts(split: str, reading: FileRecords, labels: Sequence[str]) -> SplitCou
     )
 
 
+@dataclass(frozen=True)
+class PersonCounts:
+    """Rows of each person, by one column. rows: with a person. nobody: lines without one. largest: rows of one person.
+    above: share of persons with more than ``most`` rows. kept: rows that are used where at most ``most`` are."""
+
+    column: str
+    persons: int
+    rows: int
+    nobody: int
+    largest: int
+    most: int
+    above: float
+    kept: int
+
+
+def count_persons(reading: FileRecords, column: str, most: int) -> PersonCounts:
+    """Of a file that was read with that column as the person's."""
+    texts: dict[str, set[str]] = {}
+    for person, record in zip(reading.persons, reading.records, strict=True):
+        texts.setdefault(person, set()).add(normalise(record.text))
+    numbers = Counter(reading.persons)
+    above = sum(number > most for number in numbers.values())
+    return PersonCounts(
+        column=column,
+        persons=len(numbers),
+        rows=len(reading.persons),
+        nobody=sum(len(lines) for fault, lines in reading.faults.items() if repr(column) in fault),
+        largest=max(numbers.values(), default=0),
+        most=most,
+        above=above / len(numbers) if numbers else 0.0,
+        kept=sum(min(most, len(own)) for own in texts.values()),
+    )
+
+
 def label_words(reading: FileRecords, column: str) -> list[str]:
     """The labels of a file, most frequent first, where they look like labels: they become public.
 

@@ -15,6 +15,7 @@ from typing import Any
 from dpicl.core.errors import DataError
 from dpicl.core.messages import count
 from dpicl.core.vocabulary import Record
+from dpicl.data.splits import normalise
 from dpicl.data.tables import BLANK, JOINS_ROWS, NO_QUOTING, Table, missing_column_error, open_table, unreadable_error
 from dpicl.data.task_file import SourceSpec
 
@@ -23,12 +24,13 @@ class RowFault(ValueError):
     """What is wrong with one row, as the end of a sentence that begins with its place."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class FileRecords:
     """The records of a file. unit: what numbers count. numbers: of the lines of the records.
 
     faults: what is wrong -> the numbers of all lines of which it is. joined: numbers of the records with line ends in
-    quotation marks.
+    quotation marks. persons: whose each record is, as `person_key` has it; empty where no field was named.
+    columns: names of the fields that the file names, or that all of its rows have.
     """
 
     path: Table
@@ -37,6 +39,8 @@ class FileRecords:
     numbers: list[int] = field(repr=False)
     faults: dict[str, list[int]]
     joined: list[int] = field(default_factory=list)
+    persons: list[str] = field(default_factory=list, repr=False)
+    columns: dict[str, None] = field(default_factory=dict, repr=False)
 
     def check(self) -> list[Record]:
         """The records. Raises DataError, in one sentence with the first line and how many more, where one is wrong."""
@@ -79,15 +83,21 @@ def read_records(path: Table, spec: SourceSpec) -> FileRecords:
     """
     fields = spec.local.fields
     reader = function_of(spec.local.reader, f"The reader of task {spec.name}") if not fields else None
-    table = open_table(path, fields, spec.local.quoting)
+    person = spec.local.person
+    table = open_table(path, spec.local.columns, spec.local.quoting)
     words = _label_words(spec)
-    found = FileRecords(path, table.unit, [], [], {})
+    found = FileRecords(path, table.unit, [], [], {}, columns=dict.fromkeys(table.columns))
     keys: list[str] = []
+    rows_read = False
     try:
         for row in table.rows:
             if row.fault == BLANK:
                 continue
             keys = keys or list(row.values)
+            if not table.columns and row.values:
+                shared = found.columns if rows_read else row.values
+                found.columns = {name: None for name in shared if name in row.values}
+                rows_read = True
             try:
                 if row.fault:
                     raise RowFault(row.fault)
@@ -97,7 +107,10 @@ def read_records(path: Table, spec: SourceSpec) -> FileRecords:
                     text, label = _text_and_label(row.values, fields, words, table.names)
                     if row.joined and _joins_rows(row.values, fields, words, table.mark):
                         raise RowFault(JOINS_ROWS)
-                found.records.append(normal_record(spec, text, label))
+                record = normal_record(spec, text, label)
+                if person:
+                    found.persons.append(person_key(row.values, person))
+                found.records.append(record)
                 found.numbers.append(row.number)
                 if row.joined:
                     found.joined.append(row.number)
@@ -105,11 +118,12 @@ def read_records(path: Table, spec: SourceSpec) -> FileRecords:
                 found.faults.setdefault(str(fault), []).append(row.number)
     except OSError as error:
         raise unreadable_error(path, error) from error
-    for name in fields:
+    wanted = (*fields, person) if person else fields
+    for name in wanted:
         if (
             keys
             and not found.records
-            and set(found.faults) <= {_name_missing(each) for each in fields}
+            and set(found.faults) <= {_name_missing(each) for each in wanted}
             and name not in keys
         ):
             raise missing_column_error(path, [name], keys)
@@ -118,6 +132,24 @@ def read_records(path: Table, spec: SourceSpec) -> FileRecords:
 
 def _name_missing(name: str) -> str:
     return f"lacks the field '{name}'"
+
+
+def person_key(values: Mapping[str, Any], name: str) -> str:
+    """Whose a row is: the letters and digits of the field, so that two spellings of a name are one person.
+
+    Two people who differ in nothing else are one as well, which keeps fewer rows and protects both.
+    Raises RowFault where nobody is named.
+    """
+    if name not in values:
+        raise RowFault(_name_missing(name))
+    value = values[name]
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str) or not value.strip():
+        raise RowFault(f"names nobody as its '{name}'")
+    return normalise(re.sub(r"^(\d+)\.0+$", r"\1", value.strip()))
 
 
 def _text_and_label(

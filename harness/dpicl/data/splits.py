@@ -48,6 +48,13 @@ def deduplicate(train: Sequence[Record], test: Sequence[Record]) -> tuple[Split,
     return kept_train, kept_test, dropped
 
 
+def drop_known(train: Sequence[Record], known: Sequence[Record]) -> tuple[Split, dict[str, int]]:
+    """The train records whose key is in none of the known ones, each decided alone; counts what was dropped."""
+    keys = {normalise(record.text) for record in known}
+    kept = [record for record in train if normalise(record.text) not in keys]
+    return kept, {"duplicates": 0, "train_in_test": len(train) - len(kept), "test_duplicates": 0}
+
+
 def _is_new(record: Record, keys: set[str]) -> bool:
     key = normalise(record.text)
     if key in keys:

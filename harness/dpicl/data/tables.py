@@ -87,12 +87,13 @@ class FileRow:
 @dataclass(frozen=True)
 class FileTable:
     """unit: what numbers count, 'line' or 'record'. names: column -> the class names that its numbers stand for. mark:
-    between the columns of CSV."""
+    between the columns of CSV. columns: all that the file names, read or not; () where each row names its own."""
 
     unit: str
     rows: Iterator[FileRow]
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     mark: str = ""
+    columns: Sequence[str] = ()
 
 
 def open_table(path: Table, columns: Sequence[str] = (), quoting: bool = True) -> FileTable:
@@ -236,7 +237,7 @@ def missing_column_error(path: Table, wanted: Sequence[str], found: Sequence[str
         have = f"it has {', '.join(names[:12])}{' …' if names[12:] else ''}"
     return DataError(
         f"{path} has no column '{missing}': {have}. Say which columns hold text and label, with --text-field and"
-        " --label-field (a task: `local` in its task.yaml)."
+        " --label-field, or whose a row is, with --person-field (a task: `local` in its task.yaml)."
     )
 
 
@@ -302,7 +303,7 @@ def _csv(path: Path, text: str, columns: Sequence[str], quoting: bool) -> FileTa
     if head:
         _require_columns(path, columns, names)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, quoting=style, strict=True)
-    return FileTable("line", _csv_rows(reader, names, mark), mark=mark)
+    return FileTable("line", _csv_rows(reader, names, mark), mark=mark, columns=names)
 
 
 def _require_columns(path: Path, columns: Sequence[str], names: Sequence[str]) -> None:
@@ -358,7 +359,7 @@ def _excel(path: Path, columns: Sequence[str]) -> FileTable:
     names = [str(name).strip() for name in head]
     _require_columns(path, columns, names)
     rows = (FileRow(number, dict(zip(names, row, strict=True))) for number, row in enumerate(cells, start=2))
-    return FileTable("line", rows)
+    return FileTable("line", rows, columns=names)
 
 
 def _parquet(path: Path, columns: Sequence[str]) -> FileTable:
@@ -376,4 +377,5 @@ def _parquet(path: Path, columns: Sequence[str]) -> FileTable:
         raise
     except Exception as error:  # whatever two libraries raise for what is damaged
         raise DataError(f"{path} is not a sound Parquet table ({type(error).__name__}); save it again.") from None
-    return FileTable("record", (FileRow(number, row) for number, row in enumerate(rows, start=1)), classes)
+    numbered = (FileRow(number, row) for number, row in enumerate(rows, start=1))
+    return FileTable("record", numbered, classes, columns=names)

@@ -316,12 +316,18 @@ class Task(PublicTask):
         records: Sequence[Record],
         sizes: Mapping[str, int] | None,
         public: Sequence[Record] = (),
+        keep_repeated: bool = False,
     ) -> Task:
         """A task with these private records, and no test record: to release from, not to score.
 
         sizes: n of every class ('' for a task without classes) as declared; then a class may have no record.
+        keep_repeated: whether records with one text are several: those of different people (`keep_rows`). Public
+        records are left out all the same.
         """
-        train, _, dropped = record_sets.deduplicate(records, public)
+        if keep_repeated:
+            train, dropped = record_sets.drop_known(records, public)
+        else:
+            train, _, dropped = record_sets.deduplicate(records, public)
         return cls(
             **_list_fields(config),
             source="local",

@@ -158,7 +158,7 @@ class LocalKeys(_Keys):
     text, label: the fields of a record; labels: label as written there -> label word (label words themselves are always
     accepted). Or reader: a function from a record to its text, with `label` the constant label. train, test: files or
     folders, from the task's folder; without them they are those under $DPICL_DATA. quoting: whether quotation marks in
-    CSV and TSV stand around values; else they are part of them.
+    CSV and TSV stand around values; else they are part of them. person: the field that names whose record it is.
     """
 
     missing: Text = ""
@@ -169,6 +169,7 @@ class LocalKeys(_Keys):
     train: FilePath = ""
     test: FilePath = ""
     quoting: bool = True
+    person: Text = ""
 
     @model_validator(mode="after")
     def _require_whole(self) -> LocalKeys:
@@ -184,6 +185,11 @@ class LocalKeys(_Keys):
     def fields(self) -> tuple[str, ...]:
         """The fields of text and label; () where a reader makes the text of a record."""
         return () if self.reader else (self.text, self.label)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The fields that are read, with that of the person; () for all, where a reader makes the text."""
+        return (*self.fields, self.person) if self.fields and self.person else self.fields
 
 
 class _Source(_Keys):

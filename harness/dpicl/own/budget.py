@@ -2,7 +2,8 @@
 
 A *private set* is what its ledger on this machine knows (dpicl.own.private_ledger). A release is charged to the
 set that it names, and to **every set that has one of its records**: the same file under another name, or with some
-records more, pays where it paid before. What is charged is all that the release may cause at most, written and synced
+records more, pays where it paid before. So does another file of the same people, where a field names them.
+What is charged is all that the release may cause at most, written and synced
 before a record is read or noise is drawn, and nothing is ever given back: a crash, a failure or a retry costs budget,
 and no noise is drawn that is on no ledger. One lock serialises what happens to all ledgers.
 
@@ -17,14 +18,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from dpicl.core.cell import large_delta
-from dpicl.core.errors import BudgetExceeded, ResultError, UsageError, require_known
+from dpicl.core.errors import BudgetExceeded, ResultError, UnsupportedEvent, UsageError, require_known
 from dpicl.core.files import hold_lock, own_folder
 from dpicl.core.json_text import to_plain
 from dpicl.core.messages import count, show_rounded_up
@@ -32,7 +33,7 @@ from dpicl.core.paths import private_folder, uncounted_budgets
 from dpicl.core.vocabulary import Record
 from dpicl.own.private_ledger import Charge, Limit, PrivateLedger, hashes_of, read_all, require_name
 from dpicl.privacy.events import to_json
-from dpicl.privacy.over_releases import total
+from dpicl.privacy.over_releases import person_total
 from dpicl.releasing.release import NewRelease
 
 _log = logging.getLogger(__name__)
@@ -48,7 +49,8 @@ class ChargeTo:
     name: a set that the user named. default: of a new set where none was named and none has one of the records.
     total_epsilon, total_delta: what all releases of a set may add up to; None: what was stated before, if anything was.
     declared: public number of records; deltas add up to one over it at most, where nothing is stated and
-    allow_large_delta is not given. None: unknown.
+    allow_large_delta is not given. None: unknown. rows_per_person: of whom at most so many records are used, where
+    epsilon and delta are those of a person; None: those of a record.
     """
 
     name: str | None = None
@@ -57,10 +59,20 @@ class ChargeTo:
     total_delta: float | None = None
     declared: int | None = None
     allow_large_delta: bool = False
+    rows_per_person: int | None = None
 
 
-def charge(records: Sequence[Record], release: NewRelease, to: ChargeTo, *, trial: bool = False) -> tuple[str, ...]:
+def charge(
+    records: Sequence[Record],
+    release: NewRelease,
+    to: ChargeTo,
+    *,
+    persons: Collection[str] = (),
+    trial: bool = False,
+) -> tuple[str, ...]:
     """Puts a release on the ledger of every set that it concerns, and returns their names; a trial writes nothing.
+
+    persons: whose the records are, where a field names them. A set that has one of them pays, whatever the texts.
 
     Raises BudgetExceeded where the releases of one of them would add up to more than its limit, UsageError for a limit
     above the one that was stated, ResultError for a ledger that cannot be read or written; then nothing may be
@@ -68,7 +80,7 @@ def charge(records: Sequence[Record], release: NewRelease, to: ChargeTo, *, tria
     """
     if release.free:
         return ()
-    hashes = hashes_of(record.text for record in records)
+    hashes = hashes_of((record.text for record in records), persons)
     with _lock_ledgers():
         charged = _charge_all(hashes, release, to)
         for ledger in () if trial else charged:
@@ -121,14 +133,17 @@ def describe(ledger: PrivateLedger) -> dict[str, Any]:
     sum_epsilon, sum_delta: the sums, which hold whatever later settings were chosen for. total_epsilon, left: what the
     former may come to, and what may still follow; None where no limit was stated. total_delta, left_delta: the same of
     the latter; None where no number of records was declared either. epsilon: of all together at delta
-    (of the limit, else the smallest of a release), where their settings were chosen beforehand.
+    (of the limit, else the smallest of a release; the sum of deltas, where nothing smaller than the sum of epsilons is
+    proved), where their settings were chosen beforehand. unit: whom all this holds for. Where some releases protect a
+    person and others a record, it is a record: one of a person's is protected by what protects the person.
     """
-    (epsilon, delta), limit, at = _sums(ledger), _limit(ledger), _compose_at(ledger)
-    delta_limit = _delta_limit(ledger)
+    (epsilon, delta), limit, delta_limit = _sums(ledger), _limit(ledger), _delta_limit(ledger)
+    together, at = _compose(ledger)
     return {
         "private_set": ledger.name,
         "releases": len(ledger.charges),
-        "epsilon": total([charge.dp_event for charge in ledger.charges], at).upper,
+        "unit": unit_of(ledger),
+        "epsilon": together,
         "delta": at,
         "sum_epsilon": epsilon,
         "sum_delta": delta,
@@ -152,6 +167,7 @@ def _charge_all(hashes: frozenset[bytes], release: NewRelease, to: ChargeTo) -> 
         epsilon=release.epsilon,
         delta=release.delta,
         declared=to.declared,
+        rows_per_person=to.rows_per_person,
     )
     ledgers = [_lower_limits(ledger, to, release.delta) for ledger in _choose_ledgers(read_all(), hashes, to)]
     charged = [ledger.add_charge(entry, hashes) for ledger in ledgers]
@@ -219,6 +235,28 @@ def _refuse_large_delta(to: ChargeTo) -> None:
         return
     if reason := large_delta(to.total_delta, to.declared):
         raise UsageError(f"--total-delta: {reason}; lower it, or give --allow-large-delta.")
+
+
+def unit_of(ledger: PrivateLedger) -> str:
+    """'record', 'person', or 'mixed': 'record' for what holds of all releases, and 'person' for those of some."""
+    units = {"person" if charge.rows_per_person else "record" for charge in ledger.charges}
+    return "mixed" if len(units) > 1 else next(iter(units), "record")
+
+
+def _compose(ledger: PrivateLedger) -> tuple[float, float]:
+    """(epsilon, delta) of all releases together: their composition, else their sums, which always hold."""
+    charges, at, sums = ledger.charges, _compose_at(ledger), _sums(ledger)
+    if len(charges) == 1 and charges[0].delta <= at:
+        return charges[0].epsilon, at
+    rows = 1
+    if unit_of(ledger) == "person":
+        rows = max(charge.rows_per_person or 1 for charge in charges)
+    try:
+        composed = person_total([charge.dp_event for charge in charges], at, rows)
+    except UnsupportedEvent:
+        composed = math.inf
+    is_smaller = composed <= sums[0] or (at < sums[1] and math.isfinite(composed))
+    return (composed, at) if is_smaller else sums
 
 
 def _compose_at(ledger: PrivateLedger) -> float:

@@ -10,17 +10,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, model_validator
 
 from dpicl.core.cell import ReleaseConfig
+from dpicl.core.field_types import Count, Delta, Epsilon
 from dpicl.core.json_text import to_plain
 from dpicl.core.messages import show_rounded_up
 from dpicl.core.vocabulary import NEIGHBOURS_TEXT, is_simulated, model_name
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
+from dpicl.own.texts import read_texts
 from dpicl.own.utility import Utility
+from dpicl.privacy.group_privacy import of_person
 from dpicl.releasing.release import UP_TO_ROUNDING, Release
 from dpicl.results.schema import Free, KnobValue, Manifest, Moment, Part, Privacy
 from dpicl.run.pipeline import embedding_of, now, privacy_of
@@ -40,12 +43,20 @@ UNCHECKED = (
     " release, so nothing shows that it adds the noise that it declares."
 )
 NOT_MEASURED = "utility was not measured (`--public-test FILE` measures it on public records, at no cost in privacy)"
-_NOT_COVERED = (
-    "The guarantee is for one record: that of a person with k records in the set is k times epsilon at k"
-    " e^((k-1) epsilon) times delta, and records that tell about each other (families, edited copies) are protected as"
+_OF_RECORDS = (
+    "The guarantee is for one record: that of a person with k records in the set is k times epsilon at (e^(k epsilon) -"
+    " 1)/(e^epsilon - 1) times delta, and records that tell about each other (families, edited copies) are protected as"
     " single ones only.",
     "The set is that of the file after texts that differ in case, blanks, punctuation and Unicode form alone were taken"
     " once: where the file repeats texts, one line more or less may change the set by two records (k = 2).",
+)
+_OF_PERSONS = (
+    "A person is what the named field of the file says (letters and digits of it): somebody who is in it under two"
+    " names or numbers counts as two people, and two who share one count as one.",
+    "What others write about a person is in the others' rows, and these are protected as the rows of those who wrote"
+    " them: families, colleagues and quoted messages are not protected together.",
+)
+_NOT_COVERED = (
     "How long the release ran, how much memory it took and whether it failed: withheld, and not proved.",
     "What the model knew before: records that it was trained on are not protected by any of this.",
     "Every other release from the same records: what they cost adds up with this one. Whoever made this release keeps a"
@@ -58,17 +69,31 @@ _NOT_COVERED = (
 )
 
 
+#: Somebody with so many records is told what the guarantee of one is worth to them.
+_NUMBERS_OF_ROWS = (2, 5, 10)
+
+
 class CardTask(Part):
     name: str
     kind: str
     labels: list[str]
 
 
+class PersonUnit(Part):
+    """The guarantee of a person of whom at most so many rows were used. epsilon, delta: theirs; those of the card's
+    `privacy` are a record's."""
+
+    rows: Annotated[Count, Field(ge=1)]
+    epsilon: Epsilon
+    delta: Delta
+
+
 class PrivacyCard(Part):
     """A privacy card. private: whether it promises anything; a plug-in that nobody checked does not. warning: where the
-    release is not private, or of a simulated model. utility: None where it was
-    not measured. state_sha256: of the file that answers follow from, where they were made from one and cost nothing
-    more (missing else)."""
+    release is not private, or of a simulated model. utility: None where it was not measured. state_sha256: of the file
+    that answers follow from, where they were made from one and cost nothing more (missing else). person: whom the
+    guarantee is for; missing where it is a record. texts: what is plainly wrong with released texts, in sentences;
+    missing where nothing is."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     private: bool
@@ -85,6 +110,8 @@ class PrivacyCard(Part):
     created: Moment
     utility: Utility | None = None
     state_sha256: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    person: PersonUnit | None = Field(default=None, exclude_if=lambda value: value is None)
+    texts: list[str] = Field(default=[], exclude_if=lambda value: not value)
 
     @model_validator(mode="after")
     def _require_warning(self) -> PrivacyCard:
@@ -117,8 +144,9 @@ def card(
     manifest: Manifest,
     config: ReleaseConfig,
     utility: Utility | None = None,
+    person: PersonUnit | None = None,
 ) -> PrivacyCard:
-    """manifest: from before the release."""
+    """manifest: from before the release. person: whom the guarantee is for; None for a record."""
     rounding = ["How the model rounds: the proof is about real numbers (see the notes)."]
     embedding = embedding_of(mechanism, None)
     read = ([] if mechanism.needs == "nothing" else [manifest.model.name]) + ([embedding.name] if embedding else [])
@@ -134,10 +162,23 @@ def card(
         noise=config.noise,
         privacy=privacy_of(mechanism, made, config),
         manifest=manifest.model_copy(update={"embedding": embedding}),
-        not_covered=[*(rounding if _is_up_to_rounding(made.bounds.notes) else []), *_NOT_COVERED],
+        not_covered=[
+            *(rounding if _is_up_to_rounding(made.bounds.notes) else []),
+            *(_OF_PERSONS if person else _OF_RECORDS),
+            *_NOT_COVERED,
+        ],
+        person=person,
+        texts=_read_released(mechanism, task, made),
         created=now(),
         utility=utility,
     ).say_unchecked()
+
+
+def _read_released(mechanism: Mechanism, task: Task, made: Release) -> list[str]:
+    limit = getattr(mechanism, "tokens", None)
+    labels = list(task.labels) if task.partitioned else []
+    texts = [] if task.kind == "json" else made.demonstrations
+    return read_texts(texts, labels, limit if isinstance(limit, int) else None)
 
 
 def card_json(content: Mapping[str, Any]) -> str:
@@ -146,7 +187,8 @@ def card_json(content: Mapping[str, Any]) -> str:
 
 def card_markdown(content: Mapping[str, Any]) -> str:
     privacy, manifest = content["privacy"], content["manifest"]
-    proved, target, delta = (float(privacy[key]) for key in ("epsilon_proved", "epsilon_target", "delta"))
+    proved, delta = guarantee_of(content)
+    target = float(privacy["epsilon_target"]) * (content.get("person") or {"rows": 1})["rows"]
     knob = "" if privacy["knob"] is None else f", {KnobValue(**privacy['knob'])}"
     version = f"{manifest['commit']}{' (with changes)' if manifest['dirty'] else ''}" if manifest["commit"] else "none"
     state = content.get("state_sha256")
@@ -163,7 +205,8 @@ def card_markdown(content: Mapping[str, Any]) -> str:
             f"{show_rounded_up(proved, 6)} {describe_proof(content)}, {target:.6g} asked for",
         ),
         ("delta", f"{delta:.6g}"),
-        ("unit and neighbours", f"one record; {NEIGHBOURS_TEXT}"),
+        ("unit and neighbours", f"{unit_of_card(content)}; {_neighbours(content)}"),
+        *_of_more_rows(content),
         ("queries covered", "any number" if privacy["queries"] is None else str(privacy["queries"])),
         ("noise", content["noise"] + knob),
         ("declared sizes", _json(manifest["data"]["sizes"])),
@@ -171,7 +214,7 @@ def card_markdown(content: Mapping[str, Any]) -> str:
         ("created", content["created"]),
     ]
     parts = [
-        f"# Privacy card: {_escape(content['mechanism'])}",
+        f"# Privacy card: {_escape(content['mechanism'])}, protects {unit_of_card(content)}",
         *([f"**{_escape(content['warning'])}**"] if content["warning"] else []),
         *([_promise(content)] if content["noise"] == "secure" else []),
         _table(("", ""), rows),
@@ -183,12 +226,18 @@ def card_markdown(content: Mapping[str, Any]) -> str:
         or "Nothing: no private record was read.",
         "Accountants: `{}`".format(_json(privacy["accountants"]).replace("`", "'")),
         *(f"- {_escape(note)}" for note in privacy["notes"]),
+        *_about_texts(content),
         "## Utility",
         _utility(content.get("utility")),
         "## What is not covered",
         "\n".join(f"- {_escape(each)}" for each in content["not_covered"]),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _about_texts(content: Mapping[str, Any]) -> list[str]:
+    sentences = [f"- {_escape(sentence)}" for sentence in content.get("texts", ())]
+    return ["## What the texts look like", "\n".join(sentences)] if sentences else []
 
 
 def _utility(found: Mapping[str, Any] | None) -> str:
@@ -209,11 +258,53 @@ def _promise(content: Mapping[str, Any]) -> str:
     privacy = content["privacy"]
     subject = "This release is" if content["private"] else "If its code does what it declares, this release is"
     rounding = ", up to rounding," if _is_up_to_rounding(privacy["notes"]) else ""
-    proved, delta = show_rounded_up(float(privacy["epsilon_proved"]), 6), float(privacy["delta"])
+    epsilon, delta = guarantee_of(content)
+    more = "one record more"
+    if person := content.get("person"):
+        more = f"the rows of one person more ({'one' if person['rows'] == 1 else person['rows']} at most)"
     return (
-        f"{subject}{rounding} ({proved}, {delta:.6g})-differentially private: for two data sets of which one has"
-        " one record more, every outcome has probabilities within a factor e^epsilon, up to delta."
+        f"{subject}{rounding} ({show_rounded_up(epsilon, 6)}, {delta:.6g})-differentially private: for two data sets of"
+        f" which one has {more}, every outcome has probabilities within a factor e^epsilon, up to delta."
     )
+
+
+def guarantee_of(content: Mapping[str, Any]) -> tuple[float, float]:
+    """(epsilon, delta) of whom a card is about: a person, or else a record."""
+    person = content.get("person")
+    if person is None:
+        return float(content["privacy"]["epsilon_proved"]), float(content["privacy"]["delta"])
+    return float(person["epsilon"]), float(person["delta"])
+
+
+def unit_of_card(content: Mapping[str, Any]) -> str:
+    """Whom a card is about: 'one record', 'one person', or 'one person with at most 3 rows'."""
+    person = content.get("person")
+    if person is None:
+        return "one record"
+    return "one person" if person["rows"] == 1 else f"one person with at most {person['rows']} rows"
+
+
+def _neighbours(content: Mapping[str, Any]) -> str:
+    if not content.get("person"):
+        return NEIGHBOURS_TEXT
+    return "add or remove a person's rows; proved for a record, and by group privacy for more than one row"
+
+
+def _of_more_rows(content: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the guarantee of a record is for somebody with several, and that of a record where there is a person's."""
+    privacy = content["privacy"]
+    epsilon, delta = float(privacy["epsilon_proved"]), float(privacy["delta"])
+    if content.get("person"):
+        shown = f"{show_rounded_up(epsilon, 6)} at delta = {delta:.6g}"
+        return [("epsilon of one record", shown)] if content["person"]["rows"] > 1 else []
+    if content["noise"] != "secure":
+        return []
+    rows = []
+    for number in _NUMBERS_OF_ROWS:
+        theirs, share = of_person(epsilon, delta, number)
+        shown = f"{show_rounded_up(theirs)} at delta = {show_rounded_up(share)}" if share < 1 else "nothing"
+        rows.append((f"epsilon for somebody with {number} records", shown))
+    return rows
 
 
 def describe_proof(content: Mapping[str, Any]) -> str:

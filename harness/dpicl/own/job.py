@@ -12,7 +12,7 @@ from dpicl import models
 from dpicl.core.cell import Options, ReleaseConfig
 from dpicl.core.errors import Concealed, UsageError
 from dpicl.core.messages import duration, show_rounded_up
-from dpicl.core.vocabulary import Query, is_simulated
+from dpicl.core.vocabulary import Demonstration, Query, is_simulated
 from dpicl.data.tables import Table
 from dpicl.data.task import PublicTask, Task
 from dpicl.engines.progress import Stages, repeat
@@ -22,12 +22,14 @@ from dpicl.mechanism.given import Given
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.own.budget import ChargeTo, charge, warn_of_uncounted
-from dpicl.own.card import SIMULATED, card, card_json, card_markdown
+from dpicl.own.card import SIMULATED, PersonUnit, card, card_json, card_markdown
 from dpicl.own.records import OwnRecords, load_own, read_public, require_different
 from dpicl.own.released import PrivateRelease, try_places
 from dpicl.own.state import require_readable, state_text
+from dpicl.own.texts import labels_without_text
 from dpicl.own.utility import Utility, measure
-from dpicl.releasing.release import Charger, NewRelease, expected_release, release
+from dpicl.privacy.group_privacy import of_record
+from dpicl.releasing.release import Charger, NewRelease, Release, expected_release, plan_labels, release
 from dpicl.run.pipeline import manifest_of
 
 #: What is said where a release is stopped that was charged.
@@ -77,9 +79,33 @@ class ReleaseJob:
 
     @cached_property
     def payer_of_all(self) -> ChargeTo:
-        """Who is charged, with the declared number of all records."""
+        """Who is charged, with the declared number of all records and whom the guarantee is for."""
         declared = sum(self.sizes.values()) if self.sizes else None
-        return replace(self.payer, declared=declared or None, allow_large_delta=self.config.allow_large_delta)
+        return replace(
+            self.payer,
+            declared=declared or None,
+            allow_large_delta=self.config.allow_large_delta,
+            rows_per_person=self.rows_per_person,
+        )
+
+    @property
+    def rows_per_person(self) -> int | None:
+        """Of whom at most so many records are used; None where the guarantee is for a record."""
+        return self.own.rows_per_person if self.own.person_field else None
+
+    @cached_property
+    def record_config(self) -> ReleaseConfig:
+        """What a record is promised, so that a person has what `config` says: the same where one row of each is used.
+        Raises UsageError for a delta of a person that is too small."""
+        config, rows = self.config, self.rows_per_person or 1
+        epsilon, delta = of_record(config.epsilon, config.delta, rows, config.secure)
+        return config.model_copy(update={"epsilon": epsilon, "delta": delta})
+
+    def price(self, release: NewRelease) -> NewRelease:
+        """A release as it is charged: at the epsilon and delta of whom it protects."""
+        what = {**release.what, "epsilon_target": self.config.epsilon}
+        epsilon = release.epsilon * (self.rows_per_person or 1)
+        return replace(release, epsilon=epsilon, delta=self.config.delta, what=what)
 
     @cached_property
     def task(self) -> PublicTask:
@@ -97,6 +123,8 @@ class ReleaseJob:
     def check(self) -> None:
         """Raises UsageError for what does not fit, as far as it can be seen without a private record, and for inputs
         that are one."""
+        self.own.require_one_unit()
+        self.record_config  # noqa: B018  refuses a delta that is too small
         if self.config.secure and self.sizes is None:
             raise UsageError(
                 "Say how many private records a class has, by a number that everybody may know (a round one; no count"
@@ -134,6 +162,13 @@ class ReleaseJob:
             stop.add_note(STAYS if paid else "nothing was charged")
             raise
 
+    def _unit(self, made: Release) -> PersonUnit | None:
+        """Whom the card is about; None for a record."""
+        if self.rows_per_person is None:
+            return None
+        rows, delta = self.rows_per_person, self.config.delta
+        return PersonUnit(rows=rows, epsilon=rows * made.bounds.upper, delta=delta)
+
     def _make(self, paid: list[NewRelease], stages: Stages) -> PrivateRelease:
         """paid: gets what is charged, before it is."""
         secure = self.config.secure
@@ -141,11 +176,15 @@ class ReleaseJob:
         if self.out is not None:
             try_places(self.out)
         known = None if self.public_test is None else read_public(self.public_test, self.own, self.tell)
-        task = load_own(self.own, self.data, self.sizes, secure, self.public, self.tell)
+        loaded = load_own(self.own, self.data, self.sizes, secure, self.public, self.tell)
+        task, config_of_record = loaded.task, self.record_config
         without = replace(task, train=())
         if secure and not self.measure_only:
-            expected = expected_release(self.mechanism, without, self.model, self.config, self.queries)
-            charge(task.train, expected, self.payer_of_all, trial=True)
+            expected = expected_release(self.mechanism, without, self.model, config_of_record, self.queries)
+            charge(task.train, self.price(expected), self.payer_of_all, persons=loaded.persons, trial=True)
+        planned = [Demonstration("", label) for label in plan_labels(self.mechanism, without, config_of_record)]
+        if missing := labels_without_text(planned, self.task.labels if self.task.partitioned else ()):
+            self.tell(missing)
         if is_simulated(self.model) and secure and not self.measure_only:
             self.tell(f"{SIMULATED} What it releases is charged all the same.")
         loading = f"loading the model {self.model}"
@@ -154,13 +193,15 @@ class ReleaseJob:
         manifest = manifest_of(task, model, secure, self.given.registered.plugin_hash)
         if known is not None:
             stages.begin("measuring the utility on public records")
-            utility = measure(self.mechanism, task, known, model, self.config, self.queries, self.tell, stages.report)
+            utility = measure(
+                self.mechanism, task, known, model, config_of_record, self.queries, self.tell, stages.report
+            )
             if not self.measure_only:  # which answers with it
                 self.tell(utility.sentence)
 
         def release_once(own: Task, config: ReleaseConfig, pay: Charger | None) -> PrivateRelease:
             made = release(self.mechanism, own, model, config, self.queries, report=stages.report, charge=pay)
-            said = card(self.mechanism, self.options, own, made, manifest, config, utility)
+            said = card(self.mechanism, self.options, own, made, manifest, config, utility, self._unit(made))
             state = None
             if made.more is not None and not self.queries:
                 state = state_text(self.mechanism, made, said, self.own, config.seed)
@@ -170,9 +211,10 @@ class ReleaseJob:
         rehearsed = ""
 
         def pay(new: NewRelease) -> tuple[str, ...]:
-            stages.begin(f"charging epsilon = {show_rounded_up(new.epsilon)} at delta = {new.delta:g}")
-            paid.append(new)
-            names = charge(task.train, new, self.payer_of_all)
+            price = self.price(new)
+            stages.begin(f"charging epsilon = {show_rounded_up(price.epsilon)} at delta = {price.delta:g}")
+            paid.append(price)
+            names = charge(task.train, price, self.payer_of_all, persons=loaded.persons)
             sets = ", ".join(map(repr, names)) or "no private set"
             stages.begin(f"releasing ({rehearsed} without a record)", f"charged to {sets}; releasing")
             return names
@@ -180,8 +222,8 @@ class ReleaseJob:
         if secure:
             stages.begin("trying the release without a record")
             warn_of_uncounted()
-            settings = {"noise": "seeded", "delta": self.config.accounted_delta}
-            rehearsal = release_once(without, self.config.model_copy(update=settings), None)
+            settings = {"noise": "seeded", "delta": config_of_record.accounted_delta}
+            rehearsal = release_once(without, config_of_record.model_copy(update=settings), None)
             for write in (rehearsal.text, lambda: card_markdown(rehearsal.card), lambda: card_json(rehearsal.card)):
                 write()
             rehearsed = duration(stages.seconds)
@@ -192,6 +234,6 @@ class ReleaseJob:
         else:
             stages.begin("releasing")
         try:
-            return release_once(task, self.config, pay)
+            return release_once(task, config_of_record, pay)
         except Concealed as error:
             raise Concealed(f"{error} What it may have cost stays on the budget.") from None

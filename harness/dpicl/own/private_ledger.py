@@ -6,8 +6,9 @@ the place of the old one whole (a temporary file, fsync, rename), and holds all 
 ledger before a charge or after it. A file that is cut, edited, or was made with another key is refused and never taken
 for an empty one. (That somebody puts an old copy back, or removes the whole file, no file can tell.)
 
-A charge holds the keyed hashes of the records that the set had not had before, so that the set is known again under any
-name. They are not said to anybody: whoever has the key could ask whether a text is among them.
+A charge holds the keyed hashes of the records that the set had not had before, and of the people whose they are where
+a field names them: so the set is known again under any name, and its people with other texts. They are not said to
+anybody: whoever has the key could ask whether a text is among them.
 """
 
 from __future__ import annotations
@@ -63,8 +64,9 @@ class _Head(_Line):
 
 class Charge(_Line):
     """One release. what: mechanism, task, model and the like, as the card says it. epsilon, delta: proved for it alone.
-    records: keyed hashes of the records that are new in this set, in base64. declared: public number of records; None
-    in lines of earlier versions."""
+    records: keyed hashes of the records (and persons) that are new in this set, in base64. declared: public number of
+    records; None in lines of earlier versions. rows_per_person: epsilon and delta are those of a person, of whom at
+    most so many records were used, and event is that of a record; None: they are those of a record."""
 
     when: Moment
     what: dict[str, Any]
@@ -73,6 +75,7 @@ class Charge(_Line):
     delta: Delta
     records: str = ""
     declared: Annotated[Count, Field(ge=1)] | None = None
+    rows_per_person: Annotated[Count, Field(ge=1)] | None = None
 
     @property
     def dp_event(self) -> dp.DpEvent:
@@ -158,14 +161,17 @@ def read_all() -> list[PrivateLedger]:
         raise ResultError(f"{private_folder()} cannot be read ({error.strerror}); fix its rights.") from error
 
 
-def hashes_of(texts: Iterable[str]) -> frozenset[bytes]:
-    """Keyed hashes of records: the same for texts that are one record (dpicl.data.splits)."""
+def hashes_of(texts: Iterable[str], persons: Iterable[str] = ()) -> frozenset[bytes]:
+    """Keyed hashes of records, the same for texts that are one record (dpicl.data.splits), and of persons, which are
+    never those of a text."""
     key = machine_key()
 
-    def hash_content(content: str) -> bytes:
-        return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), key=key, digest_size=HASH_BYTES).digest()
+    def hash_content(content: str, domain: bytes = b"") -> bytes:
+        data = content.encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(data, key=key, digest_size=HASH_BYTES, person=domain).digest()
 
-    return frozenset(hash_content(normalise(text)) for text in texts)
+    of_texts = {hash_content(normalise(text)) for text in texts}
+    return frozenset(of_texts | {hash_content(person, b"person") for person in persons})
 
 
 def require_name(name: str) -> str:

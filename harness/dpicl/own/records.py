@@ -11,7 +11,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from string import Template
@@ -24,6 +24,7 @@ from dpicl.core.strict_yaml import parse
 from dpicl.core.vocabulary import Query, Record
 from dpicl.data.concealed import conceal
 from dpicl.data.config import load_config
+from dpicl.data.persons import keep_rows, personal_columns
 from dpicl.data.reading import read_records
 from dpicl.data.tables import (
     BLANK,
@@ -37,7 +38,10 @@ from dpicl.data.tables import (
 )
 from dpicl.data.task import Task
 from dpicl.data.task_file import LocalKeys, SourceSpec, TaskFile
+from dpicl.own.private_ledger import machine_key
 
+#: Chooses the rows of a person where nothing is private.
+_SEEDED_KEY = b"seeded"
 #: Characters of all labels together, which the instruction lists.
 _LONGEST_LIST = 15_000
 
@@ -46,7 +50,9 @@ _LONGEST_LIST = 15_000
 class OwnRecords:
     """What is public of them. labels: as a file has it -> label word, in public order; or task: the name of a known
     task. text_field, label_field: of a row (None: as the task's file says, else those with a usual name). text_is: what
-    a text is, in a word or two. quoting: whether quotation marks in CSV and TSV stand around values."""
+    a text is, in a word or two. quoting: whether quotation marks in CSV and TSV stand around values. person_field: the
+    field that says whose a row is; None: the guarantee is for a record. rows_per_person: of which at most so many are
+    used. per_record: whether it was said that the guarantee is for a record, whoever it is of."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     task: str | None = None
@@ -54,6 +60,16 @@ class OwnRecords:
     label_field: str | None = None
     text_is: str = "text"
     quoting: bool = True
+    person_field: str | None = None
+    rows_per_person: int = 1
+    per_record: bool = False
+
+    def require_one_unit(self) -> None:
+        """Raises UsageError where it is not clear whom the guarantee is for."""
+        if self.person_field and self.per_record:
+            raise UsageError("--person-field protects a person and --per-record a single record; give one of the two.")
+        if self.rows_per_person != 1 and not self.person_field:
+            raise UsageError("--rows-per-person needs --person-field NAME, the column that says whose a row is.")
 
     def config(self) -> TaskFile:
         """Their task file. Raises UsageError for words that do not fit."""
@@ -86,9 +102,19 @@ class OwnRecords:
         else:
             given = {"text": self.text_field or local.text, "label": self.label_field or local.label}
             local = local.model_copy(update=given)
-        local = local.model_copy(update={"quoting": self.quoting and local.quoting})
-        open_table(path, local.fields, local.quoting)
+        if self.person_field in local.fields:
+            raise UsageError(f"--person-field names '{self.person_field}', which holds the text or the label.")
+        local = local.model_copy(update={"quoting": self.quoting and local.quoting, "person": self.person_field or ""})
+        open_table(path, local.columns, local.quoting)
         return own.model_copy(update={"local": local})
+
+
+@dataclass(frozen=True)
+class LoadedRecords:
+    """persons: whose records they are, as `person_key` has it; empty where no field was named."""
+
+    task: Task
+    persons: frozenset[str] = field(default=frozenset(), repr=False)
 
 
 def load_own(
@@ -98,8 +124,8 @@ def load_own(
     secure: bool,
     public: Table | None = None,
     tell: Callable[[str], None] = lambda text: None,
-) -> Task:
-    """The task with the records of a file, all of them private.
+) -> LoadedRecords:
+    """The task with the records of a file, all of them private; of each person those that `keep_rows` keeps.
 
     sizes: declared n of every class ('' for a task without classes); None: they are counted. public: a file of records
     that everybody may know, for tasks whose mechanisms need some. tell: takes a note about how a file was read; with
@@ -122,13 +148,31 @@ def load_own(
             raise
     with conceal(secure, unreadable):
         reading = read_records(data, spec)
+    if secure and not own.person_field and not own.per_record:
+        _refuse_undecided(reading.columns, spec.local.fields)
+    with conceal(secure, unreadable):
         records = reading.check()
     if reading.joined_note and not secure:
         tell(reading.joined_note)
     if not records:
         said = f"; `dpicl data {data}` says more" if isinstance(data, Path) else ""
         raise DataError(f"{data} holds no record, so there is nothing to release from{said}.")
-    return Task.from_records(config, records, sizes, known)
+    if own.person_field:
+        key = machine_key() if secure else _SEEDED_KEY
+        records = keep_rows(records, reading.persons, own.rows_per_person, key)
+    task = Task.from_records(config, records, sizes, known, keep_repeated=bool(own.person_field))
+    return LoadedRecords(task, frozenset(reading.persons))
+
+
+def _refuse_undecided(columns: Iterable[str], known: Iterable[str]) -> None:
+    """Raises UsageError where a column looks like a person, and nobody said whom the guarantee is for."""
+    if found := personal_columns(columns, known):
+        raise UsageError(
+            f"The column '{found[0]}' looks as if it says whose a row is; give --person-field"
+            f" {shlex.quote(found[0])}, which protects a person by using one row of each (--rows-per-person K: at most"
+            " K), or --per-record, which protects single rows and nobody who has many. `dpicl data FILE` says how many"
+            " rows people have."
+        )
 
 
 def _explain_unreadable(data: Table) -> str:
@@ -137,15 +181,15 @@ def _explain_unreadable(data: Table) -> str:
     if isinstance(data, Path):
         way = f"`{shlex.join(['dpicl', 'data', str(data)])}` with the same labels and fields names the line"
     return (
-        "The private records cannot be read: one of them has no text, has a label that is none of those given, or is"
-        " neither UTF-8 nor what the file should hold. With secure noise nothing more is said, since it may tell about"
-        f" one of them; {way}, where nobody else reads the screen."
+        "The private records cannot be read: one of them has no text, has a label that is none of those given, names no"
+        " person where one is to be named, or is neither UTF-8 nor what the file should hold. With secure noise nothing"
+        f" more is said, since it may tell about one of them; {way}, where nobody else reads the screen."
     )
 
 
 def read_public(data: Table, own: OwnRecords, tell: Callable[[str], None] = lambda text: None) -> list[Record]:
     """Records that everybody may know. Raises DataError, with the line, for one that cannot be read."""
-    reading = read_records(data, own.spec(data))
+    reading = read_records(data, replace(own, person_field=None).spec(data))
     if reading.joined_note:
         tell(reading.joined_note)
     return reading.check()

@@ -25,16 +25,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dpicl.core.errors import AccountantsDisagree, UnsupportedEvent
-from dpicl.core.seeds import SECURE_SHARE, accounted_delta
-from dpicl.privacy import accountants
+from dpicl.core.output_cache import key_of
+from dpicl.core.seeds import LEAST_SECURE_DELTA, SECURE_SHARE, accounted_delta
+from dpicl.privacy import accountants, calibration_cache
 from dpicl.privacy import dp_event as dp
 from dpicl.privacy.bounds import Bounds
 from dpicl.privacy.decomposition import groups, recompose
 from dpicl.privacy.events import ParallelDpEvent, compose
+from dpicl.privacy.group_privacy import of_person
 from dpicl.privacy.secure_release import floating_point_delta
 
-#: (events, delta) -> bounds. Raises UnsupportedEvent and AccountantsDisagree.
-Proof = Callable[[Sequence[dp.DpEvent], float], Bounds]
+#: (event, delta) -> bounds. Raises UnsupportedEvent and AccountantsDisagree.
+Accountant = Callable[[dp.DpEvent, float], Bounds]
+#: (events, delta, accountant) -> bounds. Raises as the accountant.
+Proof = Callable[[Sequence[dp.DpEvent], float, Accountant], Bounds]
+#: How many shares of delta for floating point are tried, and how many of a record for a person.
+_SHARES, _GROUP_STEPS = 4, 8
 
 
 def join_groups(event: dp.DpEvent) -> dp.DpEvent:
@@ -58,26 +64,68 @@ def join_groups(event: dp.DpEvent) -> dp.DpEvent:
     )
 
 
-def total(events: Sequence[dp.DpEvent], delta: float) -> Bounds:
-    """Bounds of the epsilon of all releases together at this delta, with secure noise: accounted at delta - 1e-7.
+def total(events: Sequence[dp.DpEvent], delta: float, quick: bool = False) -> Bounds:
+    """Bounds of the epsilon of all releases together at this delta, with secure noise: accounted at delta - 1e-7, or
+    where that does not pay for the floating point of all of them, at less, down to half of delta.
 
-    Infinite where nothing finite is proved, which also is where that share of delta does not pay for the floating point
-    of all of them. Raises UsageError for a delta below 1e-6, UnsupportedEvent where no theorem covers the events.
+    quick: by a bound that is found in seconds, as valid and some percent larger. Infinite where nothing finite is
+    proved, or half of delta does not pay. Raises UsageError for a delta below 1e-6, UnsupportedEvent where no theorem
+    covers the events.
     """
     accounted = accounted_delta(delta, "secure")
     if not events:
         return Bounds(0.0, 0.0, 0.0, {"exact": 0.0})
-    found = [] if (bounds := _prove(_bound_together, events, accounted)) is None else [bounds]
-    if (not found or any(map(_is_loose, events))) and (bounds := _prove(_add_up, events, accounted)) is not None:
-        found.append(bounds)
+    everything = ParallelDpEvent(tuple((str(at), event) for at, event in enumerate(events)))  # its sums are added up
+    for _ in range(_SHARES):
+        best = _find_smallest(events, accounted, quick)
+        needed = floating_point_delta(everything, best.upper) if math.isfinite(best.upper) else 0.0
+        if needed <= max(SECURE_SHARE, delta - accounted):
+            return best
+        if 2 * needed > delta / 2:
+            break
+        accounted = delta - 2 * needed
+    note = "no share of delta pays for the floating point of all releases"
+    return Bounds(math.inf, math.inf, math.inf, best.accountants, (*best.notes, note))
+
+
+def _find_smallest(events: Sequence[dp.DpEvent], delta: float, quick: bool) -> Bounds:
+    """The smaller of the two proofs. Raises UnsupportedEvent where there is none."""
+    proofs = [_prove(_bound_together, events, delta, quick)]
+    if proofs == [None] or (not quick and any(map(_is_loose, events))):
+        proofs.append(_prove(_add_up, events, delta, quick))
+    found = [bounds for bounds in proofs if bounds is not None]
     if not found:
         raise UnsupportedEvent("No theorem covers these releases together, so nothing is known of what they cost.")
-    best = min(found, key=lambda bounds: bounds.upper)
-    everything = ParallelDpEvent(tuple((str(at), event) for at, event in enumerate(events)))  # its sums are added up
-    if math.isfinite(best.upper) and floating_point_delta(everything, best.upper) > SECURE_SHARE:
-        note = f"the share of delta of {SECURE_SHARE:g} does not pay for the floating point of all releases"
-        return Bounds(math.inf, math.inf, math.inf, best.accountants, (*best.notes, note))
-    return best
+    return min(found, key=lambda bounds: bounds.upper)
+
+
+def person_total(events: Sequence[dp.DpEvent], delta: float, rows: int) -> float:
+    """An upper bound, found in seconds and stored, of the epsilon of all releases for a person with at most so many
+    records in each; infinite where none is found. Raises UnsupportedEvent as `total`, UsageError for a delta below
+    1e-6.
+
+    events: of one record. rows: more than 1 by group privacy, which holds for what a record's releases cost together.
+    """
+    key = key_of("over releases", list(map(repr, events)), delta, rows, calibration_cache.accounting_code())
+    if stored := calibration_cache.read_value(calibration_cache.DEFAULT, key):
+        return float(stored[0])
+    bound = total(events, delta, quick=True).upper if rows == 1 else _group_total(events, delta, rows)
+    calibration_cache.write_value(calibration_cache.DEFAULT, key, bound)
+    return bound
+
+
+def _group_total(events: Sequence[dp.DpEvent], delta: float, rows: int) -> float:
+    """The lemma of `group_privacy` at a record's delta that is small enough for the epsilon that it gives."""
+    share = delta / rows
+    for _ in range(_GROUP_STEPS):
+        if share < LEAST_SECURE_DELTA:
+            break
+        own = total(events, share, quick=True).upper
+        epsilon, needed = of_person(own, share, rows)
+        if needed <= delta:
+            return epsilon
+        share *= delta / needed * (1 - 1e-3)
+    return math.inf
 
 
 def _is_loose(event: dp.DpEvent) -> bool:
@@ -85,21 +133,21 @@ def _is_loose(event: dp.DpEvent) -> bool:
     return join_groups(event) not in map(recompose, groups(event).values())
 
 
-def _prove(proof: Proof, events: Sequence[dp.DpEvent], delta: float) -> Bounds | None:
+def _prove(proof: Proof, events: Sequence[dp.DpEvent], delta: float, quick: bool) -> Bounds | None:
     """What a proof gives; None where it does not cover the events."""
     try:
-        return proof(events, delta)
+        return proof(events, delta, accountants.quick_epsilon if quick else accountants.epsilon)
     except (UnsupportedEvent, AccountantsDisagree):
         return None
 
 
-def _bound_together(events: Sequence[dp.DpEvent], delta: float) -> Bounds:
-    bounds = accountants.epsilon(compose(map(join_groups, events)), delta)
+def _bound_together(events: Sequence[dp.DpEvent], delta: float, account: Accountant) -> Bounds:
+    bounds = account(compose(map(join_groups, events)), delta)
     return replace(bounds, accountants={**bounds.accountants, "over_releases": "composition of all events"})
 
 
-def _add_up(events: Sequence[dp.DpEvent], delta: float) -> Bounds:
-    each = [accountants.epsilon(event, delta / len(events)).upper for event in events]
+def _add_up(events: Sequence[dp.DpEvent], delta: float, account: Accountant) -> Bounds:
+    each = [account(event, delta / len(events)).upper for event in events]
     value = math.fsum(each)
     said = {"added": each, "over_releases": f"the sum of {len(each)} proofs, each at delta / {len(each)}"}
     return Bounds(0.0, value, value, said)
