@@ -5,6 +5,7 @@ import math
 import pytest
 
 from dpicl.attacks.audited import audit_of
+from dpicl.attacks.results import F_DP, Estimate
 from tests.leaderboards.attack_factory import make_attack
 
 
@@ -21,6 +22,8 @@ SMALL = make_attack(audited=3.0)
 SMALL = SMALL.model_copy(update={"bound": SMALL.bound.model_copy(update={"delta": 1e-9})})
 OTHERS = [bound(0.0, f"attack {i}") for i in range(9)]
 COUNTS = [make_attack(audited=None, attack=f"count {i}") for i in range(9)]
+ESTIMATE = {F_DP: Estimate(value=2.1)}
+CURVE = bound(0.5).model_copy(update={"measures": ESTIMATE})
 #: Case -> (attacks, is the row refuted, are there doubts).
 CASES = {
     "above": ([make_attack(audited=2.1)], True, False),
@@ -44,6 +47,7 @@ CASES = {
         False,
         False,
     ),
+    "the curve of its event needs 97.5%, as one of two": ([CURVE], False, True),
     "attacks without a bound do not weaken": ([make_attack(audited=2.1), *COUNTS], True, False),
     "exact, beside sampled ones": ([EXACT, *OTHERS], True, False),
     "an exact one weakens no sampled one": ([bound(2.1), make_exact_audit(0.5)], True, False),

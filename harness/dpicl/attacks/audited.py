@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from dpicl.attacks.lower_bounds import CONFIDENCE
 from dpicl.attacks.power import Power
-from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, Attempt
+from dpicl.attacks.results import ATTAINED, EXACT, F_DP, GROUP, AttackResult, Attempt
 from dpicl.core.messages import bound_text, confidence_text, epsilon_text
 
 _ROUNDING = 1e-9
@@ -145,10 +145,19 @@ def _most_confident(attacks: Sequence[AttackResult]) -> list[AttackResult]:
 
 
 def _excesses(attacks: Sequence[AttackResult]) -> Iterator[_Excess]:
-    tried = _most_confident(attacks)
-    sampled = sum(kind_of(result) == "sampled" for result in tried)
-    for result in tried:
+    tried = [(result, *bound) for result in _most_confident(attacks) for bound in _name_bounds(result)]
+    sampled = sum(kind_of(result) == "sampled" for result, _, _ in tried)
+    for result, name, epsilon in tried:
         bound, proved = result.bound, result.privacy.epsilon_proved
-        if bound is not None and is_valid(result) and bound.epsilon > proved * (1 + _ROUNDING):
+        if bound is not None and is_valid(result) and epsilon > proved * (1 + _ROUNDING):
             family = sampled if kind_of(result) == "sampled" else 1
-            yield _Excess(attack_name(result), bound.epsilon, bound.confidence, proved, family)
+            yield _Excess(name, epsilon, bound.confidence, proved, family)
+
+
+def _name_bounds(result: AttackResult) -> list[tuple[str, float]]:
+    """(name, epsilon) of each bound of an attack: of one run there may be two."""
+    name = attack_name(result)
+    bounds = [(name, result.audited or 0.0)]
+    if F_DP in result.measures:
+        bounds.append((f"{name}, by the curve of its event", result.curve_bound))
+    return bounds

@@ -12,16 +12,18 @@ import numpy as np
 from dpicl.attacks import rates
 from dpicl.attacks.base import AttackFinding, AttackSetup
 from dpicl.attacks.lower_bounds import CONFIDENCE
-from dpicl.attacks.one_run import one_run_bound
-from dpicl.attacks.results import LowerBound
+from dpicl.attacks.one_run import OneRun, guess_by_rules
+from dpicl.attacks.results import F_DP, Estimate, LowerBound
 from dpicl.attacks.targets import QueryView, Target
-from dpicl.core.errors import ModelError, UsageError
+from dpicl.attacks.trade_off import curve_bound
+from dpicl.core.errors import AccountantsDisagree, ModelError, UnsupportedEvent, UsageError
 from dpicl.core.seeds import streams
 from dpicl.core.vocabulary import Partition, Query, Record
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import fixed_epsilon
 from dpicl.mechanism.outputs import skip_reason
+from dpicl.privacy import dp_event as dp
 
 #: The scores of candidates after what a target has released.
 Values = Callable[[Target, Sequence[Record]], Sequence[float]]
@@ -35,12 +37,17 @@ COUNTED: Final = (
 )
 SHOWN: Final = "no lower bound on epsilon: all members of a release are shown, and no coin decides who they are"
 FEW_COINS: Final = "no lower bound on epsilon: fewer than two candidates were members by a coin of their own"
+#: What the bound by the mechanism's own curve is, wherever it is shown.
+OWN_CURVE: Final = (
+    "95% lower bound from the same guesses, for a mechanism with a curve of its event's shape; above the proved epsilon"
+    " it refutes the proof"
+)
 
 
 def membership_finding(
     setup: AttackSetup, scores: Values, notes: Sequence[str] = (), releases: int = 1, shown: int | None = None
 ) -> AttackFinding:
-    """AUC, TPR at 1% and 0.1% FPR, advantage, with 95% intervals, and the lower bound of one run.
+    """AUC, TPR at 1% and 0.1% FPR, advantage, with 95% intervals, and the lower bounds of one run.
 
     scores: called with the target and the candidates of each release; one number a candidate, a larger one speaks for a
     member.
@@ -74,21 +81,53 @@ def membership_finding(
         )
     values, inside, canary = map(np.concatenate, zip(*found, strict=True))
     bounded: dict[str, Any] = {}
+    measures = rates.membership(values[inside], values[~inside], setup.config.seed)
     if why_not := SHOWN if showing else COUNTED if counted else FEW_COINS if canary.sum() < 2 else None:
         notes = [*notes, why_not]
     else:
-        run = one_run_bound(values[canary], inside[canary], setup.config.delta)
+        runs = guess_by_rules(values[canary], inside[canary], setup.config.delta)
+        run = max(runs, key=lambda each: each.epsilon)
+        by_curve, why_none = measure_by_curve(targets, runs, setup.config.delta)
+        measures |= by_curve
+        notes = [*notes, *why_none]
         bounded["bound"] = LowerBound(
             epsilon=run.epsilon, delta=setup.config.delta, confidence=CONFIDENCE, method="one run"
         )
         bounded["details"] = {"candidates": run.candidates, "guesses": run.guesses, "correct guesses": run.correct}
     return AttackFinding(
         target=targets[0],
-        measures=rates.membership(values[inside], values[~inside], setup.config.seed),
+        measures=measures,
         counts={"members": int(inside.sum()), "others": int((~inside).sum()), "releases": len(found)},
         notes=tuple(notes),
         **bounded,
     )
+
+
+def measure_by_curve(
+    targets: Sequence[Target], runs: Sequence[OneRun], delta: float
+) -> tuple[dict[str, Estimate], list[str]]:
+    """(the bound of one run by the curve of what was released, notes); see dpicl.attacks.trade_off.
+
+    None where nothing has noise. A note says why there is none where the accountants give no curve.
+    """
+    mechanism = targets[0].mechanism
+    releases = [release for target in targets for release in target.releases]
+    epsilons = [release.calibration.epsilon for release in releases]
+    if mechanism.knob is None or math.inf in epsilons:
+        return {}, []
+
+    def events(factor: float) -> list[dp.DpEvent]:
+        noisier = []
+        for release in releases:
+            made = release.calibration
+            by_label = {label: knob * factor for label, knob in made.by_label.items()}
+            noisier.append(mechanism.events_of(made.knob * factor, by_label, release.sizes))
+        return list(dict.fromkeys(noisier))
+
+    try:
+        return {F_DP: Estimate(value=curve_bound(events, runs, delta), note=OWN_CURVE)}, []
+    except (UnsupportedEvent, AccountantsDisagree) as error:
+        return {}, [f"no lower bound by the curve of its event: {error}"]
 
 
 def ask_and_score(

@@ -79,9 +79,16 @@ def epsilon_lower(candidates: int, guesses: int, correct: int, delta: float, alp
 
 
 def one_run_bound(scores: Sequence[float] | np.ndarray, inside: Sequence[bool] | np.ndarray, delta: float) -> OneRun:
-    """The bound of the best of RULES, at 95% confidence.
+    """The bound of the best of RULES, at 95% confidence. Raises UsageError as `guess_by_rules`."""
+    return max(guess_by_rules(scores, inside, delta), key=lambda each: each.epsilon)
 
-    scores: float[m], a larger one speaks for membership; of equal scores the first counts as larger, so their order
+
+def guess_by_rules(
+    scores: Sequence[float] | np.ndarray, inside: Sequence[bool] | np.ndarray, delta: float
+) -> list[OneRun]:
+    """What each of RULES guesses, and its bound at its share of the level.
+
+    scores: float64[m], a larger one speaks for membership; of equal scores the first counts as larger, so their order
     must not depend on the coins. inside: bool[m], the coins. Raises UsageError for fewer than 2 records and a NaN.
     """
     values, said = np.asarray(scores, dtype=np.float64), np.asarray(inside, dtype=bool)
@@ -90,11 +97,11 @@ def one_run_bound(scores: Sequence[float] | np.ndarray, inside: Sequence[bool] |
     if np.isnan(values).any():
         raise UsageError("A score is NaN; fix the attack, since dropping the record would bias the bound.")
     ranking = np.argsort(-values, kind="stable")  # largest first
-    found = []
+    guessed = []
     for top, bottom in RULES:
         first, last = round(top * len(values)), round(bottom * len(values))
         last = min(last, len(values) - first)
         correct = int(said[ranking[:first]].sum() + (~said[ranking[len(values) - last :]]).sum())
         epsilon = epsilon_lower(len(values), first + last, correct, delta, (1 - CONFIDENCE) / len(RULES))
-        found.append(OneRun(epsilon, len(values), first + last, correct))
-    return max(found, key=lambda each: each.epsilon)
+        guessed.append(OneRun(epsilon, len(values), first + last, correct))
+    return guessed

@@ -23,6 +23,9 @@ EXACT: Final = "exact_audit"
 #: Name of exact audits of several copies of a canary (`dpicl.attacks.exact_groups`), no bounds of a row.
 GROUP: Final = "group_audit"
 
+#: Name of the measure that is a second bound of one run (`dpicl.attacks.trade_off`).
+F_DP: Final = "f_dp_bound"
+
 #: What every exact figure is, wherever it is printed.
 ATTAINED: Final = "attained by a canary; the noise is trusted"
 
@@ -155,6 +158,16 @@ class AttackResult(Part):
     def audited(self) -> float | None:
         """The audited epsilon; None without a bound."""
         return None if self.bound is None else self.bound.epsilon
+
+    @property
+    def curve_bound(self) -> float:
+        """The bound by the mechanism's own curve, of attacks in one run; 0 where there is none."""
+        return self.measures[F_DP].value if F_DP in self.measures else 0.0
+
+    @property
+    def refutes_proof(self) -> bool:
+        """Whether a bound, each at its own confidence, is above the proved epsilon."""
+        return max(self.audited or 0.0, self.curve_bound) > self.privacy.epsilon_proved
 
     @model_validator(mode="after")
     def _require_consistent(self) -> AttackResult:

@@ -19,7 +19,7 @@ ENDS = ("zero_shot", *CONTROLS)
 _OF_THE_BOUND = "how far the canary moves releases, as a share of what is paid for"
 _LABEL_ONLY = "audited ε where only the winner of every vote is seen"
 _EXACT = f"exact: {ATTAINED}; of the bound: {_OF_THE_BOUND}; label only: {_LABEL_ONLY}"
-_CAPITALS = {"auc": "AUC", "tpr": "TPR", "fpr": "FPR", "pii": "PII"}
+_CAPITALS = {"auc": "AUC", "tpr": "TPR", "fpr": "FPR", "pii": "PII", "dp": "DP", "gdp": "GDP"}
 _RATE = re.compile(r"tpr_at_fpr_(0\.\d+)")
 
 

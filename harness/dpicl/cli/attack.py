@@ -148,7 +148,7 @@ def _answer(
     refuted = [
         f"{result.subject.mechanism}: the proved epsilon is refuted; look at it with `dpicl check`."
         for result in results
-        if result.bound and result.bound.epsilon > result.privacy.epsilon_proved
+        if result.refutes_proof
     ]
     where = f"{count(len(results), 'result')} in {folder / store.ATTACKS}"
     shown: list[Block | str] = [attacks_table(name, pair_with_settings(results, known)), *notes(refuted, "flag"), where]
