@@ -4,7 +4,9 @@ A canary is in the private set or not; the mechanism runs many times on both set
 the runs says on the other half, by the released answer or text alone, which is which. Limits by betting turn that into
 a lower bound on epsilon that holds at the stated confidence over samples of records and noise
 (dpicl.attacks.lower_bounds). After Xia et al. 2025, whose mistakes docs/attacks-and-audits.md lists; demonstration
-mechanisms are beyond them. Who sees the noisy releases inside needs no runs: dpicl.attacks.exact_audit.
+mechanisms are beyond them. A white-box auditor of answers sees the noisy sum behind each (dpicl.attacks.noisy_sums);
+who takes its noise as stated needs no runs: dpicl.attacks.exact_audit. Beside the bound stands their estimate, which is
+none.
 
 Model, question, number of records: the auditor may choose all of them, and the bound is one for what was run.
 
@@ -24,6 +26,7 @@ import difflib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Literal
@@ -32,11 +35,19 @@ import numpy as np
 
 from dpicl.attacks.canaries import FAR_TEXTS
 from dpicl.attacks.driver import release_of, result_of, subject_of
+from dpicl.attacks.exact_pairs import label_only_ceiling
 from dpicl.attacks.exact_worlds import follow_rank
-from dpicl.attacks.lower_bounds import Score, lower_bound, runs_are_scores
-from dpicl.attacks.observers import Recording
-from dpicl.attacks.results import AttackResult, Attempt
-from dpicl.attacks.views import ask_yes_or_no, completions, first_words, free_text, spell_out
+from dpicl.attacks.lower_bounds import Learn, Score, lower_bound, runs_are_scores
+from dpicl.attacks.noisy_sums import (
+    NoisySums,
+    estimate_by_gdp,
+    learn_reference_vector,
+    noisy_sums,
+    reference_vector,
+)
+from dpicl.attacks.observers import Observation, Recording
+from dpicl.attacks.results import CEILING, GDP, Access, AttackResult, Attempt, Estimate
+from dpicl.attacks.views import YES, ask_yes_or_no, completions, first_words, free_text, spell_out
 from dpicl.core.cell import large_delta
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import count
@@ -84,6 +95,10 @@ _ASKING: Final = (
 )
 #: Prompts of two private examples that the unlikely label is found with, at most.
 _PROMPTS: Final = 8
+#: What is said of a label-only ceiling wherever it is shown.
+_CEILING: Final = (
+    "the most that the winner of one vote of so many slots shows at delta, whatever they vote and however many runs"
+)
 
 
 @dataclass(frozen=True)
@@ -106,7 +121,7 @@ class AuditJob:
 
     model: as the user named it. options: all of the mechanism's. plugin: its hash. runs: on each side, each with one
     sample of records, at least 8. records: private ones (None: as many as a sample expects, so that every record is in
-    it: q = 1).
+    it: q = 1). access: what the auditor sees: what is released, or the noisy sum behind every answer.
     """
 
     mechanism: Mechanism
@@ -117,6 +132,7 @@ class AuditJob:
     question: Question = "inquiry"
     runs: int = 200
     records: int | None = None
+    access: Access = "black-box"
     confidence: float = 0.95
     delta: float = 1e-5
     seed: int = 0
@@ -145,7 +161,7 @@ class AuditJob:
         rest = {name: getattr(self, name) for name in ("model", "options", "plugin", "delta", "seed")}
         rest |= {"members": self.size, "shots": self.way.shots, "epsilon": epsilon}
         settings |= self.way.settings(self.question)
-        return Attempt("audit", "black-box", settings, subject_of(self.mechanism, self.task, **rest))
+        return Attempt("audit", self.access, settings, subject_of(self.mechanism, self.task, **rest))
 
     def check(self) -> None:
         """Raises UsageError where there is nothing to audit."""
@@ -154,6 +170,11 @@ class AuditJob:
             raise UsageError(f"{mechanism.name} adds no noise whatever epsilon is, so an audit has nothing to test.")
         if (self.way.own_task or task.kind == "generation") and (reason := skip_reason(mechanism, task.public_view())):
             raise UsageError(f"{mechanism.name} cannot do {task.name}: {reason}.")
+        if self.access == "white-box" and mechanism.kind != "answers":
+            raise UsageError(
+                f"A white-box audit by runs sees the noisy sum behind an answer, and {mechanism.name} gives no answers;"
+                " audit it with --exact."
+            )
 
 
 @dataclass(frozen=True)
@@ -161,7 +182,8 @@ class Canary:
     """record: what is inserted. task: with the audit's question. queries: the one about this record, or none.
 
     score: what each of several released texts says for membership; None: how much more often it comes with the canary,
-    which is learned. note: what a reader of a result must know.
+    which is learned. answer: the label that speaks for membership, where answers are labels. note: what a reader of a
+    result must know.
     """
 
     record: Record = field(repr=False)
@@ -169,6 +191,16 @@ class Canary:
     note: str
     queries: tuple[Query, ...] = field(default=(), repr=False)
     score: Callable[[Sequence[str]], Sequence[float]] | None = field(default=None, repr=False)
+    answer: str = ""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What the runs on one side released: texts, by run and draw of the noise, and the noisy sums behind them, where
+    there is one behind each."""
+
+    texts: list[list[str]] = field(repr=False)
+    sums: NoisySums | None = None
 
 
 class AuditRuns:
@@ -221,25 +253,68 @@ class AuditRuns:
         calibration = calibrate_mechanism(job.mechanism, self.sizes, epsilon, job.delta)
         canary = self.canary(calibration.knob)
         execution = self.execution(False, calibration, 0)
-        first = execution.run()
+        recording = Recording()
+        with observing(recording):
+            first = execution.run()
         if not first.releases:
             raise UsageError(f"{job.mechanism.name} makes no noisy release, so there is nothing to audit.")
+        if job.access == "white-box":
+            self._require_sums(noisy_sums([[recording.observed_releases]]))
         self._reader = first.reader
-        said = [self._release_all(side, calibration, report) for side in (True, False)]
-        texts = list(dict.fromkeys(text for side in said for run in side for text in run))
-        scores = range(len(texts)) if canary.score is None else canary.score(texts)
-        values = dict(zip(texts, scores, strict=True))
-        inside, outside = (np.array([[values[text] for text in run] for run in side]) for side in said)
-        learn = _frequencies if canary.score is None else runs_are_scores
+        inside, outside = (self._observe(side, calibration, report) for side in (True, False))
+        seen, learn = self._see_sums(inside, outside) if job.access == "white-box" else self._see_texts(inside, outside)
         return result_of(
             job.attempt_at(epsilon),
             job.mechanism,
             release_of(job.mechanism, calibration, self.sizes, execution.ledger),
             manifest_of(job.task, self.model),
             meter.cost({"audit": round(time.perf_counter() - start, 3)}),
-            bound=lower_bound(inside, outside, job.delta, job.confidence, job.seed, learn),
+            bound=lower_bound(*seen, job.delta, job.confidence, job.seed, learn),
+            measures=self._measure(inside.sums, outside.sums),
+            counts=_count_moved(inside.sums, outside.sums),
             notes=[canary.note, *filter(None, [large_delta(job.delta, len(self.private))])],
         )
+
+    def _see_texts(self, inside: Observed, outside: Observed) -> tuple[list[np.ndarray], Learn]:
+        """What a black-box auditor sees of every run [n, m], with the canary and without, and how it is scored."""
+        texts = list(dict.fromkeys(text for side in (inside, outside) for run in side.texts for text in run))
+        score = None if self._canary is None else self._canary.score
+        values = dict(zip(texts, range(len(texts)) if score is None else score(texts), strict=True))
+        seen = [np.array([[values[text] for text in run] for run in side.texts]) for side in (inside, outside)]
+        return seen, _frequencies if score is None else runs_are_scores
+
+    def _see_sums(self, inside: Observed, outside: Observed) -> tuple[list[np.ndarray], Learn]:
+        """The same of a white-box one: noisy sums [n, m, d]. Raises UsageError where there are none."""
+        return [self._require_sums(side.sums).noisy for side in (inside, outside)], learn_reference_vector
+
+    def _require_sums(self, sums: NoisySums | None) -> NoisySums:
+        if sums is None:
+            raise UsageError(
+                f"{self.job.mechanism.name} does not answer from one noisy sum, which a white-box audit by runs looks"
+                " at; audit it with --exact."
+            )
+        return sums
+
+    def _measure(self, inside: NoisySums | None, outside: NoisySums | None) -> dict[str, Estimate]:
+        """The published estimate, and what the winner of a vote can show at most; each where it is defined."""
+        if inside is None or outside is None or inside.scale == 0:
+            return {}
+        job, canary = self.job, self._canary
+        labels = () if canary is None else canary.task.labels
+        if job.access == "white-box":
+            direction = reference_vector(inside.clean, outside.clean)
+            trials = inside.trials_along(direction), outside.trials_along(direction)
+            return {GDP: estimate_by_gdp(*trials, job.delta, job.seed)}
+        if canary is None or canary.answer not in labels or inside.clean.shape[1] != len(labels):
+            return {}
+        winner = labels.index(canary.answer)
+        trials = inside.trials_won_by(winner), outside.trials_won_by(winner)
+        mechanism = job.mechanism
+        assert isinstance(mechanism, AnswerMechanism)
+        own_slots = mechanism.scheme.own_slots
+        most = label_only_ceiling(inside.scale, mechanism.slots, len(labels), own_slots, job.delta)
+        ceiling = Estimate(value=most, note=_CEILING)
+        return {GDP: estimate_by_gdp(*trials, job.delta, job.seed), CEILING: ceiling}
 
     def execution(self, present: bool, calibration: Calibration, run: int, draw: int = 0) -> Execution:
         """The mechanism on the records of one side, sampled as in every execution of this run. draw: of the noise."""
@@ -266,15 +341,29 @@ class AuditRuns:
             outputs=lambda: self._outputs,
         )
 
-    def _release_all(self, present: bool, calibration: Calibration, report: Report) -> list[list[str]]:
+    def _observe(self, present: bool, calibration: Calibration, report: Report) -> Observed:
         """What every run on one side releases, at every draw of the noise."""
-        draws = range(self.job.way.draws)
-        found = []
+        texts, releases = list[list[str]](), list[list[list[Observation]]]()
+        answers = self.job.mechanism.kind == "answers"
         for run in range(self.job.runs):
-            made = [self.execution(present, calibration, run, draw).run() for draw in draws]
-            found.append(["\n".join(m.prompt.texts if m.answers is None else m.answers.values()) for m in made])
+            texts.append([])
+            releases.append([])
+            for draw in range(self.job.way.draws):
+                recording = Recording()
+                with observing(recording) if answers else nullcontext():
+                    made = self.execution(present, calibration, run, draw).run()
+                texts[-1].append("\n".join(made.prompt.texts if made.answers is None else made.answers.values()))
+                releases[-1].append(recording.observed_releases)
             report(run + 1, self.job.runs, f"runs {'with' if present else 'without'} the canary")
-        return found
+        return Observed(texts, noisy_sums(releases))
+
+
+def _count_moved(inside: NoisySums | None, outside: NoisySums | None) -> dict[str, int]:
+    """In how many runs the canary changed the clean sum; of a run with another size nothing is said."""
+    if inside is None or outside is None or inside.clean.shape != outside.clean.shape:
+        return {}
+    moved = (inside.clean != outside.clean).any(axis=1)
+    return {"runs": len(moved), "moved": int(moved.sum())}
 
 
 class CoupledSampling:
@@ -338,7 +427,8 @@ def choose_asked_canary(runs: AuditRuns) -> Canary:
     size = len(runs.private)
     note = f"one query, question {question}, {count(size, 'record')}, {mechanism.scheme.describe(size)}"
     score = None if ends is None else _measure_nearness(runs.embeddings, *ends)
-    return Canary(record, seen.public_view(), note, (Query("audit", text),), score)
+    answer = "" if ends is not None else YES if question == "inquiry" else record.label
+    return Canary(record, seen.public_view(), note, (Query("audit", text),), score, answer)
 
 
 def _measure_nearness(

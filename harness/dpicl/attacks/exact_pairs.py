@@ -159,6 +159,32 @@ def label_only(rate: float, present: NoisyRelease, absent: NoisyRelease) -> Samp
     return SampleLoss(rate, 0.0, (WorstPair(chances[0], chances[1]),))
 
 
+def label_only_ceiling(sd: float, slots: int, labels: int, own_slots: bool, delta: float) -> float:
+    """The most epsilon at delta that the winner of one noisy vote can show about one record, which is in the sample
+    for certain: over all clean votes of ``slots`` ballots for two of the labels.
+
+    sd: of the noise on every count. own_slots: the record adds a ballot; else it moves one from one label to another.
+    """
+    shown = [0.0]
+    for first in range(slots + 1 if own_slots else slots):
+        absent = np.zeros(labels)
+        absent[:2] = first, slots - first
+        present = absent.copy()
+        present[0] += 1
+        present[1] -= 0 if own_slots else 1
+        with_it, without = (winner_chances(votes, sd) for votes in (present, absent))
+        shown += [_one_shot(with_it, without, delta), _one_shot(without, with_it, delta)]
+    return max(shown)
+
+
+def _one_shot(present: np.ndarray, absent: np.ndarray, delta: float) -> float:
+    """The epsilon at delta of two distributions of few outcomes: the largest ln((P(S) - delta) / Q(S)) over the sets S
+    of the largest ratios."""
+    order = np.argsort(-present / np.maximum(absent, 1e-300))
+    above, below = np.cumsum(present[order]) - delta, np.cumsum(absent[order])
+    return max(0.0, float(np.log(above[above > 0] / below[above > 0]).max(initial=0.0)))
+
+
 def chances(release: NoisyRelease) -> np.ndarray:
     """float64[K]: the probability of every outcome of a choice of one; [2] of "below" and "above" for the first
     question of a round."""

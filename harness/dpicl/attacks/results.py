@@ -25,6 +25,10 @@ GROUP: Final = "group_audit"
 
 #: Name of the measure that is a second bound of one run (`dpicl.attacks.trade_off`).
 F_DP: Final = "f_dp_bound"
+#: Names of two measures of sampled audits: a published estimate that is no bound (`dpicl.attacks.noisy_sums`), and what
+#: the winner of a vote shows at most (`dpicl.attacks.exact_pairs.label_only_ceiling`).
+GDP: Final = "gdp_estimate"
+CEILING: Final = "label_only_ceiling"
 
 #: What every exact figure is, wherever it is printed.
 ATTAINED: Final = "attained by a canary; the noise is trusted"

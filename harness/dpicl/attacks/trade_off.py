@@ -87,7 +87,9 @@ def is_refuted(curve: TradeOff, candidates: int, guesses: int, correct: int, alp
         more = max(0.0, curve.least_without(right) - wrong)
         right += number / (guesses - number) * more
         wrong += more
-    return right + wrong > guesses / candidates * _ROUNDING
+        if right + wrong > guesses / candidates * _ROUNDING:
+            return True
+    return False
 
 
 def curve_bound(events: Events, runs: Sequence[OneRun], delta: float) -> float:

@@ -15,7 +15,7 @@ from dpicl.api.tables import Audits, failure
 from dpicl.attacks import store
 from dpicl.attacks.audit_runs import DEMONSTRATION_SIZES, SIZES, AuditJob, AuditRuns, Question
 from dpicl.attacks.exact_audit import Asked, Deal, ExactJob, exact_audit, reason_against
-from dpicl.attacks.results import AttackResult, Attempt
+from dpicl.attacks.results import Access, AttackResult, Attempt
 from dpicl.attacks.table import attacks_table, pair_with_settings
 from dpicl.cli import call
 from dpicl.cli.output import Answer
@@ -61,6 +61,7 @@ def audit(
     copies: Annotated[p.Count, Field(le=100), p.Flag(metavar="K")] | None = None,
     test_records: p.Limit | None = None,
     question: Question | None = None,
+    access: Access | None = None,
     runs: Annotated[p.Count, Field(ge=8)] | None = None,
     records: Annotated[p.Count, Field(ge=2)] | None = None,
     confidence: Annotated[Number, Field(ge=0.5, lt=1), p.Flag(metavar="C")] | None = None,
@@ -90,12 +91,14 @@ def audit(
     copies: with --exact: of the canary at once, for group privacy (default: 1).
     test_records: with --exact: test records, asked as queries (default: 100).
     question: 'is this text in your examples?' (default), or the canary's own input; for answer mechanisms.
+    access: what is released (black-box, the default), or the noisy sum behind every answer.
     runs: runs on each side (default: 200).
     records: private records (default: as many as a sample expects, so q = 1).
     confidence: of the bound (default: 0.95).
     """
     of_suite = {"suite": suite, "other-records": other_records, "queries": queries, "copies": copies}
-    sampled: dict[str, Any] = {"question": question, "runs": runs, "records": records, "confidence": confidence}
+    sampled: dict[str, Any] = {"question": question, "access": access, "runs": runs}
+    sampled |= {"records": records, "confidence": confidence}
     of_row = {"delta": delta, "model": model, "source": source, "seed": seed, "option": options or None}
     if exact:
         _refuse(sampled, "An exact audit has no runs, and the row's own records and queries; leave {} out.")

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from dpicl.api.tables import failure
-from dpicl.attacks import audit_runs
+from dpicl.attacks import audit_runs, noisy_sums
 from dpicl.attacks.audit_runs import AuditJob, AuditRuns
 from dpicl.attacks.canaries import FAR_TEXTS
-from dpicl.attacks.results import attack_from_text
+from dpicl.attacks.results import CEILING, GDP, attack_from_text
 from dpicl.core.errors import UsageError
 from dpicl.data.task import Task
 from dpicl.mechanisms.esa import ESA
@@ -26,9 +26,11 @@ from dpicl.mechanisms.sga import SGA
 from dpicl.mechanisms.tang import Tang
 from dpicl.mechanisms.voting import Voting
 from dpicl.mechanisms.zero_shot import ZeroShot
+from dpicl.models.simulated import SimulatedLM
 from dpicl.privacy.primitives import GaussianSum
 from dpicl.releasing.release import calibrate_mechanism
 from dpicl.results.schema import to_text
+from tests.harness.attacks.copying_model import CopyingLM
 from tests.harness.parrot import Parrot
 from tests.samples import contents
 
@@ -38,6 +40,7 @@ SMALL = {"slots": 4, "examples_per_slot": 1}
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch):
     monkeypatch.setattr(audit_runs, "DRAWS", 4)
+    monkeypatch.setattr(noisy_sums, "TRIALS", 40_000)
 
 
 def runs_of(mechanism, task, model, **settings):
@@ -109,6 +112,51 @@ def test_every_answer_mechanism_can_be_audited(own_cache, agnews, samsum, sim, m
     assert result.bound.epsilon <= result.privacy.epsilon_proved
     assert (result.access, result.bound.method) == ("black-box", "rates")
     assert attack_from_text(to_text(result)) == result
+
+
+def test_with_four_partitions_the_estimate_is_near_theory_and_no_label_can_show_it(own_cache, agnews) -> None:
+    """Every slot of this model says whether it holds the text: the canary moves a vote in every run."""
+    mechanism = Voting(slots=4, examples_per_slot=2, calibrate=False)
+    labels, votes = (
+        audit(mechanism, agnews, CopyingLM(), 8.0, runs=8, access=access) for access in ("black-box", "white-box")
+    )
+    assert labels.counts == votes.counts == {"runs": 8, "moved": 8}
+    assert all(7.0 < result.measures[GDP].value < 8.0 for result in (labels, votes))
+    assert 4.5 < labels.measures[CEILING].value < 5.0 and CEILING not in votes.measures
+    assert max(labels.bound.epsilon, votes.bound.epsilon) <= votes.privacy.epsilon_proved
+    assert (votes.access, votes.bound.method) == ("white-box", "rates")
+
+
+def test_votes_that_the_canary_never_moves_have_no_estimate_above_zero(own_cache, agnews, sim) -> None:
+    result = audit(Blind(**SMALL), agnews, sim, 8.0, runs=8, access="white-box")
+    assert (result.bound.epsilon, result.counts["moved"]) == (0.0, 0) and result.measures[GDP].value < 0.1
+
+
+class FarTexts(SimulatedLM):
+    """Writes the first of the far texts that stands in its prompt."""
+
+    def generate(self, prompts, max_tokens, stop=(), prefix=None, **settings):
+        shown = map(self.decode, prompts)
+        return [next((far for far in FAR_TEXTS if far in text), "nothing of note") for text in shown]
+
+
+def test_embeddings_are_compared_along_the_reference_vector(own_cache, samsum) -> None:
+    mechanism = ESA(slots=2, examples_per_slot=1, candidates=4, embedding="sim")
+    result = audit(mechanism, samsum, FarTexts(), 16.0, question="lookup", runs=8, access="white-box")
+    assert result.counts["moved"] == 8 and result.bound.epsilon <= result.privacy.epsilon_proved
+    assert 0 < result.measures[GDP].value <= result.privacy.epsilon_proved
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "reason"),
+    [(KSA(**SMALL), "does not answer from one noisy sum"), (Tang(slots=4, tokens=4), "gives no answers")],
+    ids=["ksa", "tang"],
+)
+def test_a_white_box_audit_of_anything_else_is_refused(own_cache, samsum, agnews, sim, mechanism, reason) -> None:
+    task = agnews if isinstance(mechanism, Tang) else samsum
+    job = AuditJob(mechanism, task, "sim", {}, runs=8, access="white-box")
+    with pytest.raises(UsageError, match=f"{reason}.*--exact"):
+        job.check() or AuditRuns(job, sim).audit(2.0)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
+from dp_accounting import gaussian_mechanism
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
@@ -19,6 +20,7 @@ from dpicl.attacks.exact_pairs import (
     distance,
     exact_epsilon,
     label_only,
+    label_only_ceiling,
     move,
     ordered_pair,
     require_same,
@@ -181,3 +183,15 @@ def test_sums_beside_a_choice_on_one_sample_count_in_full(rate) -> None:
 @given(st.floats(1e-5, 1e3))
 def test_multipliers_are_never_rounded_up(mu) -> None:
     assert mu * (1 - 1e-4) <= exact_pairs._round_down(mu) <= mu
+
+
+@pytest.mark.parametrize(("slots", "epsilon"), [(4, 8.0), (10, 4.0)])
+def test_the_label_only_ceiling_is_that_of_the_difference_of_two_counts(slots, epsilon) -> None:
+    multiplier = gaussian_mechanism.get_sigma_gaussian(epsilon, 1e-5)
+    votes = (2 * np.arange(slots + 1) - slots) / (2 * multiplier)  # in standard deviations of the difference
+    less, more = ndtr(votes[:-1]), ndtr(votes[1:])
+    good = more > 1e-5
+    expected = np.log((more[good] - 1e-5) / less[good]).max()
+    found = label_only_ceiling(math.sqrt(2) * multiplier, slots, 2, False, 1e-5)
+    assert found == pytest.approx(expected, abs=1e-3) and found < epsilon
+    assert label_only_ceiling(multiplier, slots, 2, True, 1e-5) < epsilon
