@@ -95,6 +95,8 @@ _ASKING: Final = (
 )
 #: Prompts of two private examples that the unlikely label is found with, at most.
 _PROMPTS: Final = 8
+#: What the winner of a vote shows is worked out for so many labels at most.
+_MOST_LABELS: Final = 20
 #: What is said of a label-only ceiling wherever it is shown.
 _CEILING: Final = (
     "the most that the winner of one vote of so many slots shows at delta, whatever they vote and however many runs"
@@ -262,30 +264,34 @@ class AuditRuns:
             self._require_sums(noisy_sums([[recording.observed_releases]]))
         self._reader = first.reader
         inside, outside = (self._observe(side, calibration, report) for side in (True, False))
-        seen, learn = self._see_sums(inside, outside) if job.access == "white-box" else self._see_texts(inside, outside)
+        see = self._see_sums if job.access == "white-box" else self._see_texts
+        members, others, learn = see(inside, outside)
         return result_of(
             job.attempt_at(epsilon),
             job.mechanism,
             release_of(job.mechanism, calibration, self.sizes, execution.ledger),
             manifest_of(job.task, self.model),
             meter.cost({"audit": round(time.perf_counter() - start, 3)}),
-            bound=lower_bound(*seen, job.delta, job.confidence, job.seed, learn),
+            bound=lower_bound(members, others, job.delta, job.confidence, job.seed, learn),
             measures=self._measure(inside.sums, outside.sums),
             counts=_count_moved(inside.sums, outside.sums),
             notes=[canary.note, *filter(None, [large_delta(job.delta, len(self.private))])],
         )
 
-    def _see_texts(self, inside: Observed, outside: Observed) -> tuple[list[np.ndarray], Learn]:
+    def _see_texts(self, inside: Observed, outside: Observed) -> tuple[np.ndarray, np.ndarray, Learn]:
         """What a black-box auditor sees of every run [n, m], with the canary and without, and how it is scored."""
         texts = list(dict.fromkeys(text for side in (inside, outside) for run in side.texts for text in run))
         score = None if self._canary is None else self._canary.score
         values = dict(zip(texts, range(len(texts)) if score is None else score(texts), strict=True))
-        seen = [np.array([[values[text] for text in run] for run in side.texts]) for side in (inside, outside)]
-        return seen, _frequencies if score is None else runs_are_scores
+        members, others = (
+            np.array([[values[text] for text in run] for run in side.texts]) for side in (inside, outside)
+        )
+        return members, others, _frequencies if score is None else runs_are_scores
 
-    def _see_sums(self, inside: Observed, outside: Observed) -> tuple[list[np.ndarray], Learn]:
+    def _see_sums(self, inside: Observed, outside: Observed) -> tuple[np.ndarray, np.ndarray, Learn]:
         """The same of a white-box one: noisy sums [n, m, d]. Raises UsageError where there are none."""
-        return [self._require_sums(side.sums).noisy for side in (inside, outside)], learn_reference_vector
+        members, others = (self._require_sums(side.sums).noisy for side in (inside, outside))
+        return members, others, learn_reference_vector
 
     def _require_sums(self, sums: NoisySums | None) -> NoisySums:
         if sums is None:
@@ -305,7 +311,8 @@ class AuditRuns:
             direction = reference_vector(inside.clean, outside.clean)
             trials = inside.trials_along(direction), outside.trials_along(direction)
             return {GDP: estimate_by_gdp(*trials, job.delta, job.seed)}
-        if canary is None or canary.answer not in labels or inside.clean.shape[1] != len(labels):
+        votes = inside.clean.shape[1] == len(labels) <= _MOST_LABELS
+        if canary is None or canary.answer not in labels or not votes:
             return {}
         winner = labels.index(canary.answer)
         trials = inside.trials_won_by(winner), outside.trials_won_by(winner)

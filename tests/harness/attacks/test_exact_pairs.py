@@ -195,3 +195,17 @@ def test_the_label_only_ceiling_is_that_of_the_difference_of_two_counts(slots, e
     found = label_only_ceiling(math.sqrt(2) * multiplier, slots, 2, False, 1e-5)
     assert found == pytest.approx(expected, abs=1e-3) and found < epsilon
     assert label_only_ceiling(multiplier, slots, 2, True, 1e-5) < epsilon
+
+
+def test_no_votes_of_four_slots_show_more_by_their_winner_than_the_ceiling() -> None:
+    """All clean votes for three labels, with abstentions, and every ballot that may be moved, added or taken away."""
+    sd = math.sqrt(2) * gaussian_mechanism.get_sigma_gaussian(8.0, DELTA)
+    all_votes = [votes for votes in itertools.product(range(5), repeat=3) if sum(votes) <= 4]
+    chances = {votes: winner_chances(np.array(votes, dtype=float), sd) for votes in all_votes}
+    shown = [
+        exact_pairs._one_shot(chances[one], chances[other], DELTA)
+        for one, other in itertools.permutations(all_votes, 2)
+        if max(np.abs(np.subtract(one, other))) == 1 and abs(sum(one) - sum(other)) <= 1
+        if np.abs(np.subtract(one, other)).sum() <= 2
+    ]
+    assert max(shown) == pytest.approx(label_only_ceiling(sd, 4, 3, False, DELTA))
