@@ -174,8 +174,8 @@ class AuditJob:
             raise UsageError(f"{mechanism.name} cannot do {task.name}: {reason}.")
         if self.access == "white-box" and mechanism.kind != "answers":
             raise UsageError(
-                f"A white-box audit by runs sees the noisy sum behind an answer, and {mechanism.name} gives no answers;"
-                " audit it with --exact."
+                f"A white-box audit by runs sees the noisy sum behind an answer, and {mechanism.name}"
+                " gives no answers; audit it with --exact."
             )
 
 
@@ -195,14 +195,25 @@ class Canary:
     score: Callable[[Sequence[str]], Sequence[float]] | None = field(default=None, repr=False)
     answer: str = ""
 
+    def labels_of_votes(self, sums: NoisySums) -> Sequence[str]:
+        """The labels that the coordinates of a sum count, one of which speaks for membership; none
+        where it is no such vote."""
+        labels = self.task.labels
+        votes = sums.clean.shape[1] == len(labels) <= _MOST_LABELS
+        return labels if votes and self.answer in labels else ()
+
 
 @dataclass(frozen=True)
 class Observed:
-    """What the runs on one side released: texts, by run and draw of the noise, and the noisy sums behind them, where
-    there is one behind each."""
+    """What the runs on one side released: texts, by run and draw of the noise, and the noisy sums
+    behind them, where there is one behind each."""
 
     texts: list[list[str]] = field(repr=False)
     sums: NoisySums | None = None
+
+
+#: What an auditor sees of every run with the canary, and without, [n, m, ...], and how it is scored.
+Seen = tuple[np.ndarray, np.ndarray, Learn]
 
 
 class AuditRuns:
@@ -278,50 +289,53 @@ class AuditRuns:
             notes=[canary.note, *filter(None, [large_delta(job.delta, len(self.private))])],
         )
 
-    def _see_texts(self, inside: Observed, outside: Observed) -> tuple[np.ndarray, np.ndarray, Learn]:
-        """What a black-box auditor sees of every run [n, m], with the canary and without, and how it is scored."""
-        texts = list(dict.fromkeys(text for side in (inside, outside) for run in side.texts for text in run))
+    def _see_texts(self, inside: Observed, outside: Observed) -> Seen:
+        """By black box: a number for every text."""
+        runs = [*inside.texts, *outside.texts]
+        texts = list(dict.fromkeys(text for run in runs for text in run))
         score = None if self._canary is None else self._canary.score
         values = dict(zip(texts, range(len(texts)) if score is None else score(texts), strict=True))
-        members, others = (
-            np.array([[values[text] for text in run] for run in side.texts]) for side in (inside, outside)
-        )
-        return members, others, _frequencies if score is None else runs_are_scores
+        seen = np.array([[values[text] for text in run] for run in runs])
+        learn = _frequencies if score is None else runs_are_scores
+        return seen[: self.job.runs], seen[self.job.runs :], learn
 
-    def _see_sums(self, inside: Observed, outside: Observed) -> tuple[np.ndarray, np.ndarray, Learn]:
-        """The same of a white-box one: noisy sums [n, m, d]. Raises UsageError where there are none."""
-        members, others = (self._require_sums(side.sums).noisy for side in (inside, outside))
-        return members, others, learn_reference_vector
+    def _see_sums(self, inside: Observed, outside: Observed) -> Seen:
+        """By white box: noisy sums [n, m, d]. Raises UsageError where there are none."""
+        members, others = (self._require_sums(side.sums) for side in (inside, outside))
+        return members.noisy, others.noisy, learn_reference_vector
 
     def _require_sums(self, sums: NoisySums | None) -> NoisySums:
         if sums is None:
             raise UsageError(
-                f"{self.job.mechanism.name} does not answer from one noisy sum, which a white-box audit by runs looks"
-                " at; audit it with --exact."
+                f"{self.job.mechanism.name} does not answer from one noisy sum, which a white-box"
+                " audit by runs looks at; audit it with --exact."
             )
         return sums
 
     def _measure(self, inside: NoisySums | None, outside: NoisySums | None) -> dict[str, Estimate]:
-        """The published estimate, and what the winner of a vote can show at most; each where it is defined."""
+        """The published estimate, and what the winner of a vote can show at most; each where it is
+        defined. The reference vector of the estimate is that of all runs."""
         if inside is None or outside is None or inside.scale == 0:
             return {}
-        job, canary = self.job, self._canary
-        labels = () if canary is None else canary.task.labels
-        if job.access == "white-box":
+        delta, seed = self.job.delta, self.job.seed
+        if self.job.access == "white-box":
             direction = reference_vector(inside.clean, outside.clean)
             trials = inside.trials_along(direction), outside.trials_along(direction)
-            return {GDP: estimate_by_gdp(*trials, job.delta, job.seed)}
-        votes = inside.clean.shape[1] == len(labels) <= _MOST_LABELS
-        if canary is None or canary.answer not in labels or not votes:
+            return {GDP: estimate_by_gdp(*trials, delta, seed)}
+        mechanism, canary = self.job.mechanism, self._canary
+        if canary is None or not isinstance(mechanism, AnswerMechanism):
+            return {}
+        labels = canary.labels_of_votes(inside)
+        if not labels:
             return {}
         winner = labels.index(canary.answer)
         trials = inside.trials_won_by(winner), outside.trials_won_by(winner)
-        mechanism = job.mechanism
-        assert isinstance(mechanism, AnswerMechanism)
         own_slots = mechanism.scheme.own_slots
-        most = label_only_ceiling(inside.scale, mechanism.slots, len(labels), own_slots, job.delta)
-        ceiling = Estimate(value=most, note=_CEILING)
-        return {GDP: estimate_by_gdp(*trials, job.delta, job.seed), CEILING: ceiling}
+        most = label_only_ceiling(inside.scale, mechanism.slots, len(labels), own_slots, delta)
+        return {
+            GDP: estimate_by_gdp(*trials, delta, seed),
+            CEILING: Estimate(value=most, note=_CEILING),
+        }
 
     def execution(self, present: bool, calibration: Calibration, run: int, draw: int = 0) -> Execution:
         """The mechanism on the records of one side, sampled as in every execution of this run. draw: of the noise."""
@@ -351,22 +365,26 @@ class AuditRuns:
     def _observe(self, present: bool, calibration: Calibration, report: Report) -> Observed:
         """What every run on one side releases, at every draw of the noise."""
         texts, releases = list[list[str]](), list[list[list[Observation]]]()
-        answers = self.job.mechanism.kind == "answers"
         for run in range(self.job.runs):
-            texts.append([])
-            releases.append([])
-            for draw in range(self.job.way.draws):
-                recording = Recording()
-                with observing(recording) if answers else nullcontext():
-                    made = self.execution(present, calibration, run, draw).run()
-                texts[-1].append("\n".join(made.prompt.texts if made.answers is None else made.answers.values()))
-                releases[-1].append(recording.observed_releases)
+            draws = range(self.job.way.draws)
+            seen = [self._observe_draw(self.execution(present, calibration, run, draw)) for draw in draws]
+            texts.append([text for text, _ in seen])
+            releases.append([observed for _, observed in seen])
             report(run + 1, self.job.runs, f"runs {'with' if present else 'without'} the canary")
         return Observed(texts, noisy_sums(releases))
 
+    def _observe_draw(self, execution: Execution) -> tuple[str, list[Observation]]:
+        """(the text, the noisy releases behind an answer; none of a text: they are many)."""
+        recording = Recording()
+        answers = self.job.mechanism.kind == "answers"
+        with observing(recording) if answers else nullcontext():
+            made = execution.run()
+        texts = made.prompt.texts if made.answers is None else made.answers.values()
+        return "\n".join(texts), recording.observed_releases
+
 
 def _count_moved(inside: NoisySums | None, outside: NoisySums | None) -> dict[str, int]:
-    """In how many runs the canary changed the clean sum; of a run with another size nothing is said."""
+    """In how many runs the canary changed the clean sum."""
     if inside is None or outside is None or inside.clean.shape != outside.clean.shape:
         return {}
     moved = (inside.clean != outside.clean).any(axis=1)

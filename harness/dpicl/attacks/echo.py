@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
 
 from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.attacks.membership import explain_no_answer, membership_finding
@@ -26,11 +28,13 @@ from dpicl.data.task import Record, Task
 from dpicl.mechanism.bases import Mechanism
 
 Gram = tuple[str, ...]
+EMPTY: Final[Mapping[Gram, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Echo(Attack):
-    """n: words of an n-gram. generations: releases of a mechanism with noise. trials: of one that shows records."""
+    """n: words of an n-gram. generations: releases of a mechanism with noise. trials: of one that
+    shows records."""
 
     name = "echo"
     source = "Meeus et al. 2025, ICML, arXiv 2502.14921"
@@ -52,11 +56,16 @@ class Echo(Attack):
         return membership_finding(setup, self.log_likelihood_ratios, releases=self.generations, shown=self.trials)
 
     def log_likelihood_ratios(self, target: Target, candidates: Sequence[Record]) -> list[float]:
-        """Of every candidate's text: mean natural logarithm a word, released texts against the other candidates."""
-        released = NGrams.of((self._grams(text) for text in target.prompt().texts), self.n)
-        grams = [self._grams(record.text) for record in candidates]
-        everybody = NGrams.of(grams, self.n)
-        return [released.mean_log_prob(each) - everybody.mean_log_prob(each, Counter(each)) for each in grams]
+        """Of every candidate's text: mean natural logarithm, released texts against the other
+        candidates."""
+        released = NGrams.of(self._grams(text) for text in target.prompt().texts)
+        texts = [self._grams(record.text) for record in candidates]
+        everybody = NGrams.of(texts)
+        scores = []
+        for grams in texts:
+            by_others = everybody.mean_log_prob(grams, Counter(grams))
+            scores.append(released.mean_log_prob(grams) - by_others)
+        return scores
 
     def _grams(self, text: str) -> list[Gram]:
         row = words(fold(text))
@@ -72,24 +81,24 @@ class NGrams:
     vocabulary: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, texts: Iterable[Sequence[Gram]], n: int) -> NGrams:
+    def of(cls, texts: Iterable[Sequence[Gram]]) -> NGrams:
         """Of the n-grams of several texts."""
         model = cls()
         for grams in texts:
             model.counts.update(grams)
-            model.starts.update(gram[: n - 1] for gram in grams)
+            model.starts.update(gram[:-1] for gram in grams)
             model.vocabulary.update(gram[-1] for gram in grams)
         return model
 
-    def mean_log_prob(self, grams: Sequence[Gram], left_out: Counter[Gram] | None = None) -> float:
-        """Mean of ln P(word | words before it), 0 without an n-gram. left_out: counts of a text that the model is to be
-        without."""
-        without = left_out or Counter()
+    def mean_log_prob(self, grams: Sequence[Gram], left_out: Mapping[Gram, int] = EMPTY) -> float:
+        """Mean of ln P(word | words before it), 0 without an n-gram. left_out: counts of a text
+        that the model is to be without."""
         starts = Counter[Gram]()
-        for gram, count in without.items():
+        for gram, count in left_out.items():
             starts[gram[:-1]] += count
         total = 0.0
         for gram in grams:
-            seen = self.counts[gram] - without[gram] + 1
-            total += math.log(seen / (self.starts[gram[:-1]] - starts[gram[:-1]] + len(self.vocabulary) + 1))
+            seen = self.counts[gram] - left_out.get(gram, 0) + 1
+            started = self.starts[gram[:-1]] - starts[gram[:-1]]
+            total += math.log(seen / (started + len(self.vocabulary) + 1))
         return total / max(1, len(grams))

@@ -52,11 +52,11 @@ def attack(mechanism, task, epsilon=math.inf, **setting):
 
 def test_n_grams_have_the_probabilities_of_the_definition() -> None:
     grams = [("a", "b"), ("b", "a"), ("a", "b")]
-    model = NGrams.of([grams], 2)
+    model = NGrams.of([grams])
     expected = (math.log(3 / 5) + math.log(1 / 5)) / 2  # two words, and one that was never seen
     assert model.mean_log_prob([("a", "b"), ("a", "c")]) == pytest.approx(expected)
     assert model.mean_log_prob(grams, Counter(grams)) == pytest.approx(math.log(1 / 3))
-    assert NGrams.of([], 2).mean_log_prob(grams) == 0.0 == model.mean_log_prob([])
+    assert NGrams.of([]).mean_log_prob(grams) == 0.0 == model.mean_log_prob([])
 
 
 @pytest.mark.parametrize("name", ["real_demonstrations", "broken_demonstrations"])
