@@ -16,7 +16,13 @@ from dpicl.attacks.one_run import OneRun, guess_by_rules
 from dpicl.attacks.results import F_DP, Estimate, LowerBound
 from dpicl.attacks.targets import QueryView, Target
 from dpicl.attacks.trade_off import curve_bound
-from dpicl.core.errors import AccountantsDisagree, ModelError, UnsupportedEvent, UsageError
+from dpicl.core.errors import (
+    AccountantsDisagree,
+    ModelError,
+    UnsupportedEvent,
+    UsageError,
+    one_line,
+)
 from dpicl.core.seeds import streams
 from dpicl.core.vocabulary import Partition, Query, Record
 from dpicl.data.task import Task
@@ -110,24 +116,28 @@ def measure_by_curve(
 
     None where nothing has noise. A note says why there is none where the accountants give no curve.
     """
-    mechanism = targets[0].mechanism
+    mechanism, knob = targets[0].mechanism, targets[0].mechanism.knob
     releases = [release for target in targets for release in target.releases]
     epsilons = [release.calibration.epsilon for release in releases]
-    if mechanism.knob is None or math.inf in epsilons:
+    if knob is None or math.inf in epsilons:
         return {}, []
 
     def events(factor: float) -> list[dp.DpEvent]:
         noisier = []
         for release in releases:
             made = release.calibration
-            by_label = {label: knob * factor for label, knob in made.by_label.items()}
-            noisier.append(mechanism.events_of(made.knob * factor, by_label, release.sizes))
+            by_label = {label: change(value, factor) for label, value in made.by_label.items()}
+            event = mechanism.events_of(change(made.knob, factor), by_label, release.sizes)
+            noisier.append(event)
         return list(dict.fromkeys(noisier))
+
+    def change(value: float, factor: float) -> float:
+        return min(max(value * factor, knob.low), knob.high)
 
     try:
         return {F_DP: Estimate(value=curve_bound(events, runs, delta), note=OWN_CURVE)}, []
-    except (UnsupportedEvent, AccountantsDisagree) as error:
-        return {}, [f"no lower bound by the curve of its event: {error}"]
+    except (UnsupportedEvent, AccountantsDisagree, ArithmeticError) as error:
+        return {}, [f"no lower bound by the curve of its event: {one_line(error, 200)}"]
 
 
 def ask_and_score(

@@ -15,6 +15,7 @@ from dpicl.attacks.likelihood import Likelihood
 from dpicl.attacks.membership import COUNTED, FEW_COINS, SHOWN
 from dpicl.attacks.pii import Pii
 from dpicl.attacks.wen import Brainwash, Gap, Inquiry, Repeat, rightness, score_yes
+from dpicl.core.errors import UnsupportedEvent
 from dpicl.core.plugins import Registered
 from dpicl.data.task import Record, Task
 from dpicl.mechanism.bases import Query
@@ -120,6 +121,16 @@ def test_too_little_noise_is_refuted_by_the_curve_of_its_event(agnews, own_cache
     result = run_attack(job, bench_of(CopyingLM()))
     assert result.curve_bound > result.audited > 0
     assert result.curve_bound > result.privacy.epsilon_proved >= result.audited and result.refutes_proof
+
+
+def test_where_the_accountants_give_no_curve_a_note_says_so(agnews, own_cache, monkeypatch):
+    def refuse(*_):
+        raise UnsupportedEvent("there is no theorem")
+
+    monkeypatch.setattr(membership, "curve_bound", refuse)
+    result = attack(Inquiry(), agnews, "voting", options=ALL_IN_ONE, epsilon=1.0)
+    assert result.curve_bound == 0.0 and "f_dp_bound" not in result.measures
+    assert any("by the curve of its event: there is no theorem" in note for note in result.notes)
 
 
 def test_brainwash_is_paid_for_with_all_its_questions(agnews, own_cache):
