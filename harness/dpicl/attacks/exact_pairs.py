@@ -160,20 +160,23 @@ def label_only(rate: float, present: NoisyRelease, absent: NoisyRelease) -> Samp
 
 
 def label_only_ceiling(sd: float, slots: int, labels: int, own_slots: bool, delta: float) -> float:
-    """The most epsilon at delta that the winner of one noisy vote can show about one record, which is in the sample
-    for certain: over all clean votes of ``slots`` ballots for two of the labels.
+    """The most epsilon at delta that the winner of one noisy vote can show about one record, which
+    is in the sample for certain: over all clean votes for two of the labels. A slot may abstain, and
+    one that does changes whether the difference of both counts is odd.
 
-    sd: of the noise on every count. own_slots: the record adds a ballot; else it moves one from one label to another.
+    sd: of the noise on every count. own_slots: the record adds a ballot; else it moves one from one
+    label to another.
     """
     shown = [0.0]
-    for first in range(slots + 1 if own_slots else slots):
-        absent = np.zeros(labels)
-        absent[:2] = first, slots - first
-        present = absent.copy()
-        present[0] += 1
-        present[1] -= 0 if own_slots else 1
-        with_it, without = (winner_chances(votes, sd) for votes in (present, absent))
-        shown += [_one_shot(with_it, without, delta), _one_shot(without, with_it, delta)]
+    for ballots in (slots, slots - 1):
+        for first in range(ballots + 1 if own_slots else ballots):
+            absent = np.zeros(labels)
+            absent[:2] = first, ballots - first
+            present = absent.copy()
+            present[0] += 1
+            present[1] -= 0 if own_slots else 1
+            with_it, without = (winner_chances(votes, sd) for votes in (present, absent))
+            shown += [_one_shot(with_it, without, delta), _one_shot(without, with_it, delta)]
     return max(shown)
 
 

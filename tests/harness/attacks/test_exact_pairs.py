@@ -185,11 +185,11 @@ def test_multipliers_are_never_rounded_up(mu) -> None:
     assert mu * (1 - 1e-4) <= exact_pairs._round_down(mu) <= mu
 
 
-@pytest.mark.parametrize(("slots", "epsilon"), [(4, 8.0), (10, 4.0)])
+@pytest.mark.parametrize(("slots", "epsilon"), [(4, 8.0), (10, 8.0), (10, 4.0)])
 def test_the_label_only_ceiling_is_that_of_the_difference_of_two_counts(slots, epsilon) -> None:
     multiplier = gaussian_mechanism.get_sigma_gaussian(epsilon, 1e-5)
-    votes = (2 * np.arange(slots + 1) - slots) / (2 * multiplier)  # in standard deviations of the difference
-    less, more = ndtr(votes[:-1]), ndtr(votes[1:])
+    differences = np.arange(-slots, slots + 1) / (2 * multiplier)  # in standard deviations
+    less, more = ndtr(differences[:-2]), ndtr(differences[2:])
     good = more > 1e-5
     expected = np.log((more[good] - 1e-5) / less[good]).max()
     found = label_only_ceiling(math.sqrt(2) * multiplier, slots, 2, False, 1e-5)
