@@ -74,7 +74,7 @@ def test_every_output_says_first_that_nobody_checked_the_code(dpicl, desk, plugi
     assert answer.code == 0 and f"dpicl: {UNCHECKED}" in answer.err, answer.err
     assert "declared by code that nobody checked" in answer.out and " proved" not in answer.out
     title, first, *rest = (desk / "x.card.md").read_text().split("\n\n")
-    assert title == "# Privacy card: leaky" and first.startswith("**NOBODY CHECKED THE CODE: ")
+    assert title == "# Privacy card: leaky, protects one record" and first.startswith("**NOBODY CHECKED THE CODE: ")
     assert rest[0].startswith("If its code does what it declares, this release is (")
     card = json.loads((desk / "x.card.json").read_text())
     assert card["warning"].startswith(UNCHECKED) and card["private"] is False

@@ -102,7 +102,7 @@ def test_real_demonstrations_of_matched_length_are_a_row_and_not_the_end_of_reco
     (table,) = build_board(rows).sections[0].tables
     assert table.real_data.label == "real_demonstrations" and table.headroom[METRIC].real_row == "real_matched"
     tang = next(one for one in table.rows if one.label == "tang")
-    assert tang.recovery == pytest.approx((0.5 - 0.2) / (0.875 - 0.2))
+    assert tang.recovery == pytest.approx((0.5 - 0.3) / (0.875 - 0.3))  # over the public ones
     matched = next(one for one in table.rows if one.label == "real_matched")
     assert matched.unranked and matched.rank is None
 

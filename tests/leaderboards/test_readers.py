@@ -141,19 +141,6 @@ def test_texts_that_are_scored_themselves_are_read_by_nobody():
     assert "valid answers, counted in the texts, 4 released texts" in render_terminal(build_board([result]))
 
 
-def test_headroom_of_a_classifier_is_not_told_of_a_model_that_answers_nothing():
-    other = []
-    for seed in range(SEEDS):
-        for task, metric in (("agnews_codes", "acc_nearest"), ("mit_d", "exact_match")):
-            same = {"task": task, "metric": metric, "seed": seed, "model": "embedded-float32", "documents": 50}
-            other += [make_result("public_demonstrations", 0.4, epsilon=0.0, **same)]
-            other += [make_result("real_demonstrations", 0.9, **same)]
-    results = [one for section in make_board().sections for row in section.rows for one in row.results]
-    text = " ".join(render_terminal(build_board([*results, *other]), full=False).split())
-    apart = text[text.index("Apart (--full)") :]
-    assert "mit_d 0.500" in apart and "agnews_codes" not in apart
-
-
 @pytest.mark.parametrize(("dirty", "marked"), [(True, True), (False, False), (None, False)])
 def test_one_result_of_a_changed_checkout_marks_its_row_in_every_output(dirty, marked):
     results = [make_result("tang", 0.6, seed=seed) for seed in (0, 1)]

@@ -72,12 +72,9 @@ def view_of(
     kept, current = select_current(kept, records or Fingerprints(download=False))
     left_out = find_skipped(selection.cells, selection.mechanisms)
     missing = describe_completeness(suite.name, selection.cells, kept, left_out)
-    notes = [
-        *describe_unread(damaged),
-        *([missing] if missing else []),
-        *([] if suite.private_share else [_SAME_RECORDS]),
-    ]
-    notes += [*describe_tuning(suite, kept), *readings(selection, kept), *current]
+    warnings = [*describe_unread(damaged), *([missing] if missing else []), *current]
+    about = [] if suite.private_share else [_SAME_RECORDS]
+    notes = [*warnings, *about, *describe_tuning(suite, kept), *readings(selection, kept)]
     made = build_board(kept, selection.asked, evidence, submissions, suite.margin, suite.planned)
     there = {(result.cell.label, result.cell.task) for result in kept}
     reasons = {(cell.label, cell.task): left_out[cell.id] for cell in selection.cells if cell.id in left_out}
@@ -86,7 +83,9 @@ def view_of(
         for (label, task), reason in reasons.items()
         if (label, task) not in there
     ]
-    made = replace(made, notes=(*notes, *made.notes), skipped=tuple(skipped), tasks=tuple(suite.tasks))
+    notes += made.notes
+    made = replace(made, notes=tuple(notes), warnings=tuple(warnings))
+    made = replace(made, skipped=tuple(skipped), tasks=tuple(suite.tasks))
     return BoardView(made, selection, evidence)
 
 

@@ -55,12 +55,14 @@ class Section:
 @dataclass(frozen=True)
 class Board:
     """Sections, those with most private rows first and of these the newest; ``notes`` are about results in none of
-    them, and ``unplaced`` are those of the notes that are about attacks on no row. skipped: why rows have no result on
-    a task: label, task and reason. tasks: of the suite."""
+    them, and ``unplaced`` are those of the notes that are about attacks on no row. warnings: those that every view
+    shows: results that are missing, could not be read, or are of other records. skipped: why rows have no result on a
+    task: label, task and reason. tasks: of the suite."""
 
     sections: tuple[Section, ...]
     notes: tuple[str, ...]
     unplaced: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     skipped: tuple[Mapping[str, str], ...] = ()
     tasks: tuple[str, ...] = ()
 

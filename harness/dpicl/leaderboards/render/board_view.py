@@ -157,8 +157,9 @@ def overview(board: Board, epsilon: float | None) -> list[Block]:
     if others:
         apart = dict.fromkeys(f"{model_name(one.group.model)} on {one.group.source} records" for one in others)
         more.append(f"{names_text(apart)} (--full)")
+    blocks += notes(board.warnings)
     said = [f"Also: {'; '.join(more)}."] if more else []
-    if number := len(section.notes) + len(board.notes):
+    if number := len(section.notes) + len(board.notes) - len(board.warnings):
         said.append(f"Headroom, planned claims, audits and {count(number, 'note')}: --full.")
     return [*blocks, *(words(one, "quiet") for one in said)]
 
