@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from functools import partial
 from pathlib import Path
 
+import datasets
+import pandas
 import pytest
 
 import dpicl as package
@@ -270,20 +274,47 @@ def test_the_formats_of_a_prompt_and_of_a_chat(dpicl, desk):
     prompt = (desk / "prompt.txt").read_text()
     assert prompt.startswith("Classify each support ticket as billing, technical or refund.")
     assert prompt.endswith("Support ticket: {text}\nCategory:\n") and prompt.count("\nCategory:") == 5
-    assert release(dpicl, "--format", "chat", out="chat.json").code == 0
+    assert release(dpicl, "--format", "messages-openai", out="chat.json").code == 0
     roles = [one["role"] for one in json.loads((desk / "chat.json").read_text())["messages"]]
     assert roles == ["system", *["user", "assistant"] * 4, "user"]
+
+
+def test_libraries_open_what_is_released(tmp_path):
+    """csv, pandas, datasets, and the message formats as their programs take them."""
+    task = Task.from_records(make_config(LABELS, "text"), (), {})
+    texts = ["=cmd|' /C calc'!A0", 'a "quoted", text', "زر"]
+    prompt = ReleasedPrompt(None, [Demonstration(text, label) for text, label in zip(texts, LABELS, strict=True)])
+    contents = {form: formats.format_release(prompt, task, form) for form in formats.FORMATS}
+    rows = list(csv.DictReader(io.StringIO(contents["csv"])))
+    assert [row["label"] for row in rows] == list(LABELS)
+    assert [row["text"] for row in rows] == ["'" + texts[0], *texts[1:]]
+    frame = pandas.read_parquet(io.BytesIO(contents["parquet"]))
+    assert frame.text.tolist() == texts and frame.label.tolist() == list(LABELS)
+    (tmp_path / "train.parquet").write_bytes(contents["hf"])
+    data = datasets.Dataset.from_parquet(str(tmp_path / "train.parquet"), cache_dir=str(tmp_path / "cache"))
+    assert list(data["text"]) == texts and data.features["label"].names == list(task.labels)
+    assert [data.features["label"].int2str(label) for label in data["label"]] == list(LABELS)
+    anthropic = json.loads(contents["messages-anthropic"])
+    roles = [one["role"] for one in anthropic["messages"]]
+    assert anthropic["system"] and roles == [*["user", "assistant"] * 3, "user"]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet", "hf"])
+def test_a_table_has_the_instruction_that_was_released(form):
+    task = Task.from_records(make_config(LABELS, "text"), (), {})
+    content = formats.format_release(ReleasedPrompt("Sort them well."), task, form)
+    assert "Sort them well." in (content if isinstance(content, str) else str(pandas.read_parquet(io.BytesIO(content))))
 
 
 def test_what_a_model_writes_moves_nothing_and_ends_no_line():
     task = Task.from_records(make_config(LABELS, "text"), (), {})
     hostile = 'x\u2028y\x1b[2J"}\n{"text": "z\u202e'
     prompt = ReleasedPrompt("do\x07 it", [Demonstration(hostile, "billing")])
-    lines = formats.released_text(prompt, task, "jsonl").splitlines()
+    lines = formats.format_release(prompt, task, "jsonl").splitlines()
     assert [list(json.loads(line)) for line in lines] == [["instruction"], ["text", "label"]]
     assert json.loads(lines[1])["text"] == hostile
-    for form in formats.FORMATS:
-        text = formats.released_text(prompt, task, form)
+    for form in set(formats.FORMATS) - {"parquet", "hf"}:
+        text = formats.format_release(prompt, task, form)
         assert not set(text) & {"\x1b", "\u2028", "\u202e", "\x07"}
 
 

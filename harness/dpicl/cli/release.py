@@ -169,7 +169,7 @@ def release(
     mechanism: Annotated[GivenMechanism, p.OneMechanism],
     *,
     shots: p.Shots = 4,
-    format: Literal["jsonl", "prompt", "chat"] | None = None,
+    format: Literal["jsonl", "csv", "parquet", "hf", "prompt", "messages-openai", "messages-anthropic"] | None = None,
     **own: Unpack[Own],
 ) -> PrivateRelease:
     """Demonstrations (or an instruction) from the private records of a file, once, charged to their budget.
@@ -181,8 +181,8 @@ def release(
     Raises UsageError for what does not fit, BudgetExceeded where the set's limit would be passed, UnsavedRelease where
     what was released cannot be written.
 
-    format: of the file: JSONL of texts and labels (default), a prompt, or a chat's messages; what a prepared
-        mechanism releases has a format of its own.
+    format: of the file: JSONL of texts and labels (default), a table (hf: a Hugging Face data set), a prompt, or the
+        messages of a chat; what a prepared mechanism releases has a format of its own.
     """
     job = _job(mechanism, own, {"answers": "answers queries; use `dpicl answer`"}, shots)
     if job.mechanism.reads_all and format is not None:

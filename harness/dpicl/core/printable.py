@@ -14,6 +14,9 @@ LONGEST_TEXT = 1000
 #: A name, in quotes or without blanks, that is longer than most paths; what is shown of it.
 _LONG_NAME = re.compile(r"(?<=[\s(])'[^']{300,}'|\S{300,}")
 _BEGINNING, _END = 120, 60
+#: What a spreadsheet takes for the beginning of a formula: at the beginning of a cell, also behind blanks and quotation
+#: marks, and behind what divides cells in other languages; East Asian ones read full-width characters alike.
+_FORMULA = re.compile(r"""((?:^|[;|])[\s"]*)([=+@-]|[\uff1d\uff0b\uff0d\uff20])""")
 
 
 def shorten(text: str) -> str:
@@ -53,3 +56,8 @@ def make_visible(text: str, longest: int = LONGEST_TEXT) -> str:
     if not start.isprintable():  # else none of its characters is of a category that `show` writes out
         start = "".join(" " if character in "\n\r\t" else show(character) for character in start)
     return start if len(text) <= longest else f"{start}… ({len(text):,} characters in all)"
+
+
+def quote_formula(text: str) -> str:
+    """The text of a cell, with an apostrophe before what a spreadsheet would take for a formula."""
+    return _FORMULA.sub(r"\1'\2", text)

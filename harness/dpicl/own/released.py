@@ -1,4 +1,4 @@
-"""The return values of `dpicl.release` and `dpicl.answer`, and their file formats: JSONL, a prompt, chat messages.
+"""The return values of `dpicl.release` and `dpicl.answer`, and their file formats: JSONL, tables, a prompt, messages.
 
 Released texts are whatever a model wrote. JSON is written in ASCII alone, and a prompt without characters that move a
 cursor or turn the reading.
@@ -6,6 +6,9 @@ cursor or turn the reading.
 
 from __future__ import annotations
 
+import csv
+import importlib.util
+import io
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,12 +18,14 @@ from typing import Any
 
 from dpicl.core.errors import ResultError, UsageError, require_known
 from dpicl.core.files import put_whole
-from dpicl.core.printable import make_printable
+from dpicl.core.printable import make_printable, make_visible, quote_formula
 from dpicl.core.vocabulary import Query, ReleasedPrompt
 from dpicl.data.task import PublicTask
 from dpicl.own.card import card_json, card_markdown
 
-FORMATS = ("jsonl", "prompt", "chat")
+FORMATS = ("jsonl", "csv", "parquet", "hf", "prompt", "messages-openai", "messages-anthropic")
+#: Formats that are bytes; what cannot be written in one of them is shown as JSONL.
+_BINARY = ("parquet", "hf")
 #: Stands for the text that is asked about.
 PLACE = "{text}"
 
@@ -57,19 +62,24 @@ class PrivateRelease:
         return replace(self, queries=queries, answers=answers)
 
     def text(self, format: str = "jsonl") -> str:
-        """The content of a file: "jsonl" (of answers one a line, in the order of the queries), or for demonstrations
-        "prompt" and "chat"; the state, where there is one."""
+        """The content of a file, as JSONL where the format is no text: of answers one a line, in the order of the
+        queries; of demonstrations as `FORMATS` has it; the state, where there is one."""
+        content = self.content("jsonl" if format in _BINARY else format)
+        return content if isinstance(content, str) else content.decode()
+
+    def content(self, format: str = "jsonl") -> str | bytes:
+        """The content of a file: see `text`; bytes of "parquet" and "hf"."""
         if self.state is not None:
             return self.state
         if self.queries:
             return _lines([{"id": one.id, "text": one.text, "answer": self.answers[one.id]} for one in self.queries])
-        return released_text(self.prompt, self.task, format)
+        return format_release(self.prompt, self.task, format)
 
     def save(self, out: Path | str, format: str = "jsonl") -> list[Path]:
         """Writes the file, and its card beside it as Markdown and JSON; returns the paths. Raises UsageError for a file
         that is there already, ResultError where it cannot be written."""
         paths = check_places(Path(out))
-        contents = (lambda: self.text(format), lambda: card_markdown(self.card), lambda: card_json(self.card))
+        contents = (lambda: self.content(format), lambda: card_markdown(self.card), lambda: card_json(self.card))
         for path, content in zip(paths, contents, strict=True):
             try:
                 put_whole(path, content())  # what was paid for comes first
@@ -119,21 +129,72 @@ def try_places(out: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
-def released_text(prompt: ReleasedPrompt, task: PublicTask, form: str) -> str:
-    """A file's content. jsonl: {"text", "label"} a line, and {"instruction"} first where one was released; prompt: what
-    a model reads, with `PLACE` where the query goes; chat: {"messages": [...]}, with `PLACE` in the last one.
+def format_release(prompt: ReleasedPrompt, task: PublicTask, form: str) -> str | bytes:
+    """A file's content.
 
-    Raises UsageError for a format that there is not, and for a chat about texts that are no answers.
+    jsonl: {"text", "label"} a line, and {"instruction"} first where one was released. csv, parquet: the columns text
+    and label; a released instruction is the first row, without a label. hf: the same as Parquet, with the labels as
+    classes of a Hugging Face data set. prompt: what a model reads, with `PLACE` where the query goes. messages-openai:
+    {"messages": [...]}, messages-anthropic: {"system", "messages": [...]}, with `PLACE` in the last one.
+
+    Raises UsageError for a format that there is not, and for messages about texts that are no answers.
     """
     check_format(form, task)
     match form:
         case "prompt":
             return make_printable(task.icl_prefix(prompt.demonstrations, prompt.instruction) + task.query(PLACE)) + "\n"
-        case "chat":
+        case "messages-openai":
             return json.dumps({"messages": messages(prompt, task)}, indent=1) + "\n"
+        case "messages-anthropic":
+            said = messages(prompt, task)
+            system = said.pop(0)["content"] if said[0]["role"] == "system" else ""
+            return json.dumps({"system": system, "messages": said}, indent=1) + "\n"
+        case "csv":
+            return _csv(prompt)
+        case "parquet" | "hf":
+            return _parquet(prompt, task.labels if form == "hf" else ())
     rows: list[dict[str, str]] = [] if prompt.instruction is None else [{"instruction": prompt.instruction}]
     rows += [{"text": each.text, "label": each.label} for each in prompt.demonstrations]
     return _lines(rows)
+
+
+def _list_rows(prompt: ReleasedPrompt) -> list[tuple[str, str | None]]:
+    """Texts with their labels; None of an instruction."""
+    rows: list[tuple[str, str | None]] = [] if prompt.instruction is None else [(prompt.instruction, None)]
+    return [*rows, *((each.text, each.label) for each in prompt.demonstrations)]
+
+
+def _csv(prompt: ReleasedPrompt) -> str:
+    """Texts as people see them, and none that a spreadsheet takes for a formula."""
+    file = io.StringIO()
+    writer = csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    writer.writerow(["text", "label"])
+    for row in _list_rows(prompt):
+        writer.writerow([quote_formula(make_visible(cell or "", len(cell or ""))) for cell in row])
+    return file.getvalue()
+
+
+def _parquet(prompt: ReleasedPrompt, classes: Sequence[str]) -> bytes:
+    """classes: labels are numbers of these, as Hugging Face's `datasets` reads them; (): labels are words."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    rows = _list_rows(prompt)
+    labels = [label for _, label in rows]
+    columns: dict[str, Any] = {"text": pa.array([text for text, _ in rows], pa.string())}
+    if classes:
+        numbers = [None if label is None else classes.index(label) for label in labels]
+        columns["label"] = pa.array(numbers, pa.int64())
+        features = {
+            "text": {"dtype": "string", "_type": "Value"},
+            "label": {"names": list(classes), "_type": "ClassLabel"},
+        }
+        metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    else:
+        columns["label"], metadata = pa.array(labels, pa.string()), {}
+    file = io.BytesIO()
+    parquet.write_table(pa.table(columns).replace_schema_metadata(metadata), file)
+    return file.getvalue()
 
 
 def messages(prompt: ReleasedPrompt, task: PublicTask) -> list[dict[str, str]]:
@@ -148,10 +209,14 @@ def messages(prompt: ReleasedPrompt, task: PublicTask) -> list[dict[str, str]]:
 
 
 def check_format(form: str, task: PublicTask) -> None:
-    """Raises UsageError as `released_text` does."""
+    """Raises UsageError as `format_release` does, and where the library of a format is missing."""
     require_known("format", [form], FORMATS)
-    if form == "chat" and task.kind == "continuation":
+    if form.startswith("messages") and task.kind == "continuation":
         raise UsageError(f"{task.name} goes on with a text, and a chat answers one; use --format prompt or jsonl.")
+    if form == "hf" and task.kind != "classification":
+        raise UsageError(f"{task.name} has no classes for a Hugging Face data set; use --format parquet.")
+    if form in _BINARY and importlib.util.find_spec("pyarrow") is None:
+        raise UsageError(f"--format {form} needs pyarrow; `pip install pyarrow`, or use --format jsonl.")
 
 
 def _lines(rows: Sequence[Mapping[str, str]]) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 from dpicl.attacks.results import ATTAINED
 from dpicl.core.messages import epsilon_text, score_text
-from dpicl.core.printable import make_visible
+from dpicl.core.printable import make_visible, quote_formula
 from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.marks import Mark, signs
@@ -24,10 +23,6 @@ from dpicl.tables.document import Column
 
 if TYPE_CHECKING:
     import pandas as pd
-
-#: What a spreadsheet takes for the beginning of a formula: at the beginning of a cell, also behind blanks and quotation
-#: marks, and behind what divides cells in other languages; East Asian ones read full-width characters alike.
-_FORMULA = re.compile(r"""((?:^|[;|])[\s"]*)([=+@-]|[\uff1d\uff0b\uff0d\uff20])""")
 
 
 def record(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
@@ -86,7 +81,7 @@ def to_csv(frame: pd.DataFrame) -> str:
     """
 
     def cell(value: Any) -> Any:
-        return _FORMULA.sub(r"\1'\2", make_visible(value)) if isinstance(value, str) else value
+        return quote_formula(make_visible(value)) if isinstance(value, str) else value
 
     safe = frame.map(cell).rename(columns=cell)
     return safe.to_csv(index=False, lineterminator="\r\n", float_format="%.10g")
