@@ -6,6 +6,7 @@ import csv
 import json
 import math
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -167,7 +168,7 @@ def test_three_rows_of_a_person_cost_a_third_each_and_are_charged_as_a_person(dp
     )
     assert of_person(card["privacy"]["epsilon_proved"], card["privacy"]["delta"], 3)[1] <= 5e-6
     page = (desk / "demos.card.md").read_text().splitlines()
-    assert page[0].endswith("protects one person with at most 3 rows") and "3 at most" in "".join(page)
+    assert page[0].endswith("protects one person (customer\\_id) with at most 3 rows") and "3 at most" in "".join(page)
     (stands,) = answer.json["budgets"]
     assert (stands["unit"], stands["sum_delta"]) == ("person", 5e-6)
     assert stands["sum_epsilon"] == pytest.approx(card["person"]["epsilon"]) == stands["epsilon"]
@@ -192,23 +193,56 @@ def test_a_column_of_people_needs_a_decision_before_anything_is_charged(dpicl, d
         package.release("tang", data="tickets.csv", labels=LABELS, size=40, model="sim")
 
 
-def test_a_key_that_one_row_alone_has_is_nobodys_column(desk):
+@pytest.mark.parametrize("more", [{}, {"swordfish_user": 1}])
+def test_where_rows_name_their_columns_no_row_decides_whether_a_decision_is_needed(desk, more):
     rows = [{"text": text, "label": label} for text, label, _ in others()]
-    plain = OwnRecords(OWN.labels)
-    (desk / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, {**rows[0], "swordfish_user": 1}]))
-    assert len(load_own(plain, desk / "a.jsonl", None, True).task.train) == 40
-    (desk / "b.jsonl").write_text("".join(json.dumps({**row, "user": 1}) + "\n" for row in rows))
-    with pytest.raises(UsageError, match="'user'"):
-        load_own(plain, desk / "b.jsonl", None, True)
+    (desk / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, {**rows[0], **more}]))
+    with pytest.raises(UsageError, match=r"name their own columns.*--per-record"):
+        load_own(OwnRecords(OWN.labels), desk / "a.jsonl", None, True)
+    decided = replace(OwnRecords(OWN.labels), per_record=True)
+    assert len(load_own(decided, desk / "a.jsonl", None, True).task.train) == 40
+
+
+def test_people_of_another_column_and_single_records_are_no_part_of_a_limit_for_people(fresh_cache):
+    one = NewRelease(gaussian(4.0), 1.0, 1e-5, {"mechanism": "test"})
+    rows = [Record("a", "billing")]
+    of_people = ChargeTo("desk", rows_per_person=1, person_field="customer_id")
+    budget.charge(rows, one, replace(of_people, total_epsilon=9.0), persons=["ann"])
+    budget.charge(rows, one, of_people, persons=["ann"])
+    for other in (ChargeTo("desk"), replace(of_people, person_field="ticket")):
+        with pytest.raises(UsageError, match=r"stated for the people of the column customer_id.*--total-epsilon 9"):
+            budget.charge(rows, one, other, persons=["7"])
+        assert budget.read_sets()[0]["unit"] == "person"
+    budget.charge(rows, one, ChargeTo("desk", total_epsilon=9.0))
+    (mixed,) = budget.read_sets()
+    assert (mixed["unit"], mixed["sum_epsilon"]) == ("mixed", 2 * 2 + 1)
+
+
+def test_rows_that_no_release_used_are_of_the_same_set(desk):
+    rows = [(f"text {number} of Ann", "billing", "ann") for number in range(6)]
+    (desk / "ann.csv").write_text("text,label,customer_id\n" + "".join(f"{','.join(row)}\n" for row in rows))
+    loaded = load_own(replace(OwnRecords(OWN.labels), person_field="customer_id"), desk / "ann.csv", None, True)
+    assert len(loaded.task.train) == 1
+    assert {record.text for record in loaded.read} == {text for text, *_ in rows}
+
+
+@pytest.mark.parametrize("column", ["customer_id", "note"])
+def test_a_mark_that_takes_in_rows_is_a_fault_in_every_column(desk, column):
+    (desk / "q.csv").write_text(
+        f'text,label,{column}\nhello,billing,"C1\nfoo,refund,C2\nbar,billing,C3"\nlast,refund,C4\n'
+    )
+    own = replace(OwnRecords(OWN.labels), **({"person_field": column} if column != "note" else {}))
+    with pytest.raises(DataError):
+        load_own(own, desk / "q.csv", None, False)
 
 
 @pytest.mark.parametrize("rows", [None, 1])
 def test_the_card_and_the_terminal_say_whom_a_release_protects(dpicl, desk, rows):
     answer = release(dpicl, *(("--per-record",) if rows is None else ("--person-field", "customer_id")))
     assert answer.code == 0, answer.err
-    who = "one record" if rows is None else "one person"
+    who = "one record" if rows is None else "one person (customer_id)"
     head, *page = (desk / "demos.card.md").read_text().splitlines()
-    assert head.endswith(f"protects {who}") and f"for {who};" in answer.out
+    assert head.replace("\\", "").endswith(f"protects {who}") and f"for {who};" in answer.out
     whole = "\n".join(page)
     assert ("one has one record more" in whole) is (rows is None)
     assert ("epsilon for somebody with 10 records" in whole) is (rows is None)
@@ -236,7 +270,10 @@ def test_a_set_that_mixes_units_says_that_a_record_is_protected(dpicl, fresh_cac
     budget.charge(rows, one, ChargeTo("desk", rows_per_person=2), persons=["ann"])
     assert budget.read_sets()[0]["unit"] == "mixed"
     shown = dpicl("budget", "--private-set", "desk")
-    assert "protect a record only" in " ".join(shown.out.split()) and "a person, 2" in shown.out
+    assert "the sums are those of a record" in " ".join(shown.out.split()) and "a person, 2" in shown.out
+    (mixed,) = budget.read_sets()
+    assert mixed["sum_epsilon"] == mixed["epsilon"] == 1.0 + 2 * 1.0  # without one row another one of hers is used
+    assert mixed["sum_delta"] == pytest.approx(1e-5 + 1e-5 * (1 + math.e))
     with pytest.raises(BudgetExceeded):
         budget.charge([], one, ChargeTo("new", total_epsilon=2.5), persons=["ann"])
 

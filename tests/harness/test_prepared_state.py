@@ -73,7 +73,7 @@ def test_a_state_is_used_as_it_was_made(dpicl, state):
     refuse(dpicl(*used, "--seed", 0), "--seed")
     refuse(dpicl(*ANSWER, "--out", "x.jsonl"), "--data", "--state")
     refuse(dpicl(*used, "--option", "head=logistic"), "--option head=centroid")
-    refuse(dpicl(*RELEASE, "--out", "y.json", "--format", "chat"), "--format")
+    refuse(dpicl(*RELEASE, "--out", "y.json", "--format", "messages-openai"), "--format")
     refuse(dpicl("answer", "voting", *used[2:]), "prepares nothing")
     refuse(dpicl("answer", "tang", *used[2:]), "tang releases demonstrations", "{text}", "no cost")
     (state.parent / "prompt.txt").write_text("Text: {text}\nCategory:\n")

@@ -23,8 +23,9 @@ _RELEASES = ["when", "mechanism", "task", "model", "epsilon", "delta", "protects
 _UNITS = {
     "record": "epsilon and delta are those of a record.",
     "person": "epsilon and delta are those of a person, with all of their rows that were used.",
-    "mixed": "some releases protect a person and others a record, so all together protect a record only; `dpicl budget"
-    " --private-set NAME` says which.",
+    "mixed": "its releases do not all protect the same (a record, or the people of one column), so the sums are those"
+    " of a record, for which a release that protects a person counts twice: without one row of a person another one may"
+    " be used; `dpicl budget --private-set NAME` says which is which.",
 }
 _MEANING = (
     "The limits apply to the sums, which hold even where a release was chosen after looking at an earlier one; without"

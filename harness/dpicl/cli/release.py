@@ -148,7 +148,8 @@ def _show(made: PrivateRelease, given: Mapping[str, Any], budgets: Sequence[Mapp
         of_epsilon, of_delta = ("" if one is None else f" of {one:g}" for one in (limit, delta_limit))
         yield (
             f"Private set '{name}': {count(each['releases'], 'release')}, epsilon in all ="
-            f" {show_rounded_up(each['sum_epsilon'])}{of_epsilon} (delta = {each['sum_delta']:g}{of_delta}). See: dpicl"
+            f" {show_rounded_up(each['sum_epsilon'])}{of_epsilon} (delta = {each['sum_delta']:g}{of_delta}), for a"
+            f" {'person' if each['unit'] == 'person' else 'record'}. See: dpicl"
             f" budget --private-set {name}"
         )
         if each["releases"] > 1 and (said := large_delta(each["sum_delta"], declared)):

@@ -10,7 +10,9 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from dpicl.core.errors import DataError
 from dpicl.core.messages import count
@@ -30,7 +32,7 @@ class FileRecords:
 
     faults: what is wrong -> the numbers of all lines of which it is. joined: numbers of the records with line ends in
     quotation marks. persons: whose each record is, as `person_key` has it; empty where no field was named.
-    columns: names of the fields that the file names, or that all of its rows have.
+    columns: names of the fields that the file names, or that all of its rows have (columns_by_row).
     """
 
     path: Table
@@ -41,6 +43,7 @@ class FileRecords:
     joined: list[int] = field(default_factory=list)
     persons: list[str] = field(default_factory=list, repr=False)
     columns: dict[str, None] = field(default_factory=dict, repr=False)
+    columns_by_row: bool = False
 
     def check(self) -> list[Record]:
         """The records. Raises DataError, in one sentence with the first line and how many more, where one is wrong."""
@@ -87,6 +90,7 @@ def read_records(path: Table, spec: SourceSpec) -> FileRecords:
     table = open_table(path, spec.local.columns, spec.local.quoting)
     words = _label_words(spec)
     found = FileRecords(path, table.unit, [], [], {}, columns=dict.fromkeys(table.columns))
+    found.columns_by_row = not table.columns
     keys: list[str] = []
     rows_read = False
     try:
@@ -145,10 +149,12 @@ def person_key(values: Mapping[str, Any], name: str) -> str:
     value = values[name]
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int | Decimal | UUID) and not isinstance(value, bool):
         value = str(value)
-    if not isinstance(value, str) or not value.strip():
+    if not isinstance(value, str) or not any(map(str.isalnum, value)):
         raise RowFault(f"names nobody as its '{name}'")
+    if len(value.splitlines()) > 1:
+        raise RowFault(JOINS_ROWS)
     return normalise(re.sub(r"^(\d+)\.0+$", r"\1", value.strip()))
 
 
@@ -183,7 +189,11 @@ def _text_and_label(
 
 def _joins_rows(values: Mapping[str, str], fields: Sequence[str], words: Mapping[str, str], mark: str) -> bool:
     """Whether a line of the text has a known label where a row has its own: the end of one that a quotation mark opens,
-    or the beginning of one that it closes."""
+    or the beginning of one that it closes; or a line of another cell has one anywhere."""
+    others = [value for name, value in values.items() if name not in fields and isinstance(value, str)]
+    joined = [line.split(mark) for value in others if value.splitlines()[1:] for line in value.splitlines()]
+    if any(len(cells) > 1 and any(cell in words for cell in cells) for cells in joined):
+        return True
     text, label = (list(values).index(name) for name in fields)
     place = label if label < text else label - len(values)
     lines = [line.split(mark) for line in values[fields[0]].splitlines()]

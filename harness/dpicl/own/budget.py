@@ -28,11 +28,13 @@ from dpicl.core.cell import large_delta
 from dpicl.core.errors import BudgetExceeded, ResultError, UnsupportedEvent, UsageError, require_known
 from dpicl.core.files import hold_lock, own_folder
 from dpicl.core.json_text import to_plain
-from dpicl.core.messages import count, show_rounded_up
+from dpicl.core.messages import count, names_text, show_rounded_up
 from dpicl.core.paths import private_folder, uncounted_budgets
+from dpicl.core.printable import make_visible
 from dpicl.core.vocabulary import Record
 from dpicl.own.private_ledger import Charge, Limit, PrivateLedger, hashes_of, read_all, require_name
 from dpicl.privacy.events import to_json
+from dpicl.privacy.group_privacy import of_person
 from dpicl.privacy.over_releases import person_total
 from dpicl.releasing.release import NewRelease
 
@@ -50,7 +52,7 @@ class ChargeTo:
     total_epsilon, total_delta: what all releases of a set may add up to; None: what was stated before, if anything was.
     declared: public number of records; deltas add up to one over it at most, where nothing is stated and
     allow_large_delta is not given. None: unknown. rows_per_person: of whom at most so many records are used, where
-    epsilon and delta are those of a person; None: those of a record.
+    epsilon and delta are those of a person; None: those of a record. person_field: the column that names them.
     """
 
     name: str | None = None
@@ -60,6 +62,7 @@ class ChargeTo:
     declared: int | None = None
     allow_large_delta: bool = False
     rows_per_person: int | None = None
+    person_field: str | None = None
 
 
 def charge(
@@ -134,8 +137,8 @@ def describe(ledger: PrivateLedger) -> dict[str, Any]:
     former may come to, and what may still follow; None where no limit was stated. total_delta, left_delta: the same of
     the latter; None where no number of records was declared either. epsilon: of all together at delta
     (of the limit, else the smallest of a release; the sum of deltas, where nothing smaller than the sum of epsilons is
-    proved), where their settings were chosen beforehand. unit: whom all this holds for. Where some releases protect a
-    person and others a record, it is a record: one of a person's is protected by what protects the person.
+    proved), where their settings were chosen beforehand. unit: whom all this holds for; 'mixed' where releases protect
+    a record, a person, or people of different columns: then it is a record, see `_sums`.
     """
     (epsilon, delta), limit, delta_limit = _sums(ledger), _limit(ledger), _delta_limit(ledger)
     together, at = _compose(ledger)
@@ -168,8 +171,11 @@ def _charge_all(hashes: frozenset[bytes], release: NewRelease, to: ChargeTo) -> 
         delta=release.delta,
         declared=to.declared,
         rows_per_person=to.rows_per_person,
+        person_field=to.person_field,
     )
     ledgers = [_lower_limits(ledger, to, release.delta) for ledger in _choose_ledgers(read_all(), hashes, to)]
+    for ledger in ledgers:
+        _refuse_other_unit(ledger, entry, to)
     charged = [ledger.add_charge(entry, hashes) for ledger in ledgers]
     if refused := next(filter(None, (_refusal(ledger, to) for ledger in charged)), ""):
         raise BudgetExceeded(refused)
@@ -229,6 +235,27 @@ def _refuse_higher(ledger: PrivateLedger, total_epsilon: float | None, total_del
             )
 
 
+def _refuse_other_unit(ledger: PrivateLedger, entry: Charge, to: ChargeTo) -> None:
+    """Raises UsageError for a release that protects others than those whom the limit of a set was stated for."""
+    stated = ledger.limit
+    units = {charge.unit for charge in ledger.charges}
+    if stated is None or math.isinf(stated.total_epsilon) or not units or units == {entry.unit}:
+        return
+    if to.total_epsilon is None:
+        raise UsageError(
+            f"The limit of private set '{ledger.name}' was stated for {_name_units(units)}, and this release protects"
+            f" {_name_units({entry.unit})}: all releases together would protect single records alone. If that is"
+            f" what you want, state the limit again, for a record: --total-epsilon {stated.total_epsilon:g}."
+        )
+
+
+def _name_units(units: Collection[str | None]) -> str:
+    """'single records', 'the people of the column customer_id'."""
+    columns = sorted(make_visible(unit, 60) for unit in units if unit is not None)
+    named = [f"the people of the column {column}" if column else "people" for column in columns]
+    return names_text([*(["single records"] if None in units else []), *named])
+
+
 def _refuse_large_delta(to: ChargeTo) -> None:
     """Raises UsageError for a sum of deltas that promises nothing to one of the declared records, unless allowed."""
     if to.total_delta is None or to.declared is None or to.allow_large_delta:
@@ -238,9 +265,11 @@ def _refuse_large_delta(to: ChargeTo) -> None:
 
 
 def unit_of(ledger: PrivateLedger) -> str:
-    """'record', 'person', or 'mixed': 'record' for what holds of all releases, and 'person' for those of some."""
-    units = {"person" if charge.rows_per_person else "record" for charge in ledger.charges}
-    return "mixed" if len(units) > 1 else next(iter(units), "record")
+    """Whom all releases protect: 'record', 'person', or 'mixed', where some protect others than the rest."""
+    units = {charge.unit for charge in ledger.charges}
+    if len(units) > 1:
+        return "mixed"
+    return "record" if units <= {None} else "person"
 
 
 def _compose(ledger: PrivateLedger) -> tuple[float, float]:
@@ -248,6 +277,8 @@ def _compose(ledger: PrivateLedger) -> tuple[float, float]:
     charges, at, sums = ledger.charges, _compose_at(ledger), _sums(ledger)
     if len(charges) == 1 and charges[0].delta <= at:
         return charges[0].epsilon, at
+    if unit_of(ledger) == "mixed":
+        return sums
     rows = 1
     if unit_of(ledger) == "person":
         rows = max(charge.rows_per_person or 1 for charge in charges)
@@ -265,10 +296,19 @@ def _compose_at(ledger: PrivateLedger) -> float:
 
 
 def _sums(ledger: PrivateLedger) -> tuple[float, float]:
-    return (
-        math.fsum(charge.epsilon for charge in ledger.charges),
-        math.fsum(charge.delta for charge in ledger.charges),
-    )
+    """Epsilon and delta of all releases for whom `unit_of` names: of a mixed set for a record.
+
+    A release that protects a person counts for two there. Without one row of theirs another one may be used in its
+    place; that is as if the person were taken away with the one row and came back with the other, two steps of which
+    each is (epsilon, delta) (`of_person`).
+    """
+    bounds = [(charge.epsilon, charge.delta) for charge in ledger.charges]
+    if unit_of(ledger) == "mixed":
+        bounds = [
+            of_person(*bound, 2) if charge.rows_per_person else bound
+            for charge, bound in zip(ledger.charges, bounds, strict=True)
+        ]
+    return math.fsum(epsilon for epsilon, _ in bounds), math.fsum(delta for _, delta in bounds)
 
 
 def _limit(ledger: PrivateLedger) -> float | None:

@@ -18,6 +18,7 @@ from dpicl.core.cell import ReleaseConfig
 from dpicl.core.field_types import Count, Delta, Epsilon
 from dpicl.core.json_text import to_plain
 from dpicl.core.messages import show_rounded_up
+from dpicl.core.printable import make_visible
 from dpicl.core.vocabulary import NEIGHBOURS_TEXT, is_simulated, model_name
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
@@ -81,11 +82,12 @@ class CardTask(Part):
 
 class PersonUnit(Part):
     """The guarantee of a person of whom at most so many rows were used. epsilon, delta: theirs; those of the card's
-    `privacy` are a record's."""
+    `privacy` are those of a row that was used. field: the column that says whose a row is."""
 
     rows: Annotated[Count, Field(ge=1)]
     epsilon: Epsilon
     delta: Delta
+    field: str = ""
 
 
 class PrivacyCard(Part):
@@ -214,7 +216,7 @@ def card_markdown(content: Mapping[str, Any]) -> str:
         ("created", content["created"]),
     ]
     parts = [
-        f"# Privacy card: {_escape(content['mechanism'])}, protects {unit_of_card(content)}",
+        f"# Privacy card: {_escape(content['mechanism'])}, protects {_escape(unit_of_card(content))}",
         *([f"**{_escape(content['warning'])}**"] if content["warning"] else []),
         *([_promise(content)] if content["noise"] == "secure" else []),
         _table(("", ""), rows),
@@ -277,11 +279,14 @@ def guarantee_of(content: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def unit_of_card(content: Mapping[str, Any]) -> str:
-    """Whom a card is about: 'one record', 'one person', or 'one person with at most 3 rows'."""
+    """Whom a card is about: 'one record', 'one person (customer_id)', or 'one person (customer_id) with at most 3
+    rows'."""
     person = content.get("person")
     if person is None:
         return "one record"
-    return "one person" if person["rows"] == 1 else f"one person with at most {person['rows']} rows"
+    column = make_visible(person.get("field", ""), 60)
+    who = f"one person ({column})" if column else "one person"
+    return who if person["rows"] == 1 else f"{who} with at most {person['rows']} rows"
 
 
 def _neighbours(content: Mapping[str, Any]) -> str:
@@ -296,7 +301,7 @@ def _of_more_rows(content: Mapping[str, Any]) -> list[tuple[str, str]]:
     epsilon, delta = float(privacy["epsilon_proved"]), float(privacy["delta"])
     if content.get("person"):
         shown = f"{show_rounded_up(epsilon, 6)} at delta = {delta:.6g}"
-        return [("epsilon of one record", shown)] if content["person"]["rows"] > 1 else []
+        return [("epsilon of one row that was used", shown)] if content["person"]["rows"] > 1 else []
     if content["noise"] != "secure":
         return []
     rows = []

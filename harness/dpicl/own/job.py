@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpicl import models
-from dpicl.core.cell import Options, ReleaseConfig
+from dpicl.core.cell import Options, ReleaseConfig, large_delta
 from dpicl.core.errors import Concealed, UsageError
 from dpicl.core.messages import duration, show_rounded_up
 from dpicl.core.vocabulary import Demonstration, Query, is_simulated
@@ -22,7 +22,7 @@ from dpicl.mechanism.given import Given
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.own.budget import ChargeTo, charge, warn_of_uncounted
-from dpicl.own.card import SIMULATED, PersonUnit, card, card_json, card_markdown
+from dpicl.own.card import SIMULATED, PersonUnit, PrivacyCard, card, card_json, card_markdown
 from dpicl.own.records import OwnRecords, load_own, read_public, require_different
 from dpicl.own.released import PrivateRelease, try_places
 from dpicl.own.state import require_readable, state_text
@@ -86,6 +86,7 @@ class ReleaseJob:
             declared=declared or None,
             allow_large_delta=self.config.allow_large_delta,
             rows_per_person=self.rows_per_person,
+            person_field=self.own.person_field,
         )
 
     @property
@@ -162,12 +163,21 @@ class ReleaseJob:
             stop.add_note(STAYS if paid else "nothing was charged")
             raise
 
+    def _warn_of_delta(self, card: PrivacyCard) -> PrivacyCard:
+        """The card with what `large_delta` says of a person's delta, where that of a record is smaller."""
+        declared = self.payer_of_all.declared
+        if self.record_config.delta == self.config.delta or declared is None:
+            return card
+        warning = large_delta(self.config.delta, declared)
+        notes = [*card.privacy.notes, warning] if warning else card.privacy.notes
+        return card.model_copy(update={"privacy": card.privacy.model_copy(update={"notes": notes})})
+
     def _unit(self, made: Release) -> PersonUnit | None:
         """Whom the card is about; None for a record."""
         if self.rows_per_person is None:
             return None
         rows, delta = self.rows_per_person, self.config.delta
-        return PersonUnit(rows=rows, epsilon=rows * made.bounds.upper, delta=delta)
+        return PersonUnit(rows=rows, epsilon=rows * made.bounds.upper, delta=delta, field=self.own.person_field or "")
 
     def _make(self, paid: list[NewRelease], stages: Stages) -> PrivateRelease:
         """paid: gets what is charged, before it is."""
@@ -181,7 +191,7 @@ class ReleaseJob:
         without = replace(task, train=())
         if secure and not self.measure_only:
             expected = expected_release(self.mechanism, without, self.model, config_of_record, self.queries)
-            charge(task.train, self.price(expected), self.payer_of_all, persons=loaded.persons, trial=True)
+            charge(loaded.read, self.price(expected), self.payer_of_all, persons=loaded.persons, trial=True)
         planned = [Demonstration("", label) for label in plan_labels(self.mechanism, without, config_of_record)]
         if missing := labels_without_text(planned, self.task.labels if self.task.partitioned else ()):
             self.tell(missing)
@@ -202,6 +212,7 @@ class ReleaseJob:
         def release_once(own: Task, config: ReleaseConfig, pay: Charger | None) -> PrivateRelease:
             made = release(self.mechanism, own, model, config, self.queries, report=stages.report, charge=pay)
             said = card(self.mechanism, self.options, own, made, manifest, config, utility, self._unit(made))
+            said = self._warn_of_delta(said)
             state = None
             if made.more is not None and not self.queries:
                 state = state_text(self.mechanism, made, said, self.own, config.seed)
@@ -214,7 +225,7 @@ class ReleaseJob:
             price = self.price(new)
             stages.begin(f"charging epsilon = {show_rounded_up(price.epsilon)} at delta = {price.delta:g}")
             paid.append(price)
-            names = charge(task.train, price, self.payer_of_all, persons=loaded.persons)
+            names = charge(loaded.read, price, self.payer_of_all, persons=loaded.persons)
             sets = ", ".join(map(repr, names)) or "no private set"
             stages.begin(f"releasing ({rehearsed} without a record)", f"charged to {sets}; releasing")
             return names

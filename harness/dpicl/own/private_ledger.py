@@ -66,7 +66,8 @@ class Charge(_Line):
     """One release. what: mechanism, task, model and the like, as the card says it. epsilon, delta: proved for it alone.
     records: keyed hashes of the records (and persons) that are new in this set, in base64. declared: public number of
     records; None in lines of earlier versions. rows_per_person: epsilon and delta are those of a person, of whom at
-    most so many records were used, and event is that of a record; None: they are those of a record."""
+    most so many records were used, and event is that of a record; None: they are those of a record. person_field: the
+    column that says whose a record is."""
 
     when: Moment
     what: dict[str, Any]
@@ -76,6 +77,12 @@ class Charge(_Line):
     records: str = ""
     declared: Annotated[Count, Field(ge=1)] | None = None
     rows_per_person: Annotated[Count, Field(ge=1)] | None = None
+    person_field: str | None = None
+
+    @property
+    def unit(self) -> str | None:
+        """Whom it protects: the people of this column; None: a record."""
+        return None if self.rows_per_person is None else self.person_field or ""
 
     @property
     def dp_event(self) -> dp.DpEvent:

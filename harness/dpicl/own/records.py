@@ -111,9 +111,11 @@ class OwnRecords:
 
 @dataclass(frozen=True)
 class LoadedRecords:
-    """persons: whose records they are, as `person_key` has it; empty where no field was named."""
+    """read: all records of the file, used or not. persons: whose they are, as `person_key` has it; empty where no
+    field was named."""
 
     task: Task
+    read: Sequence[Record] = field(repr=False)
     persons: frozenset[str] = field(default=frozenset(), repr=False)
 
 
@@ -149,6 +151,12 @@ def load_own(
     with conceal(secure, unreadable):
         reading = read_records(data, spec)
     if secure and not own.person_field and not own.per_record:
+        if spec.local.fields and reading.columns_by_row:
+            raise UsageError(
+                f"Rows of {data} name their own columns, so whether one says whose a row is cannot be told without"
+                " looking at the rows; give --person-field NAME, which protects a person by using one row of each, or"
+                " --per-record, which protects single rows and nobody who has many."
+            )
         _refuse_undecided(reading.columns, spec.local.fields)
     with conceal(secure, unreadable):
         records = reading.check()
@@ -157,11 +165,12 @@ def load_own(
     if not records:
         said = f"; `dpicl data {data}` says more" if isinstance(data, Path) else ""
         raise DataError(f"{data} holds no record, so there is nothing to release from{said}.")
+    used = records
     if own.person_field:
         key = machine_key() if secure else _SEEDED_KEY
-        records = keep_rows(records, reading.persons, own.rows_per_person, key)
-    task = Task.from_records(config, records, sizes, known, keep_repeated=bool(own.person_field))
-    return LoadedRecords(task, frozenset(reading.persons))
+        used = keep_rows(records, reading.persons, own.rows_per_person, key)
+    task = Task.from_records(config, used, sizes, known, keep_repeated=bool(own.person_field))
+    return LoadedRecords(task, records, frozenset(reading.persons))
 
 
 def _refuse_undecided(columns: Iterable[str], known: Iterable[str]) -> None:
