@@ -37,9 +37,9 @@ MARKS = re.compile(r"(<!-- table -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def cost_of(bound: str, setting: Mapping[str, Any]) -> str:
-    """An upper bound on the epsilon of a published setting, rounded up."""
+    """An upper bound on the epsilon of a published setting."""
     found = float(dpicl.account(**setting)[bound])
-    return "no finite ε" if math.isinf(found) else f"{math.ceil(found * 100) / 100:.2f}"
+    return "no finite ε" if math.isinf(found) else f"{found:.2f}"
 
 
 def table() -> str:

@@ -8,12 +8,16 @@ from pathlib import Path
 import pytest
 import yaml
 
+from dpicl.core.errors import UsageError
+from dpicl.leaderboards.compare.reading import Side, keep_one_version
 from dpicl.plan.reuse import find_releases
 from dpicl.plan.selection import select
+from dpicl.plan.suite import load_suite
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.store import Store
 from dpicl.run import pipeline
-from dpicl.run.workbench import draw_task, task_of
+from dpicl.run.workbench import OtherRelease, Workbench, draw_task, task_of
+from tests.leaderboards.factory import make_result
 
 OLD = {
     "name": "mine", "version": 1, "source": "synthetic", "models": ["sim"], "seeds": [0, 1], "epsilons": [1],
@@ -146,3 +150,64 @@ def test_a_plan_says_what_is_only_to_be_scored(dpicl, suites, tmp_path):
     dpicl("run", old, "--results", tmp_path / "results")
     plan = dpicl("plan", new, "--results", tmp_path / "results", "--json").json
     assert (plan["missing"], plan["to_score"]) == (4, 2)
+
+
+def test_where_an_earlier_release_is_another_one_a_run_makes_its_own(dpicl, suites, tmp_path, monkeypatch):
+    old, new = suites
+    folder = tmp_path / "results"
+    dpicl("run", old, "--results", folder, "--mechanism", "tang")
+
+    def refuse(bench, cell, scored):
+        raise OtherRelease("of other records")
+
+    monkeypatch.setattr(Workbench, "require_same_private_records", refuse)
+    scored = dpicl("score", new, "--results", folder, "--mechanism", "tang", "--json").json
+    assert scored["counts"] == {"done": 0, "present": 0, "skipped": 2, "failed": 0}
+    assert {cell["message"] for cell in scored["cells"]} == {"of other records"}
+    assert dpicl("run", new, "--results", folder, "--mechanism", "tang", "--json").json["counts"]["done"] == 2
+    results = Store(folder, "mine").load_all()[0]
+    assert [result.scored_release for result in results] == [None] * 4
+
+
+def test_a_release_of_another_model_of_that_name_is_not_scored(dpicl, suites, tmp_path):
+    old, new = suites
+    dpicl("run", old, "--results", tmp_path, "--mechanism", "tang", "--seed", 0)
+    (result,) = Store(tmp_path, "mine").load_all()[0]
+    model = result.manifest.model.model_copy(update={"sha256": "0" * 64})
+    other = result.model_copy(update={"manifest": result.manifest.model_copy(update={"model": model})})
+    selection = select(str(new), tmp_path)
+    cell = next(cell for cell in selection.cells if cell.label == "tang" and cell.seed == 0)
+    with pytest.raises(OtherRelease, match="another model"):
+        pipeline.score_release(cell, other, selection.reference, Workbench(selection.mechanisms))
+
+
+def test_a_row_may_be_called_as_the_key_of_scores(dpicl, tmp_path, own_cache):
+    path = tmp_path / "suite.yaml"
+    path.write_text(
+        yaml.safe_dump(OLD | {"seeds": [0], "mechanisms": [{"name": "zero_shot", "label": "scored_release"}]})
+    )
+    assert dpicl("run", path, "--results", tmp_path / "results", "--json").json["counts"]["done"] == 1
+    assert dpicl("run", path, "--results", tmp_path / "results", "--json").json["counts"]["present"] == 1
+
+
+def test_false_is_as_if_nothing_were_said_of_fresh_test_records(tmp_path):
+    path = tmp_path / "suite.yaml"
+    path.write_text(yaml.safe_dump(OLD | {"fresh_test_records": False}))
+    plain = tmp_path / "plain.yaml"
+    plain.write_text(yaml.safe_dump(OLD))
+    assert load_suite(path).hash == load_suite(plain).hash
+    path.write_text(yaml.safe_dump(OLD | {"fresh_test_records": "yes"}))
+    with pytest.raises(UsageError, match="fresh_test_records"):
+        load_suite(path)
+
+
+def test_both_sides_of_a_comparison_have_the_same_version_whichever_ran_last():
+    def make(version, month):
+        result = make_result("tang", created=f"2026-{month:02}-01T00:00:00+00:00")
+        suite = result.suite.model_copy(update={"version": version})
+        return result.model_copy(update={"suite": suite})
+
+    base = Side("base", "a", (make(2, 1), make(3, 4)))
+    candidate = Side("candidate", "b", (make(3, 2), make(2, 3)))
+    sides = keep_one_version(base, candidate)
+    assert [[one.suite.version for one in side.results] for side in sides] == [[3], [3]]

@@ -74,11 +74,13 @@ def score(
     """
     selection = select_cells(suite, cells, None)
     made = make_engine(engine, workers)
+    if said := describe_untuned(selection):
+        raise UsageError(said)
     start = time.perf_counter()
     there, finished = run_missing(selection, made, stale_advice(selection.asked), scores_only=True)
     answer = _summary(selection, there, finished, time.perf_counter() - start)
     rest = len(selection.cells) - len(there) - len(finished)
-    said = f"{count(rest, 'cell')} without a release that could be scored; `{selection.command('run')}` makes it."
+    said = f"{count(rest, 'cell')} without a release that can be scored; `dpicl run` with the same words makes one."
     return replace(answer, shown=[said, *answer.shown]) if rest else answer
 
 

@@ -21,7 +21,7 @@ _DEVELOPMENT_PART = 5
 def normalise(text: str) -> str:
     """The key by which two texts are one record: letters and digits of the folded text; without any, all but blanks."""
     seen = fold(text)
-    return "".join(filter(str.isalnum, seen)) or "".join(seen.split()) or text
+    return "".join(filter(str.isalnum, seen)) or "".join(seen.split()) or seen
 
 
 def letters(text: str) -> str:
@@ -110,6 +110,11 @@ def subsample(
     order = streams(seed).stream(f"data:{name}:test").permutation(len(test)).tolist()
     if pool:  # whatever its classes, no record is both scored and for development
         scored = len(test) - max(limit_test or 0, len(test) // _DEVELOPMENT_PART)
+        if scored < (limit_test or 1):
+            raise DataError(
+                f"{name} has {len(test)} test records; a seed is to draw {limit_test} of them, and as many are kept for"
+                f" development seeds; set task_test_records to {len(test) // 2} at most."
+            )
         order = order[scored:] if last else order[:scored]
     if classes:
         order = [i for i in order if test[i].label in classes]

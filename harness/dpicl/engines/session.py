@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 
 from dpicl import models
@@ -61,7 +61,8 @@ def run_missing(
     if releases and progress:
         message(f"{count(len(releases), 'cell')} only to be scored: an earlier run released what they need.")
     _require_there(missing, records)
-    return found.there, _run(selection, missing, known, releases, engine, progress)
+    job = Job(selection.reference, selection.store.results, selection.plugins, 0, releases, scores_only)
+    return found.there, _run(selection, missing, known, job, engine, progress)
 
 
 def _find_servers(cells: Sequence[Cell]) -> dict[str, str]:
@@ -90,12 +91,11 @@ def _run(
     selection: Selection,
     missing: Sequence[Cell],
     known: Sequence[Result],
-    releases: Mapping[str, Result],
+    job: Job,
     engine: Engine,
     progress: bool,
 ) -> list[Done]:
-    """known: results that costs are estimated from. releases: see `Job`."""
-    job = Job(selection.reference, selection.store.results, selection.plugins, releases=releases)
+    """known: results that costs are estimated from."""
     ordered = Costs(known, selection.mechanisms).sort_by_collection(missing)
     finished: list[Done] = []
 

@@ -24,7 +24,7 @@ from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result, SuiteReference
 from dpicl.results.store import Store
 from dpicl.run.pipeline import run_cell, score_release
-from dpicl.run.workbench import Skipped, Workbench
+from dpicl.run.workbench import OtherRelease, Skipped, Workbench
 
 Status = Literal["done", "present", "busy", "skipped", "failed"]
 
@@ -62,13 +62,15 @@ Report = Callable[[CellProgress | Done], None]
 @dataclass(frozen=True)
 class Job:
     """What every worker must know. threads: for each worker's arithmetic; 0 leaves the library's default. releases: id
-    of a cell -> the result whose release it scores; other cells make their own."""
+    of a cell -> the result whose release it scores; other cells make their own. scores_only: whether none is made where
+    that release turns out to be another one."""
 
     suite: SuiteReference
     results: Path
     plugins: tuple[Path, ...] = ()
     threads: int = 0
     releases: Mapping[str, Result] = field(default_factory=dict, repr=False)
+    scores_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,12 @@ class Worker:
 
     def _make_result(self, cell: Cell, report: Callable[[int, int, str], None]) -> Result:
         scored = self.job.releases.get(cell.id)
-        if scored is not None:
-            return score_release(cell, scored, self.job.suite, self.bench, report)
+        try:
+            if scored is not None:
+                return score_release(cell, scored, self.job.suite, self.bench, report)
+        except OtherRelease as reason:
+            if self.job.scores_only:
+                raise Skipped(str(reason)) from None
         return run_cell(cell, self.job.suite, self.bench, report)
 
 

@@ -21,6 +21,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PrivateAttr,
+    StrictBool,
     ValidationError,
     field_validator,
 )
@@ -92,7 +93,7 @@ class Suite(BaseModel):
     test_records: Quantity | None = None
     train_records: Quantity | None = None
     private_share: Portion | None = None
-    fresh_test_records: bool | None = None
+    fresh_test_records: StrictBool | None = None
     queries: Quantity | None = None
     task_shots: dict[str, Shots] = {}
     task_test_records: dict[str, Quantity] = {}
@@ -128,7 +129,7 @@ class Suite(BaseModel):
         """sha256 over what all cells share. The lists (tasks, mechanisms, seeds ...) are not in it: a suite that grows
         keeps its results comparable; a change of what is shared starts a new board."""
         content = {key: getattr(self, key) for key in _SHARED} | {"mode": "proved"}
-        content |= {key: own for key in _SHARED_IF_SET if (own := getattr(self, key)) is not None}
+        content |= {key: own for key in _SHARED_IF_SET if (own := getattr(self, key))}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     @property

@@ -471,8 +471,9 @@ _MADE_WITH = ("plugin_checked", "plugin_files", "mechanism_version", "mechanism_
 
 
 def hash_release(result: Result) -> str:
-    """sha256 over what a result says of its release: what decided it, what it cost, and what came out."""
-    content = [result.cell.release_id, result.model_dump(mode="json", include=set(_RELEASED))]
+    """sha256 over what a result says of its release: what decided it, what it cost, what came out, and what made it."""
+    made_with = result.manifest.model_dump(mode="json", include={*_MADE_WITH, "commit", "dirty", "model"})
+    content = [result.cell.release_id, result.model_dump(mode="json", include=set(_RELEASED)), made_with]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -488,18 +489,22 @@ def join_scores(scores: Scores, release: Result) -> Result:
     name, or another cell's."""
     named = scores.scored_release
     if (release.cell_id, hash_release(release)) != (named.cell_id, named.sha256) or not release.can_score_again:
-        raise ValueError("foreign: it scores a release that is not, or no longer, in the file that it names")
-    if scores.cell.release_id != release.cell.release_id:
-        raise ValueError("foreign: it scores the release of a cell with other settings")
+        raise ValueError("damaged: it scores a release that is not, or no longer, in the file that it names")
+    same_row = scores.cell.label == release.cell.label and scores.manifest.model.pin == release.manifest.model.pin
+    if scores.cell.release_id != release.cell.release_id or not same_row:
+        raise ValueError("damaged: it scores the release of another row, model, or of other settings")
     made_with = {name: getattr(release.manifest, name) for name in _MADE_WITH}
     dirty = {"dirty": True} if release.manifest.dirty else {}
     own = {name: getattr(scores, name) for name in Scores.model_fields if name not in ("seconds", "manifest")}
-    return Result(
-        **own,
-        **{name: getattr(release, name) for name in _RELEASED},
-        manifest=scores.manifest.model_copy(update=made_with | dirty),
-        cost=release.cost.model_copy(update={"seconds": scores.seconds}),
-    )
+    try:
+        return Result(
+            **own,
+            **{name: getattr(release, name) for name in _RELEASED},
+            manifest=scores.manifest.model_copy(update=made_with | dirty),
+            cost=release.cost.model_copy(update={"seconds": scores.seconds}),
+        )
+    except ValidationError as error:
+        raise ValueError(f"damaged: {first_problem(error)}") from None
 
 
 def to_text(content: Part) -> str:
@@ -528,9 +533,18 @@ def from_text(text: str) -> Result:
 
 def either_from_text(text: str) -> Result | Scores:
     """Reads the content of a result file, or that of a file of scores. Raises ValueError as `from_text`."""
-    if '"scored_release"' in text:
+    if '"scored_release"' in text and _is_of_scores(text):
         return read_part(Scores, text, SCHEMA_VERSION, "result file")
     return from_text(text)
+
+
+def _is_of_scores(text: str) -> bool:
+    """Whether a file's keys are those of scores, and it is not a result in which the word occurs."""
+    try:
+        content = json_text.loads(text)
+    except ValueError:
+        return False
+    return isinstance(content, dict) and "scored_release" in content and "privacy" not in content
 
 
 class NewerFile(ValueError):

@@ -321,7 +321,7 @@ def _join(path: Path, scores: Scores, files: Mapping[Path, Result | Scores | Dam
     place = path.with_name(f"{scores.scored_release.cell_id}.json")
     release = files[place] if place in files else read_file(place, either_from_text)
     if not isinstance(release, Result):
-        return Damaged(path, f"foreign: it scores the release of {place.name}, which is not beside it")
+        return Damaged(path, f"damaged: it scores the release of {place.name}, which is not beside it")
     try:
         return join_scores(scores, release)
     except ValueError as error:

@@ -52,7 +52,7 @@ from dpicl.results.schema import (
     hash_release,
     wrap_validation_errors,
 )
-from dpicl.run.workbench import LoadedCell, Workbench
+from dpicl.run.workbench import LoadedCell, OtherRelease, Workbench
 
 if TYPE_CHECKING:
     from dpicl.evaluation.lm_eval_bridge import Evaluation
@@ -98,8 +98,8 @@ def score_release(
 ) -> Result:
     """Scores what an earlier result released, with the cell's test records; no private record reaches a mechanism.
 
-    scored: a result that `can_score_again`, of a cell with the same `release_id`. Raises as `run_cell`, and DataError
-    where the two cells do not have the same private and public records.
+    scored: a result that `can_score_again`, of a cell with the same `release_id`. Raises as `run_cell`, and
+    OtherRelease where a release of the cell would be another one: of other records, or of another model of that name.
     """
     clock = _Clock()
     report(0, 1, "loading")
@@ -110,6 +110,8 @@ def score_release(
         prompt = prompt_of(loaded, scored)
         loaded.load_scorers(prompt, None)
     made_with = manifest_of(loaded.task, loaded.model, plugin=cell.plugin)
+    if made_with.model.pin != scored.manifest.model.pin:
+        raise OtherRelease(f"its earlier release is of another model than {cell.model} is now")
     with clock.phase("evaluate"):
         report(0, 1, "evaluating")
         evaluation = bench.evaluate(loaded, prompt, None)

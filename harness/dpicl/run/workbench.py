@@ -42,6 +42,10 @@ EMBEDDED, SIMULATED = "embedded", "sim"
 _MODELS, _DRAWS = 1, 32
 
 
+class OtherRelease(Exception):
+    """An earlier release is not the one that would be made now; the message says why."""
+
+
 class Skipped(Exception):
     """The mechanism cannot do this task; the message is its reason."""
 
@@ -127,16 +131,14 @@ class Workbench:
         return self._keep(self._tasks, key, self.keep_tasks, lambda: task_of(cell))
 
     def require_same_private_records(self, cell: Cell, scored: Result) -> None:
-        """Raises DataError where a result's release was made from other private or public records than a cell has."""
+        """Raises OtherRelease where a result's release was made from other private or public records than a cell has:
+        the records changed, or generated train records depend on how many test records there are."""
         here, there = self.whole_task(cell), self.whole_task(scored.cell)
         changed = there.fingerprint != scored.manifest.data.fingerprint
         if changed or splits.fingerprint(here.train, (), here.public) != splits.fingerprint(
             there.train, (), there.public
         ):
-            raise DataError(
-                f"The release of {scored.cell} was made from other records than are here now, so it was not scored;"
-                " `dpicl run --rerun-stale` makes a new one."
-            )
+            raise OtherRelease("its earlier release was made from other private or public records")
 
     def model(self, name: str) -> LanguageModel:
         return self._keep(self._models, name, _MODELS, lambda: models.load(name))

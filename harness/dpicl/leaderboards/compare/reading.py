@@ -10,6 +10,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -75,11 +76,12 @@ def keep_one_version(base: Side, candidate: Side) -> tuple[Side, Side]:
     """Both sides with one version of each suite: the newest that both have, else the newest of each side."""
     times = [_find_times(side) for side in (base, candidate)]
     shared = times[0].keys() & times[1].keys()
+    last = {version: max(own[version] for own in times) for version in shared}
     kept = []
     for side, own in zip((base, candidate), times, strict=True):
-        newest: dict[str, tuple[bool, str, str]] = {}
+        newest: dict[str, tuple[bool, datetime, str]] = {}
         for (suite, version), created in own.items():
-            found = ((suite, version) in shared, created, version)
+            found = ((suite, version) in shared, last.get((suite, version), created), version)
             newest[suite] = max(newest.get(suite, found), found)
         results = [one for one in side.results if str(one.suite.version) == newest[one.suite.name][2]]
         if left_out := len(side.results) - len(results):
@@ -88,12 +90,12 @@ def keep_one_version(base: Side, candidate: Side) -> tuple[Side, Side]:
     return kept[0], kept[1]
 
 
-def _find_times(side: Side) -> dict[tuple[str, str], str]:
+def _find_times(side: Side) -> dict[tuple[str, str], datetime]:
     """(suite, its version) -> when the first of its results was made."""
-    found: dict[tuple[str, str], str] = {}
+    found: dict[tuple[str, str], datetime] = {}
     for result in side.results:
-        key = result.suite.name, str(result.suite.version)
-        found[key] = min(found.get(key, result.created), result.created)
+        key, created = (result.suite.name, str(result.suite.version)), datetime.fromisoformat(result.created)
+        found[key] = min(found.get(key, created), created)
     return found
 
 
