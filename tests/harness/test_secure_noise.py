@@ -61,7 +61,7 @@ def world(dpicl, own_cache, tmp_path, monkeypatch):
         (folder / "new.txt").write_text("where is my money\nwho won\n")
         verb = ("release",) if mechanism in ("tang", "pta", "prism", "talks") else ("answer", "--queries", "new.txt")
         chosen = [word for option in OPTIONS.get(mechanism, ()) for word in ("--option", option)]
-        words = (*verb, mechanism, "--data", "own.jsonl", *of, "--model", "sim", "--out", "out.jsonl")
+        words = (*verb, mechanism, "--data", "own.jsonl", "--per-record", *of, "--model", "sim", "--out", "out.jsonl")
         settings = () if "--epsilon" in flags else ("--epsilon", 1)
         with monkeypatch.context() as patch:
             patch.setattr(seeds, "secrets", entropy())

@@ -151,7 +151,7 @@ def load_own(
     with conceal(secure, unreadable):
         reading = read_records(data, spec)
     if secure and not own.person_field and not own.per_record:
-        if spec.local.fields and reading.columns_by_row:
+        if spec.local.fields and reading.columns_by_row and (reading.records or reading.faults):
             raise UsageError(
                 f"Rows of {data} name their own columns, so whether one says whose a row is cannot be told without"
                 " looking at the rows; give --person-field NAME, which protects a person by using one row of each, or"
