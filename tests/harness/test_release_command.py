@@ -366,7 +366,8 @@ def test_a_known_task_with_the_users_own_records(dpicl, desk):
     rows = "".join(json.dumps(row) + "\n" for row in rows_of("train", 12))
     (desk / "news.jsonl").write_text(rows)
     answer = dpicl("release", "tang", "--data", "news.jsonl", "--per-record", "--task", "agnews", "--size", 20,
-                   "--model", "sim", "--epsilon", 1, *SMALL, "--option", "examples_per_slot=1", "--out", "x.jsonl")  # fmt: skip
+                   "--model", "sim", "--epsilon", 1, *SMALL, "--option", "examples_per_slot=1",
+                   "--out", "x.jsonl")  # fmt: skip
     assert answer.code == 0, answer.err
 
 
