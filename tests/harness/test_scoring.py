@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from dpicl.core.errors import UsageError
+from dpicl.engines.worker import Job
 from dpicl.leaderboards.compare.reading import Side, keep_one_version
 from dpicl.plan.reuse import find_releases
 from dpicl.plan.selection import select
@@ -211,3 +212,10 @@ def test_both_sides_of_a_comparison_have_the_same_version_whichever_ran_last():
     candidate = Side("candidate", "b", (make(3, 2), make(2, 3)))
     sides = keep_one_version(base, candidate)
     assert [[one.suite.version for one in side.results] for side in sides] == [[3], [3]]
+
+
+def test_a_job_with_releases_can_be_the_key_of_what_a_node_keeps(tmp_path):
+    result = make_result("tang")
+    job = Job(result.suite, tmp_path, releases={"cell": result})
+    assert {job: 1}[Job(result.suite, tmp_path, releases={"cell": result})] == 1
+    assert job != Job(result.suite, tmp_path)

@@ -69,7 +69,7 @@ class Job:
     results: Path
     plugins: tuple[Path, ...] = ()
     threads: int = 0
-    releases: Mapping[str, Result] = field(default_factory=dict, repr=False)
+    releases: Mapping[str, Result] = field(default_factory=dict, repr=False, hash=False)
     scores_only: bool = False
 
 
