@@ -279,9 +279,7 @@ def _compose(ledger: PrivateLedger) -> tuple[float, float]:
         return charges[0].epsilon, at
     if unit_of(ledger) == "mixed":
         return sums
-    rows = 1
-    if unit_of(ledger) == "person":
-        rows = max(charge.rows_per_person or 1 for charge in charges)
+    rows = max((charge.rows_per_person or 1 for charge in charges), default=1)
     try:
         composed = person_total([charge.dp_event for charge in charges], at, rows)
     except UnsupportedEvent:

@@ -163,14 +163,14 @@ class ReleaseJob:
             stop.add_note(STAYS if paid else "nothing was charged")
             raise
 
-    def _warn_of_delta(self, card: PrivacyCard) -> PrivacyCard:
+    def _warn_of_delta(self, written: PrivacyCard) -> PrivacyCard:
         """The card with what `large_delta` says of a person's delta, where that of a record is smaller."""
         declared = self.payer_of_all.declared
         if self.record_config.delta == self.config.delta or declared is None:
-            return card
+            return written
         warning = large_delta(self.config.delta, declared)
-        notes = [*card.privacy.notes, warning] if warning else card.privacy.notes
-        return card.model_copy(update={"privacy": card.privacy.model_copy(update={"notes": notes})})
+        notes = [*written.privacy.notes, warning] if warning else written.privacy.notes
+        return written.model_copy(update={"privacy": written.privacy.model_copy(update={"notes": notes})})
 
     def _unit(self, made: Release) -> PersonUnit | None:
         """Whom the card is about; None for a record."""

@@ -12,7 +12,7 @@ from collections.abc import Collection, Container, Hashable, Iterable, Mapping, 
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from dpicl.core.cell import Cell
+from dpicl.core.cell import Cell, Options
 from dpicl.core.errors import DpiclError, PluginError
 from dpicl.core.messages import count
 from dpicl.core.plugins import Registered
@@ -76,20 +76,25 @@ def find_skipped(cells: Iterable[Cell], mechanisms: Mapping[str, Registered]) ->
 
     A cell whose mechanism fails when it is asked is left in: it ends with that error, and the others go on.
     """
-    asked: dict[tuple[str, str, str], str | None] = {}
+    asked: dict[tuple[str, str, str], str] = {}
     found = {}
     for cell in cells:
         key = (cell.mechanism, repr(cell.options), cell.task)
         if key not in asked:
-            mechanism, task = build(mechanisms[cell.mechanism].cls, cell.options), Task.read_public(cell.task)
-            try:
-                with name_failure(mechanism):
-                    asked[key] = skip_reason(mechanism, task)
-            except PluginError:
-                asked[key] = None
+            asked[key] = explain_skip(mechanisms[cell.mechanism], cell.options, cell.task)
         if reason := asked[key]:
             found[cell.id] = reason
     return found
+
+
+def explain_skip(registered: Registered, options: Options, task: str) -> str:
+    """Why a mechanism with these options does not do a task; '' where it does, and where it fails when it is asked."""
+    mechanism, public = build(registered.cls, options), Task.read_public(task)
+    try:
+        with name_failure(mechanism):
+            return skip_reason(mechanism, public) or ""
+    except PluginError:
+        return ""
 
 
 def describe_completeness(

@@ -9,11 +9,8 @@ from typing import Any
 
 from dpicl.core.cell import Cell
 from dpicl.core.messages import epsilon_text
-from dpicl.core.plugins import Registered
-from dpicl.data.task import Task
 from dpicl.leaderboards.model.text import gather
-from dpicl.mechanism.options import build
-from dpicl.mechanism.outputs import skip_reason
+from dpicl.plan.presence import explain_skip
 from dpicl.plan.selection import Selection
 from dpicl.results.schema import Result
 from dpicl.tables.document import Block, notes, text_table
@@ -54,7 +51,7 @@ def list_entries(selection: Selection, results: Iterable[Result]) -> list[Entry]
     asked, done = _count_seeds(selection.cells), _count_seeds(result.cell for result in results)
     mechanisms = dict.fromkeys(entry.name for entry in selection.suite.mechanisms)
     return [
-        Entry(name, task, done[name, task], asked[name, task], _find_reason(selection.mechanisms[name], task))
+        Entry(name, task, done[name, task], asked[name, task], explain_skip(selection.mechanisms[name], {}, task))
         for name in mechanisms
         for task in selection.suite.tasks
     ]
@@ -71,11 +68,6 @@ def _count_seeds(cells: Iterable[Cell]) -> dict[tuple[str, str], dict[float, int
         most = found[mechanism, task]
         most[epsilon] = max(most.get(epsilon, 0), len(own))
     return found
-
-
-def _find_reason(registered: Registered, task: str) -> str:
-    """Why a mechanism does not do a task with its default options; "" where it does."""
-    return skip_reason(build(registered.cls, {}), Task.read_public(task)) or ""
 
 
 def matrix_blocks(entries: Sequence[Entry]) -> list[Block]:
