@@ -17,9 +17,9 @@ import json
 import numpy as np
 from dp_accounting import gaussian_mechanism
 
+from dpicl.accounting import dp_event as dp
 from dpicl.attacks.one_run import OneRun, guess_by_rules
 from dpicl.attacks.trade_off import curve_bound
-from dpicl.privacy import dp_event as dp
 
 DELTA = 1e-5
 EPSILONS = (1.0, 2.0, 4.0, 8.0, 16.0)

@@ -45,12 +45,12 @@ from lm_eval.models.huggingface import HFLM
 from prv_accountant.dpsgd import find_noise_multiplier
 
 from dpicl import models
+from dpicl.accounting.calibration import calibrate
 from dpicl.core.paths import models_folder
 from dpicl.core.vocabulary import Knob
 from dpicl.data.task import CONTENT_FREE, Task
 from dpicl.evaluation.lm_eval_models import LanguageModelLM
 from dpicl.models.transformers import TransformersLM
-from dpicl.privacy.calibration import calibrate
 from dpicl.results import manifest
 
 ROOT = Path(__file__).parents[1]

@@ -16,14 +16,14 @@ from dpicl.program import VERBS
 #: Page -> object -> the members that mkdocstrings shows at the end of the page ("": the object's docstring alone).
 SHOWN = {
     "proofs.md": {
-        "dpicl.privacy.bounded_range": "",
-        "dpicl.privacy.sampled_composites": "",
+        "dpicl.accounting.bounded_range": "",
+        "dpicl.accounting.sampled_composites": "",
         "dpicl.privacy.above_threshold": "",
         "dpicl.privacy.limited_domain": "",
         "dpicl.privacy.joining": "",
         "dpicl.privacy.near_centre.NearCentre": "",
         "dpicl.privacy.cluster_tree": "",
-        "dpicl.privacy.slack": "",
+        "dpicl.accounting.slack": "",
         "dpicl.core.exact_noise": "",
         "dpicl.privacy.secure_release": "sum_margin, choice_margin, threshold_margin, floating_point_delta",
         "dpicl.attacks.exact_pairs": "",

@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpicl import dp_event as dp
+from dpicl.accounting.published import dp_opt_epsilon
 from dpicl.core.errors import PromptTooLong, UsageError
 from dpicl.core.vocabulary import Record, ReleasedPrompt
 from dpicl.mechanism.bases import Context, DemonstrationMechanism, Knob, Sizes
@@ -45,7 +46,6 @@ from dpicl.mechanism.generation import ReleasedText, check_positive, cut_record,
 from dpicl.privacy.limited_domain import LimitedDomain
 from dpicl.privacy.private_set import PrivateSet, Sample, sampling_rate
 from dpicl.privacy.top_k import NoisyTopK
-from dpicl.reaccounting.published import dp_opt_epsilon
 
 if TYPE_CHECKING:
     from dpicl.data.task import PublicTask

@@ -35,12 +35,12 @@ from typing import Literal
 import numpy as np
 
 from dpicl import dp_event as dp
+from dpicl.accounting.events import parallel
 from dpicl.core.vocabulary import Knob, Query, Sizes
 from dpicl.data.task import PublicTask
 from dpicl.mechanism.bases import PreparedContext, PreparedMechanism, Reader
 from dpicl.mechanism.generation import check_positive
 from dpicl.models.embeddings import check_name
-from dpicl.privacy.events import parallel
 from dpicl.privacy.primitives import NoisySum
 from dpicl.privacy.private_set import PrivateSet, Sample
 

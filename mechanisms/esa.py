@@ -75,7 +75,7 @@ class ESA(AnswerMechanism):
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
         """The PRV accountant's estimate for Poisson sampling at sensitivity 1 on the sum, as the authors' notebook."""
-        from dpicl.privacy import accountants  # loads dp_accounting and prv_accountant
+        from dpicl.accounting import accountants  # loads dp_accounting and prv_accountant
 
         claimed = self._nearest_to_mean(knob).bound * knob
         if claimed == 0:

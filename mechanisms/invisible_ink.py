@@ -29,10 +29,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpicl import dp_event as dp
+from dpicl.accounting.events import bounded_range
 from dpicl.mechanism.bases import Context, Knob, Sizes
 from dpicl.mechanism.generation import check_positive
 from dpicl.mechanism.label_texts import NextToken, OneSampleTexts
-from dpicl.privacy.events import bounded_range
 from dpicl.privacy.primitives import DifferenceChoice
 from dpicl.privacy.private_set import Sample
 
@@ -64,7 +64,7 @@ class InvisibleInk(OneSampleTexts):
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
         """T C^2/(2 s^2 tau^2)-zCDP, converted to epsilon, without sampling: the paper's batches are disjoint."""
-        from dpicl.privacy import accountants  # loads dp_accounting and prv_accountant
+        from dpicl.accounting import accountants  # loads dp_accounting and prv_accountant
 
         token = bounded_range(self._token(knob).range_epsilon)
         return accountants.epsilon(dp.SelfComposedDpEvent(token, self.tokens), delta).upper

@@ -29,13 +29,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpicl import dp_event as dp
+from dpicl.accounting.published import sampled_exponential_epsilon
 from dpicl.core import scripts
 from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, FinalPrompt, Knob, Query, Sizes
 from dpicl.mechanism.generation import check_positive
 from dpicl.mechanism.public_candidates import write_request
 from dpicl.privacy.private_set import Sample, sampling_rate
 from dpicl.privacy.top_k import NoisyTopK
-from dpicl.reaccounting.published import sampled_exponential_epsilon
 
 if TYPE_CHECKING:
     from dpicl.data.task import PublicTask

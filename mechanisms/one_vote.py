@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpicl import dp_event as dp
+from dpicl.accounting.events import parallel
 from dpicl.core.vocabulary import Partition, Record
 from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
 from dpicl.mechanism.generation import PromptWriter, check_positive, check_style
@@ -37,7 +38,6 @@ from dpicl.mechanism.options import LATER
 from dpicl.mechanism.public_candidates import find_nearest
 from dpicl.mechanism.sampled_texts import write_texts
 from dpicl.models.embeddings import check_name
-from dpicl.privacy.events import parallel
 from dpicl.privacy.private_set import PrivateSet, Sample
 from dpicl.privacy.vote_histogram import VoteHistogram
 

@@ -20,11 +20,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpicl import dp_event as dp
+from dpicl.accounting.published import prism_formula
 from dpicl.mechanism.bases import Context, Knob, Sizes
 from dpicl.mechanism.generation import check_positive
 from dpicl.mechanism.label_texts import NextToken, OneSampleTexts
 from dpicl.privacy.primitives import BoundedRangeChoice
-from dpicl.reaccounting.published import prism_formula
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class PrivateEvolution(OneVote):
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
         """The exact curve of R Gaussian releases, as here (section 3)."""
-        from dpicl.privacy import accountants  # loads dp_accounting and prv_accountant
+        from dpicl.accounting import accountants  # loads dp_accounting and prv_accountant
 
         return accountants.epsilon(self.events(knob, sizes), delta).upper
 

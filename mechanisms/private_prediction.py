@@ -74,7 +74,7 @@ class PrivatePrediction(OneSampleTexts):
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
         """r (c^2/(2 (s tau)^2) + 2/(s sigma)^2)-zCDP, converted to epsilon, without sampling: the paper's batches are
         disjoint. sigma: the scale of the threshold's noise."""
-        from dpicl.privacy import accountants  # loads dp_accounting and prv_accountant
+        from dpicl.accounting import accountants  # loads dp_accounting and prv_accountant
 
         token, noisy = self._token(knob), self._noisy_threshold(knob)
         rho = token.range_epsilon**2 / 8 + 2 * (noisy.bound / noisy.scale) ** 2

@@ -29,11 +29,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpicl import dp_event as dp
+from dpicl.accounting.events import parallel
 from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
 from dpicl.mechanism.generation import check_positive
 from dpicl.mechanisms.ksa import stopwords, words_of
 from dpicl.models.base import LanguageModel
-from dpicl.privacy.events import parallel
 from dpicl.privacy.private_set import PrivateSet
 from dpicl.privacy.top_k import NoisyTopK
 

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dpicl.accounting.ledger import Ledger
 from dpicl.attacks.audit_runs import CoupledSampling
 from dpicl.core.seeds import PublicStreams, Streams
 from dpicl.data.splits import Record
 from dpicl.data.task import Task, load_config
-from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.private_set import PrivateSet
 
 GENERATION = ("samsum", "xsum", "chatdoctor")

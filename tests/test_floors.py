@@ -13,6 +13,7 @@ PACKAGE = ROOT / "harness" / "dpicl"
 FLOORS = (
     "core",
     "tables",
+    "accounting",
     "privacy",
     "models",
     "data",
@@ -25,7 +26,6 @@ FLOORS = (
     "engines",
     "own",
     "attacks",
-    "reaccounting",
     "conformance",
     "scaffold",
     "api",

@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 from scipy.stats import laplace
 
 from dpicl import account
-from dpicl.privacy.accountants import epsilon
+from dpicl.accounting.accountants import epsilon
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reports" / "re-accounting.md"
 FIGURE = re.compile(r"(?P<number>∞|\d[\d,]*(?:\.\d+)?) `(?P<name>[a-z_]+(?:\.[a-z]+)?)`")

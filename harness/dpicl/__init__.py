@@ -27,6 +27,8 @@ from dpicl.core.openmp import limit_spinning
 limit_spinning()
 
 if TYPE_CHECKING:
+    from dpicl.accounting import dp_event
+    from dpicl.accounting.events import bounded_range_choice, compose, gaussian, parallel
     from dpicl.api.evaluate import evaluate
     from dpicl.api.lists import list_attacks, list_mechanisms, list_models, list_suites, list_tasks
     from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
@@ -76,10 +78,8 @@ if TYPE_CHECKING:
     from dpicl.models.decoding import Writer
     from dpicl.models.rereading import RereadingModel
     from dpicl.own.released import PrivateRelease, UnsavedRelease
-    from dpicl.privacy import dp_event
     from dpicl.privacy.above_threshold import AboveThreshold
     from dpicl.privacy.cluster_tree import ClusterTree
-    from dpicl.privacy.events import bounded_range_choice, compose, gaussian, parallel
     from dpicl.privacy.limited_domain import LimitedDomain
     from dpicl.privacy.primitives import (
         BoundedRangeChoice,
@@ -111,9 +111,9 @@ _PLACES = {
     "dpicl.models.base": "Broken ChatPrompt Decoder LanguageModel ModelIdentity Prefix Tokens Usage",
     "dpicl.models.decoding": "Writer",
     "dpicl.models.rereading": "RereadingModel",
-    "dpicl.privacy": "dp_event",
+    "dpicl.accounting": "dp_event",
     "dpicl.privacy.cluster_tree": "ClusterTree",
-    "dpicl.privacy.events": "bounded_range_choice compose gaussian parallel",
+    "dpicl.accounting.events": "bounded_range_choice compose gaussian parallel",
     "dpicl.privacy.primitives": "BoundedRangeChoice DifferenceChoice GaussianSum NearestToMean NoisySum",
     "dpicl.privacy.above_threshold": "AboveThreshold",
     "dpicl.privacy.private_set": "PrivateRecord PrivateSet Sample sampling_rate",

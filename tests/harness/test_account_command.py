@@ -6,9 +6,9 @@ import math
 
 import pytest
 
+from dpicl.accounting.published import advanced_composition, dp_opt_epsilon, ksa_ptr_epsilon
+from dpicl.accounting.reaccounting import FAMILIES, Setting, reaccount
 from dpicl.core.json_text import to_plain
-from dpicl.reaccounting.published import advanced_composition, dp_opt_epsilon, ksa_ptr_epsilon
-from dpicl.reaccounting.table import FAMILIES, Setting, reaccount
 
 PRISM = ("--family", "bounded-range", "--sensitivity", "10/760", "--steps", 100, "--delta", "1e-4", "--temperature")
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from dpicl.privacy.accountants import epsilon
-from dpicl.privacy.events import from_json
+from dpicl.accounting.accountants import epsilon
+from dpicl.accounting.events import from_json
 from dpicl.results.store import Store
 from tests.harness.helpers import write
 from tests.harness.local_suite import synthetic_suite

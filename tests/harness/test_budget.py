@@ -20,6 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpicl import models
+from dpicl.accounting import accountants
+from dpicl.accounting.events import EpsilonDeltaDpEvent, bounded_range_choice, compose, gaussian, parallel
 from dpicl.core import files
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import BudgetExceeded, Concealed, ResultError, UnsupportedEvent, UsageError
@@ -29,8 +31,7 @@ from dpicl.data.task import Task
 from dpicl.own import budget
 from dpicl.own.budget import ChargeTo, NewRelease
 from dpicl.own.private_ledger import read_all
-from dpicl.privacy import accountants, over_releases, secure_release
-from dpicl.privacy.events import EpsilonDeltaDpEvent, bounded_range_choice, compose, gaussian, parallel
+from dpicl.privacy import over_releases, secure_release
 from dpicl.privacy.over_releases import join_groups, total
 from dpicl.releasing.release import release
 from tests.examples import examples

@@ -7,11 +7,11 @@ import pytest
 from dp_accounting import dp_event as dp
 
 from dpicl import models
+from dpicl.accounting.events import gaussian, parallel
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import Concealed, PluginError
 from dpicl.data.task import PublicTask, Task
 from dpicl.mechanism.bases import Demonstration, DemonstrationMechanism, Knob, Sizes
-from dpicl.privacy.events import gaussian, parallel
 from dpicl.privacy.private_set import sampling_rate
 from dpicl.releasing import release as releasing
 from tests.harness.parrot import Parrot

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from dpicl.accounting.events import gaussian
 from dpicl.core import paths
 from dpicl.core.errors import UsageError
 from dpicl.own import budget
 from dpicl.own.budget import ChargeTo, NewRelease
-from dpicl.privacy.events import gaussian
 from tests.harness.helpers import refuse
 from tests.harness.test_release_command import ALWAYS, SMALL, write_csv
 

@@ -15,6 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpicl as package
+from dpicl.accounting import accountants, dp_event, gaussians
+from dpicl.accounting.events import gaussian
+from dpicl.accounting.group_privacy import growth, of_person, of_record
 from dpicl.core.errors import BudgetExceeded, Concealed, DataError, UsageError
 from dpicl.core.vocabulary import Record, Sizes
 from dpicl.data.persons import keep_rows, looks_personal
@@ -25,9 +28,7 @@ from dpicl.own import budget
 from dpicl.own.budget import ChargeTo, NewRelease
 from dpicl.own.private_ledger import hashes_of, read_all
 from dpicl.own.records import OwnRecords, load_own
-from dpicl.privacy import accountants, dp_event, gaussians, over_releases
-from dpicl.privacy.events import gaussian
-from dpicl.privacy.group_privacy import growth, of_person, of_record
+from dpicl.privacy import over_releases
 from dpicl.privacy.over_releases import person_total, total
 from dpicl.releasing.release import calibrate_mechanism
 from tests.examples import examples

@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 import pytest
 from dp_accounting import dp_event as dp
 
+from dpicl.accounting import accountants
+from dpicl.accounting.events import from_json
 from dpicl.core.cell import Cell
 from dpicl.core.errors import BudgetExceeded, PluginError
 from dpicl.core.vocabulary import ReleasedPrompt
@@ -18,8 +20,6 @@ from dpicl.evaluation.lm_eval_bridge import Evaluation
 from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
 from dpicl.mechanism.options import resolve_options
 from dpicl.mechanism.registry import Registered, load_mechanisms
-from dpicl.privacy import accountants
-from dpicl.privacy.events import from_json
 from dpicl.privacy.private_set import PrivateSet
 from dpicl.results.schema import SuiteReference, to_text
 from dpicl.run.pipeline import run_cell

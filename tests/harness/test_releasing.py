@@ -8,6 +8,8 @@ import pytest
 from dp_accounting import dp_event as dp
 
 from dpicl import models
+from dpicl.accounting.accountants import epsilon
+from dpicl.accounting.ledger import Ledger
 from dpicl.attacks.audit_runs import CoupledSampling
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import BudgetExceeded, UsageError
@@ -17,8 +19,6 @@ from dpicl.core.vocabulary import Sizes
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Query
 from dpicl.mechanisms.tang import Tang
-from dpicl.privacy.accountants import epsilon
-from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.sampling_schemes import SCHEMES, SamplingScheme
 from dpicl.releasing.execution import Execution
 from dpicl.releasing.reader import SlotReader

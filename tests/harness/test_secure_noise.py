@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 from dpicl import models
+from dpicl.accounting.accountants import epsilon
+from dpicl.accounting.events import from_json
 from dpicl.core import seeds
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import Concealed, UsageError
@@ -25,8 +27,6 @@ from dpicl.mechanisms.real_demonstrations import RealDemonstrations
 from dpicl.mechanisms.zero_shot import ZeroShot
 from dpicl.models.base import NOT_FINITE
 from dpicl.models.simulated import SimulatedLM
-from dpicl.privacy.accountants import epsilon
-from dpicl.privacy.events import from_json
 from dpicl.releasing.release import release
 from tests.harness.local_suite import LABELS, repeated_entropy, rows_of
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dpicl import models
+from dpicl.accounting.ledger import Ledger
 from dpicl.core.plugins import Registered
 from dpicl.core.seeds import streams
 from dpicl.core.together import run_together
@@ -23,7 +24,6 @@ from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import build, option_types, resolve_options
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.privacy.ledger import Ledger
 from dpicl.releasing.execution import Execution
 
 FILE = Path(__file__).parents[1] / "data" / "mechanism_outputs.json"

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
 
+from dpicl.accounting.accountants import epsilon
 from dpicl.mechanism.bases import Query, Sizes
 from dpicl.mechanisms.esa import ESA
 from dpicl.mechanisms.ksa import KSA, public_words, stopwords, words_of
 from dpicl.mechanisms.sga import SGA, PublicSpace
 from dpicl.mechanisms.sga_histogram import SGAHistogram
 from dpicl.mechanisms.voting import Voting, spans
-from dpicl.privacy.accountants import epsilon
 from tests.mechanisms.answering import (
     DIMENSION,
     HashReader,

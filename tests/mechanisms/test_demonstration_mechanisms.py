@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from dpicl.accounting.events import compose
 from dpicl.core.errors import ModelError, PromptTooLong, UsageError
 from dpicl.data.task import Record
 from dpicl.mechanism.bases import Sizes
@@ -18,7 +19,6 @@ from dpicl.mechanisms.private_prediction import PrivatePrediction
 from dpicl.mechanisms.pta import PTA
 from dpicl.mechanisms.tang import Tang
 from dpicl.privacy import release_hooks
-from dpicl.privacy.events import compose
 from tests.mechanisms.adversarial import AdversarialModel, ForcedNoise, TinyTask, run
 
 RECORDS = [f"record number {i}" for i in range(12)]

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
 
+from dpicl.accounting.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, compose, flatten
+from dpicl.accounting.published import dp_opt_epsilon
 from dpicl.attacks.observers import Recording
 from dpicl.conformance.bench import set_up
 from dpicl.conformance.checking import QUICK, CheckEvidence
@@ -15,10 +17,8 @@ from dpicl.data.task import Task
 from dpicl.mechanism.bases import Context
 from dpicl.mechanisms.dp_opt import WISHES, DPOpt, MetaPrompts, Student
 from dpicl.models.simulated import SimulatedLM
-from dpicl.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, compose, flatten
 from dpicl.privacy.limited_domain import LimitedDomain
 from dpicl.privacy.release_hooks import observing
-from dpicl.reaccounting.published import dp_opt_epsilon
 from tests.samples import private_set
 
 SMALL = DPOpt(slots=8, instructions=2, tokens=6, retries=2, least=2)

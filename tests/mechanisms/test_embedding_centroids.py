@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from dpicl import models
+from dpicl.accounting import accountants
+from dpicl.accounting.slack import LARGEST, slack
 from dpicl.attacks.observers import Recording
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.vocabulary import Query, Record, Sizes
 from dpicl.data.task import Task
 from dpicl.mechanisms.embedding_centroids import EmbeddingCentroids
 from dpicl.models.embeddings import load_embeddings
-from dpicl.privacy import accountants
 from dpicl.privacy.primitives import NoisySum
 from dpicl.privacy.release_hooks import observing
-from dpicl.privacy.slack import LARGEST, slack
 from dpicl.releasing.release import calibrate_mechanism, release
 
 SIM = EmbeddingCentroids(embedding="sim")

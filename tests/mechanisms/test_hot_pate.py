@@ -10,7 +10,7 @@ from dpicl.mechanisms import hot_pate
 from dpicl.mechanisms.hot_pate import HotPATE, coordinated_ballots
 from dpicl.mechanisms.tang import Tang
 from tests.examples import examples
-from tests.harness.privacy.makers import WILD
+from tests.harness.accounting.makers import WILD
 from tests.mechanisms.adversarial import run
 
 RECORDS = [f"record number {i}" for i in range(12)]

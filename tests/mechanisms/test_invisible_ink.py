@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax
 
+from dpicl.accounting.events import BoundedRangeDpEvent
 from dpicl.attacks.observers import Recording
 from dpicl.data.task import Record
 from dpicl.mechanisms.invisible_ink import InvisibleInk, candidates
-from dpicl.privacy.events import BoundedRangeDpEvent
 from dpicl.privacy.primitives import DifferenceChoice
 from dpicl.privacy.release_hooks import observing
 from tests.examples import examples
-from tests.harness.privacy.makers import WILD, Recorder, pay
+from tests.harness.accounting.makers import WILD, Recorder, pay
 from tests.mechanisms.adversarial import AdversarialModel, TinyTask, run
 
 

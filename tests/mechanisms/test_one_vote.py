@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpicl.accounting import accountants
+from dpicl.accounting.events import compose
+from dpicl.accounting.gaussians import exact_epsilon
 from dpicl.core.vocabulary import Demonstration, Sizes
 from dpicl.mechanisms.one_vote import OneVote, find_places, find_votes
 from dpicl.mechanisms.private_evolution import PrivateEvolution
 from dpicl.models.embeddings import embed_alone
 from dpicl.models.simulated import SimulatedLM
-from dpicl.privacy import accountants
-from dpicl.privacy.events import compose
-from dpicl.privacy.gaussians import exact_epsilon
 from tests.mechanisms.answering import TinyTask
 from tests.mechanisms.test_private_evolution import TEXTS, Run
 

@@ -4,6 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from dpicl.accounting import accountants
+from dpicl.accounting.events import compose
+from dpicl.accounting.gaussians import exact_epsilon
 from dpicl.attacks.observers import Recording
 from dpicl.core.vocabulary import Demonstration, Record, Sizes
 from dpicl.data.task_file import BY_EMBEDDING
@@ -14,9 +17,6 @@ from dpicl.mechanism.options import build
 from dpicl.mechanisms.private_evolution import PrivateEvolution, remove_repetitions
 from dpicl.models.embeddings import embed_alone
 from dpicl.models.simulated import SimulatedLM
-from dpicl.privacy import accountants
-from dpicl.privacy.events import compose
-from dpicl.privacy.gaussians import exact_epsilon
 from dpicl.privacy.release_hooks import observing
 from dpicl.run.pipeline import run_cell
 from dpicl.run.workbench import Workbench

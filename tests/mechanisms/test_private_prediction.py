@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
 
+from dpicl.accounting.events import AboveThresholdDpEvent, BoundedRangeDpEvent, flatten
 from dpicl.conformance.bench import set_up
 from dpicl.conformance.checking import QUICK, CheckEvidence
 from dpicl.conformance.kit import CHECKS
@@ -13,7 +14,6 @@ from dpicl.data.task import Record
 from dpicl.mechanism.bases import Sizes
 from dpicl.mechanisms.private_prediction import PrivatePrediction, distances
 from dpicl.privacy.above_threshold import AboveThreshold
-from dpicl.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, flatten
 from dpicl.privacy.release_hooks import observing
 from tests.mechanisms.adversarial import AdversarialModel, TinyTask, run
 

@@ -3,6 +3,7 @@
 import pytest
 from dp_accounting import dp_event as dp
 
+from dpicl.accounting.ledger import Ledger
 from dpicl.core.seeds import Streams
 from dpicl.mechanism.bases import AnswerContext, Sizes
 from dpicl.mechanism.options import fixed_epsilon
@@ -11,7 +12,6 @@ from dpicl.mechanisms.esa import ESA
 from dpicl.mechanisms.esa_public import ESAPublic
 from dpicl.mechanisms.sga import SGA
 from dpicl.mechanisms.sga_public import SGAPublic
-from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.private_set import PrivateSet, Sample
 from tests.mechanisms.answering import QUERIES, HashReader, TinyTask
 

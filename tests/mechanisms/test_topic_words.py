@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpicl.accounting import accountants
+from dpicl.accounting.events import BoundedRangeDpEvent, compose, flatten
 from dpicl.attacks.observers import Recording
 from dpicl.core.errors import UsageError
 from dpicl.core.vocabulary import Demonstration, Record, Sizes
 from dpicl.mechanism.bases import Context
 from dpicl.mechanisms.topic_words import TopicWords, list_words
 from dpicl.models.simulated import SimulatedLM
-from dpicl.privacy import accountants
-from dpicl.privacy.events import BoundedRangeDpEvent, compose, flatten
 from dpicl.privacy.release_hooks import observing
 from tests.mechanisms.adversarial import AdversarialModel
 from tests.mechanisms.answering import TinyTask

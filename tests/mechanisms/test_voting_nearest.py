@@ -9,15 +9,15 @@ from dp_accounting import dp_event as dp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpicl.accounting.accountants import epsilon
+from dpicl.accounting.slack import LARGEST, slack
 from dpicl.attacks.observers import Recording
 from dpicl.core.errors import PluginError
 from dpicl.data.task import Record
 from dpicl.mechanism.bases import AnswerContext, Query, Sizes
 from dpicl.mechanisms.voting_nearest import VotingNearest
 from dpicl.models.embeddings import embed_alone
-from dpicl.privacy.accountants import epsilon
 from dpicl.privacy.release_hooks import observing
-from dpicl.privacy.slack import LARGEST, slack
 from tests.examples import examples
 from tests.mechanisms.answering import CLASSES, HashReader
 from tests.samples import private_set

@@ -8,6 +8,8 @@ import pytest
 from dp_accounting import dp_event as dp
 
 from dpicl import models
+from dpicl.accounting.events import flatten
+from dpicl.accounting.ledger import Ledger
 from dpicl.core.errors import DataError
 from dpicl.core.seeds import Streams
 from dpicl.data.task import Task
@@ -21,8 +23,6 @@ from dpicl.mechanisms.real_demonstrations import EXAMPLES, RealDemonstrations
 from dpicl.mechanisms.tang import Tang
 from dpicl.mechanisms.zero_shot import ZeroShot
 from dpicl.models.simulated import SimulatedLM
-from dpicl.privacy.events import flatten
-from dpicl.privacy.ledger import Ledger
 from tests.samples import GENERATION, private_set
 
 pytestmark = pytest.mark.usefixtures("quick_embeddings")

@@ -33,6 +33,8 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from dpicl.accounting.calibration import Calibration
+from dpicl.accounting.ledger import Ledger
 from dpicl.attacks.canaries import FAR_TEXTS
 from dpicl.attacks.driver import release_of, result_of, subject_of
 from dpicl.attacks.exact_pairs import label_only_ceiling
@@ -60,8 +62,6 @@ from dpicl.mechanism.generation import label_endings
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.models.base import LanguageModel
 from dpicl.models.embeddings import EmbeddingModel, load_embeddings
-from dpicl.privacy.calibration import Calibration
-from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.release_hooks import observing
 from dpicl.releasing.execution import Execution
 from dpicl.releasing.release import calibrate_mechanism

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from dpicl.accounting import dp_event as dp
 from dpicl.attacks.views import first_words, spell_out
 from dpicl.core.plugins import Registered
 from dpicl.core.vocabulary import Demonstration, Query, Sizes
@@ -21,7 +22,6 @@ from dpicl.mechanism.bases import (
     PreparedContext,
     PreparedMechanism,
 )
-from dpicl.privacy import dp_event as dp
 from dpicl.privacy.private_set import PrivateRecord, PrivateSet
 
 #: First words by which a record is found again.

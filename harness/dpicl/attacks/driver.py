@@ -13,6 +13,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from dpicl import models
+from dpicl.accounting import accountants
+from dpicl.accounting.calibration import Calibration
+from dpicl.accounting.ledger import Ledger
 from dpicl.attacks.base import Attack, AttackSetup
 from dpicl.attacks.results import AttackResult, Attempt, Subject
 from dpicl.attacks.targets import Target
@@ -24,9 +27,6 @@ from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import build, fixed_epsilon, sized_options
 from dpicl.models.base import LanguageModel
-from dpicl.privacy import accountants
-from dpicl.privacy.calibration import Calibration
-from dpicl.privacy.ledger import Ledger
 from dpicl.releasing.release import Release, claimed_epsilon, per_query_epsilon
 from dpicl.results.schema import Cost, Manifest, wrap_validation_errors
 from dpicl.run.pipeline import Meter, manifest_of, now, privacy_of

@@ -28,6 +28,8 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from dpicl.accounting import accountants
+from dpicl.accounting.ledger import Ledger
 from dpicl.attacks import canaries
 from dpicl.attacks.driver import release_of, result_of, subject_of
 from dpicl.attacks.exact_groups import group_bound, group_epsilon
@@ -44,8 +46,6 @@ from dpicl.data.task import PublicTask, Task
 from dpicl.mechanism.bases import AnswerMechanism, Mechanism
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.models.base import LanguageModel
-from dpicl.privacy import accountants
-from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.release_hooks import observing
 from dpicl.privacy.sampling_schemes import JoiningScheme
 from dpicl.releasing.execution import ALL_RECORDS, Execution, sampling_of

@@ -23,14 +23,14 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import binom
 
+from dpicl.accounting import accountants
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.adversaries import MOST_OUTCOMES, OUTPUTS, REACH, WorstPair
+from dpicl.accounting.slack import pairs_epsilon
 from dpicl.attacks.exact_pairs import chances
 from dpicl.attacks.exact_worlds import World, require_aligned
 from dpicl.core.errors import UnsupportedEvent
-from dpicl.privacy import accountants
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.adversaries import MOST_OUTCOMES, OUTPUTS, REACH, WorstPair
 from dpicl.privacy.release_hooks import NoisyRelease
-from dpicl.privacy.slack import pairs_epsilon
 
 #: The smallest delta' that is tried, the first that the accountants take: that of samples is lost in rounding errors.
 SMALLEST = (1e-14, 1e-11, 1e-10)

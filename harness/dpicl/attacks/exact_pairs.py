@@ -11,7 +11,7 @@ releases together. Of one sample, in which the canary is for certain:
 | a round of AboveThreshold | the answer to its first question; the others are not looked at |
 
 If the canary is in the sample with probability q, it is ((1 - q) Q + q P, Q); independent samples compose by
-convolution, in both directions (`dpicl.privacy.slack.pairs_epsilon`, which rounds down: outputs are merged, and
+convolution, in both directions (`dpicl.accounting.slack.pairs_epsilon`, which rounds down: outputs are merged, and
 losses are moved so that what is found is a lower bound).
 """
 
@@ -27,12 +27,12 @@ import numpy as np
 from dp_accounting import gaussian_mechanism
 from scipy.special import log_ndtr, softmax
 
+from dpicl.accounting.adversaries import MOST_OUTCOMES, WorstPair, gaussian_pair
+from dpicl.accounting.slack import pairs_epsilon
 from dpicl.attacks.observers import describe_release
 from dpicl.core.errors import UsageError
 from dpicl.privacy.above_threshold import first_chances
-from dpicl.privacy.adversaries import MOST_OUTCOMES, WorstPair, gaussian_pair
 from dpicl.privacy.release_hooks import NoisyRelease
-from dpicl.privacy.slack import pairs_epsilon
 
 #: Multipliers mu are rounded down to so many digits, so that equal ones are composed at once.
 _DIGITS = 5

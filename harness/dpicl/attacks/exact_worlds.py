@@ -16,12 +16,12 @@ from typing import Final
 
 import numpy as np
 
+from dpicl.accounting import dp_event as dp
 from dpicl.attacks.exact_pairs import SampleLoss, move, require_same, sample_loss
 from dpicl.attacks.observers import Policy, Recording
 from dpicl.core.errors import UsageError
 from dpicl.core.seeds import SamplingRandomness
 from dpicl.core.vocabulary import Partition
-from dpicl.privacy import dp_event as dp
 from dpicl.privacy.private_set import Assigned, SampleObserver
 from dpicl.privacy.release_hooks import NoisyRelease, Permit
 

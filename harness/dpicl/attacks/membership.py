@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from dpicl.accounting import dp_event as dp
 from dpicl.attacks import rates
 from dpicl.attacks.base import AttackFinding, AttackSetup
 from dpicl.attacks.lower_bounds import CONFIDENCE
@@ -29,7 +30,6 @@ from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import fixed_epsilon
 from dpicl.mechanism.outputs import skip_reason
-from dpicl.privacy import dp_event as dp
 
 #: The scores of candidates after what a target has released.
 Values = Callable[[Target, Sequence[Record]], Sequence[float]]

@@ -31,10 +31,10 @@ from typing import Final
 
 import numpy as np
 
+from dpicl.accounting import accountants
+from dpicl.accounting import dp_event as dp
 from dpicl.attacks.lower_bounds import CONFIDENCE
 from dpicl.attacks.one_run import RULES, OneRun
-from dpicl.privacy import accountants
-from dpicl.privacy import dp_event as dp
 
 #: Deltas at which the accountants say the epsilon of a curve, and the grid of those rough, upper answers.
 _DELTAS: Final = np.geomspace(1e-7, 0.9, 24)

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
+from dpicl.accounting import time_limit
+from dpicl.accounting.reaccounting import FAMILIES, Setting, reaccount
 from dpicl.api.parameters import Flag, verb
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError, one_line
 from dpicl.core.field_types import Number, Quantity, TargetDelta
-from dpicl.privacy import time_limit
-from dpicl.reaccounting.table import FAMILIES, Setting, reaccount
 from dpicl.tables.document import notes, text_table
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ def account(
 ) -> dict[str, Any]:
     """The epsilon of a published setting: what is proved, and what its authors compute, as `dpicl account --json` says.
 
-    The parameters are those of `dpicl.reaccounting.table.Setting`.
+    The parameters are those of `dpicl.accounting.reaccounting.Setting`.
     Raises UsageError for those that do not fit together.
 
     delta: delta, decimal or fraction.

@@ -7,6 +7,9 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
+from dpicl.accounting.calibration import Calibration, slack_of
+from dpicl.accounting.events import to_json
+from dpicl.accounting.slack import explain_looseness
 from dpicl.api import parameters as p
 from dpicl.cli.account import run_accountants
 from dpicl.cli.output import Answer
@@ -20,9 +23,6 @@ from dpicl.mechanism.bases import Mechanism, Sizes
 from dpicl.mechanism.given import GivenMechanism, given_mechanism
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import name_failure, skip_reason
-from dpicl.privacy.calibration import Calibration, slack_of
-from dpicl.privacy.events import to_json
-from dpicl.privacy.slack import explain_looseness
 from dpicl.releasing.release import calibrate_mechanism, per_query_epsilon
 from dpicl.tables.document import notes, text_table
 

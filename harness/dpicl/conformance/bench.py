@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.calibration import Calibration
 from dpicl.conformance.dictionary import TRIGGERS, everything, modules_of, triggers_of
 from dpicl.conformance.footprint import observe
 from dpicl.conformance.guard import RUN_SECONDS, attempt
@@ -45,8 +47,6 @@ from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import build
 from dpicl.mechanism.outputs import check_prompt, plain_text
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.calibration import Calibration
 from dpicl.privacy.release_hooks import observing
 from dpicl.releasing.execution import Execution
 from dpicl.releasing.release import calibrate_mechanism

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.events import EpsilonDeltaDpEvent
 from dpicl.attacks.observers import Observation, describe_release
 from dpicl.conformance.footprint import Footprint
 from dpicl.core.seeds import NoiseSource, SecureNoise, current_shot
 from dpicl.core.vocabulary import Partition, Record
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.events import EpsilonDeltaDpEvent
 from dpicl.privacy.private_set import Assigned, SampleObserver
 from dpicl.privacy.release_hooks import NoisyRelease, Permit
 from dpicl.releasing.reader import SlotReader

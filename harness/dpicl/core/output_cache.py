@@ -1,5 +1,5 @@
 """Caches computed values, such as outputs of a model: a file for each model and task, keyed by a hash of what they
-depend on. (`dpicl.privacy.calibration_cache` keeps calibrations so, in a folder of their own.)
+depend on. (`dpicl.accounting.calibration_cache` keeps calibrations so, in a folder of their own.)
 
 What slots answer depends on neither epsilon nor noise, so every release after the first one finds it here. The files
 hold text derived from private records: they lie in a folder of their own that only its owner may read, and nothing of

@@ -25,6 +25,8 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.events import flatten, merge_groups
 from dpicl.core.cell import Options
 from dpicl.core.errors import PluginError
 from dpicl.core.plugins import Pluggable
@@ -41,8 +43,6 @@ from dpicl.core.vocabulary import (
 from dpicl.data.task import PublicTask, Task
 from dpicl.models.base import LanguageModel
 from dpicl.models.embeddings import embed_alone
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.events import flatten, merge_groups
 from dpicl.privacy.private_set import PrivateRecord, PrivateSet, Sample
 from dpicl.privacy.sampling_schemes import SamplingScheme, SchemeName, SlotScheme
 
@@ -194,7 +194,7 @@ class Mechanism(Pluggable):
 
     @abstractmethod
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
-        """Everything that a run may cause, in the worst case, as one event (see dpicl.privacy.events)."""
+        """Everything that a run may cause, in the worst case, as one event (see dpicl.accounting.events)."""
 
     def events_of(self, knob: float, by_label: Mapping[str, float], sizes: Sizes) -> dp.DpEvent:
         """`events`, with knobs of their own for the labels in ``by_label`` (none: ``knob`` for all)."""

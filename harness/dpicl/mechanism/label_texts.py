@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.events import parallel
 from dpicl.core.errors import UsageError, require_known
 from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
 from dpicl.mechanism.generation import (
@@ -22,8 +24,6 @@ from dpicl.mechanism.generation import (
     public_vocabulary,
 )
 from dpicl.mechanism.options import LATER
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.events import parallel
 from dpicl.privacy.primitives import GaussianSum
 from dpicl.privacy.private_set import PrivateSet, Sample, sampling_rate
 
@@ -185,7 +185,7 @@ class NoisyTokens(LabelTexts):
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float | None:
         """The estimate, not the upper bound, of the PRV accountant for Poisson sampling (Tang: section 4.1; PTA:
         appendix D)."""
-        from dpicl.privacy import accountants  # loads dp_accounting and prv_accountant
+        from dpicl.accounting import accountants  # loads dp_accounting and prv_accountant
 
         return accountants.epsilon(self.events(knob, sizes), delta).estimate
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
+from dpicl.accounting import dp_event as dp
 from dpicl.core import json_text
 from dpicl.core.cell import Options
 from dpicl.core.errors import PluginError, UsageError, one_line, unknown_name
@@ -20,7 +21,6 @@ from dpicl.core.plain_words import problem_words
 from dpicl.core.plugins import Pluggable
 from dpicl.core.vocabulary import Sizes
 from dpicl.mechanism.bases import Mechanism
-from dpicl.privacy import dp_event as dp
 
 #: In the metadata of a field: see `resolve_options`.
 LATER = "later"

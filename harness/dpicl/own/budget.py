@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from dpicl.accounting.events import to_json
+from dpicl.accounting.group_privacy import of_person
 from dpicl.core.cell import large_delta
 from dpicl.core.errors import BudgetExceeded, ResultError, UnsupportedEvent, UsageError, require_known
 from dpicl.core.files import hold_lock, own_folder
@@ -33,8 +35,6 @@ from dpicl.core.paths import private_folder, uncounted_budgets
 from dpicl.core.printable import make_visible
 from dpicl.core.vocabulary import Record
 from dpicl.own.private_ledger import Charge, Limit, PrivateLedger, hashes_of, read_all, require_name
-from dpicl.privacy.events import to_json
-from dpicl.privacy.group_privacy import of_person
 from dpicl.privacy.over_releases import person_total
 from dpicl.releasing.release import NewRelease
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, model_validator
 
+from dpicl.accounting.group_privacy import of_person
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.field_types import Count, Delta, Epsilon
 from dpicl.core.json_text import to_plain
@@ -24,7 +25,6 @@ from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.own.texts import read_texts
 from dpicl.own.utility import Utility
-from dpicl.privacy.group_privacy import of_person
 from dpicl.releasing.release import UP_TO_ROUNDING, Release
 from dpicl.results.schema import Free, KnobValue, Manifest, Moment, Part, Privacy
 from dpicl.run.pipeline import embedding_of, now, privacy_of

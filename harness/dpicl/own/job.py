@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpicl import models
+from dpicl.accounting.group_privacy import of_record
 from dpicl.core.cell import Options, ReleaseConfig, large_delta
 from dpicl.core.errors import Concealed, UsageError
 from dpicl.core.messages import duration, show_rounded_up
@@ -28,7 +29,6 @@ from dpicl.own.released import PrivateRelease, try_places
 from dpicl.own.state import require_readable, state_text
 from dpicl.own.texts import labels_without_text
 from dpicl.own.utility import Utility, measure
-from dpicl.privacy.group_privacy import of_record
 from dpicl.releasing.release import Charger, NewRelease, Release, expected_release, plan_labels, release
 from dpicl.run.pipeline import manifest_of
 

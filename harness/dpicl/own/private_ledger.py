@@ -28,14 +28,14 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.events import check_json, from_json
 from dpicl.core import json_text
 from dpicl.core.errors import ResultError, UnsupportedEvent, UsageError
 from dpicl.core.field_types import Count, Delta, Epsilon
 from dpicl.core.files import content_of, own_folder, put_whole
 from dpicl.core.paths import list_budgets, private_folder
 from dpicl.data.splits import normalise
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.events import check_json, from_json
 from dpicl.results.schema import Moment, NewerFile, first_problem, require_not_newer
 
 #: Bytes of the hash of a record: two of 10 million records are one with probability 2^-50.

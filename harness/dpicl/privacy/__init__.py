@@ -1,1 +1,1 @@
-from dpicl.privacy import dp_event as dp_event
+from dpicl.accounting import dp_event as dp_event

@@ -21,7 +21,7 @@ P <= e^(d_k/b) Q, factor by factor: a query that rises is below less often. With
 integral f(y) prod (1 - S(y - h_i - (d_i - bound))) S(y - h_k + bound - d_k) dy >= e^(-epsilon - (bound - d_k)/b) Q.
 Answers that are all "below" lack the last factor: -epsilon <= ln(P/Q) <= 0. []
 
-So a round is dominated by one pair with two outcomes (`dpicl.privacy.bounded_range.round_pair`), rounds and
+So a round is dominated by one pair with two outcomes (`dpicl.accounting.bounded_range.round_pair`), rounds and
 other releases compose adaptively, and a Poisson sample of all of them is accounted like that of any other pair. The
 variance of its loss is about 2 epsilon^2, where (2 epsilon)-DP alone would have 4 epsilon^2. For queries that a
 record may move both ways the upper bound fails: from P <= e^(d_k/b) Q on, the threshold would have to pay too.
@@ -39,8 +39,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.events import above_threshold
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.events import above_threshold
 from dpicl.privacy.primitives import check_slots
 from dpicl.privacy.private_set import Sample
 

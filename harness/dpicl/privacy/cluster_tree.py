@@ -35,8 +35,8 @@ from typing import Final
 
 import numpy as np
 
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.events import bounded_range_choice, compose, gaussian
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.events import bounded_range_choice, compose, gaussian
 from dpicl.privacy.primitives import check_slots, clip_norm
 from dpicl.privacy.private_set import Sample
 from dpicl.privacy.release_hooks import Permit

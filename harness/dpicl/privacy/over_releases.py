@@ -24,15 +24,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from dpicl.accounting import accountants, calibration_cache
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.bounds import Bounds
+from dpicl.accounting.decomposition import groups, recompose
+from dpicl.accounting.events import ParallelDpEvent, compose
+from dpicl.accounting.group_privacy import of_person
 from dpicl.core.errors import AccountantsDisagree, UnsupportedEvent
 from dpicl.core.output_cache import key_of
 from dpicl.core.seeds import LEAST_SECURE_DELTA, SECURE_SHARE, accounted_delta
-from dpicl.privacy import accountants, calibration_cache
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.bounds import Bounds
-from dpicl.privacy.decomposition import groups, recompose
-from dpicl.privacy.events import ParallelDpEvent, compose
-from dpicl.privacy.group_privacy import of_person
 from dpicl.privacy.secure_release import floating_point_delta
 
 #: (event, delta) -> bounds. Raises UnsupportedEvent and AccountantsDisagree.

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.events import bounded_range_choice, gaussian
 from dpicl.core.errors import PluginError, UsageError
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.events import bounded_range_choice, gaussian
 from dpicl.privacy.private_set import Sample
 
 #: L2 diameter of {x >= 0, sum(x) <= 1}: two corners. How far one record can move one slot's distribution.

@@ -15,13 +15,13 @@ from typing import Protocol
 
 import numpy as np
 
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.events import flatten
+from dpicl.accounting.ledger import JOINED, SAMPLED, Ledger
 from dpicl.core.errors import BudgetExceeded, DataError, PluginError, UsageError
 from dpicl.core.seeds import NoiseSource, SamplingRandomness
 from dpicl.core.vocabulary import Partition
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.events import flatten
 from dpicl.privacy.joining import Joining
-from dpicl.privacy.ledger import JOINED, SAMPLED, Ledger
 from dpicl.privacy.release_hooks import Permit
 from dpicl.privacy.secure_release import require_few_rows
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpicl.accounting import dp_event as dp
 from dpicl.core.seeds import SeededNoise
-from dpicl.privacy import dp_event as dp
 from dpicl.privacy.private_set import PrivateRecord, PrivateSet, Sample
 from dpicl.privacy.release_hooks import Permit, round_to_grid
 from dpicl.privacy.sampling_schemes import SamplingScheme

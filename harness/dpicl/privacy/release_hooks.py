@@ -21,11 +21,11 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.events import flatten
 from dpicl.core.errors import BudgetExceeded, PluginError, UnsupportedEvent
 from dpicl.core.exact_noise import step_of
 from dpicl.core.seeds import NoiseSource
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.events import flatten
 from dpicl.privacy.secure_release import (
     choice_margin,
     prepared_scores,

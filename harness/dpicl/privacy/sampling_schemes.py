@@ -25,9 +25,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, get_args
 
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.events import compose
 from dpicl.core.errors import UsageError, unknown_name
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.events import compose
 from dpicl.privacy.private_set import PrivateSet, Sample, sampling_rate
 
 SchemeName = Literal["per_query", "one_sample", "once"]

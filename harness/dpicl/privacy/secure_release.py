@@ -18,11 +18,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.events import flatten
 from dpicl.core import exact_noise
 from dpicl.core.errors import PluginError, UsageError
 from dpicl.core.seeds import SECURE_SHARE
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.events import flatten
 
 #: Most coordinates of one release: more than any vocabulary or embedding has.
 MOST_COORDINATES = 2**20

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.events import gaussian
 from dpicl.core.errors import PluginError
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.events import gaussian
 from dpicl.privacy.primitives import check_slots
 from dpicl.privacy.private_set import Sample
 

@@ -12,6 +12,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from dpicl.accounting.ledger import Ledger
 from dpicl.core.errors import UsageError
 from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import NoiseSource, PublicStreams, SamplingRandomness, Streams, streams
@@ -30,7 +31,6 @@ from dpicl.mechanism.bases import (
 )
 from dpicl.mechanism.outputs import check_answer, check_prepared, check_prompt, check_state
 from dpicl.models.base import LanguageModel
-from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.private_set import PrivateRecord, PrivateSet, Sample, SampleObserver
 from dpicl.privacy.sampling_schemes import SamplingScheme, SlotScheme
 from dpicl.releasing.reader import SlotReader, embed_texts

@@ -16,6 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpicl.accounting import accountants, calibration_cache
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.bounds import Bounds
+from dpicl.accounting.calibration import Calibration, calibrate
+from dpicl.accounting.ledger import Ledger
 from dpicl.core.cell import ReleaseConfig, large_delta
 from dpicl.core.errors import BudgetExceeded, UsageError
 from dpicl.core.output_cache import OutputCache
@@ -29,11 +34,6 @@ from dpicl.mechanism.options import option_types
 from dpicl.mechanism.outputs import check_claim, name_failure, require_noise
 from dpicl.models import incompatibility
 from dpicl.models.base import LanguageModel
-from dpicl.privacy import accountants, calibration_cache
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.bounds import Bounds
-from dpicl.privacy.calibration import Calibration, calibrate
-from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.secure_release import require_share
 from dpicl.releasing.execution import NOTHING, Answering, Execution, require_budget, sampling_of
 
@@ -99,7 +99,7 @@ def calibrate_mechanism(
     mode: str = "proved",
     cache: Path | None = calibration_cache.DEFAULT,
 ) -> Calibration:
-    """The mechanism's knob for a run of these sizes; see `dpicl.privacy.calibration.calibrate`.
+    """The mechanism's knob for a run of these sizes; see `dpicl.accounting.calibration.calibrate`.
 
     A mechanism with `knob_per_label` gets one for each label, calibrated to the whole epsilon with that label's own
     sizes: labels are disjoint, so they compose in parallel, and the epsilon of all is that of the worst one.

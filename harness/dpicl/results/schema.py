@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
+from dpicl.accounting.events import check_json
 from dpicl.core import json_text
 from dpicl.core.cell import Cell
 from dpicl.core.errors import PluginError, UnsupportedEvent
@@ -26,7 +27,6 @@ from dpicl.core.printable import shorten
 from dpicl.core.vocabulary import NEIGHBOURS, is_simulated
 from dpicl.data.task_file import BY_EMBEDDING, READING_EMBEDDING, SIMILARITY, reader_of
 from dpicl.models.server_settings import ServerRecord
-from dpicl.privacy.events import check_json
 
 SCHEMA_VERSION: Final = 1
 #: Difference between a score and the mean of its outcomes that rounding explains.
@@ -63,7 +63,7 @@ def _event(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-#: The JSON of an event, which `dpicl.privacy.events.from_json` reads.
+#: The JSON of an event, which `dpicl.accounting.events.from_json` reads.
 Event = Annotated[dict[str, Any], AfterValidator(_event)]
 
 

@@ -15,6 +15,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from dpicl.accounting.calibration import slack_of
+from dpicl.accounting.events import to_json
+from dpicl.accounting.slack import explain_looseness
 from dpicl.core.cell import Cell, ReleaseConfig
 from dpicl.core.errors import DpiclError
 from dpicl.core.plugins import files_read
@@ -27,9 +30,6 @@ from dpicl.mechanism.bases import Mechanism
 from dpicl.models import plugin_of
 from dpicl.models.base import LanguageModel
 from dpicl.models.embeddings import load_embeddings
-from dpicl.privacy.calibration import slack_of
-from dpicl.privacy.events import to_json
-from dpicl.privacy.slack import explain_looseness
 from dpicl.releasing.release import Release, limit_prompt, plan_labels, release
 from dpicl.results import manifest
 from dpicl.results.schema import (

@@ -14,13 +14,13 @@ import pytest
 from scipy.optimize import brentq
 
 from dpicl import audit
+from dpicl.accounting import slack
 from dpicl.api.tables import failure
 from dpicl.attacks.exact_groups import _weights
 from dpicl.attacks.exact_pairs import epsilon_of_mu
 from dpicl.attacks.results import EXACT, GROUP, LowerBound, attack_from_text
 from dpicl.attacks.table import attacks_table, pair_with_settings
 from dpicl.core.errors import UsageError
-from dpicl.privacy import slack
 from dpicl.privacy.primitives import GaussianSum, project_sub_simplex
 from dpicl.results.schema import to_text
 from tests.harness.parrot import Parrot

@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import ndtr, softmax
 
+from dpicl.accounting import accountants
+from dpicl.accounting.adversaries import WorstPair
+from dpicl.accounting.events import AboveThresholdDpEvent
 from dpicl.attacks import exact_pairs
 from dpicl.attacks.exact_pairs import (
     SampleLoss,
@@ -28,9 +31,6 @@ from dpicl.attacks.exact_pairs import (
     winner_chances,
 )
 from dpicl.core.errors import UsageError
-from dpicl.privacy import accountants
-from dpicl.privacy.adversaries import WorstPair
-from dpicl.privacy.events import AboveThresholdDpEvent
 from dpicl.privacy.release_hooks import NoisyRelease
 
 DELTA = 1e-5

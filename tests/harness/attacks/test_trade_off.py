@@ -12,9 +12,9 @@ from scipy import stats
 from scipy.optimize import linprog
 from scipy.special import ndtr
 
+from dpicl.accounting import dp_event as dp
 from dpicl.attacks.one_run import guess_by_rules
 from dpicl.attacks.trade_off import TradeOff, curve_bound, curve_of, is_refuted
-from dpicl.privacy import dp_event as dp
 
 DELTA = 1e-5
 

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from dpicl.privacy.events import gaussian
+from dpicl.accounting.events import gaussian
 from dpicl.privacy.primitives import SIMPLEX_DIAMETER, project_sub_simplex
 from tests.harness.conformance.sound import SoundOwnSlots, SoundTokens, SoundVoting
 

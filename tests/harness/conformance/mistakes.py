@@ -13,11 +13,11 @@ from typing import ClassVar
 import numpy as np
 from dp_accounting import dp_event as dp
 
+from dpicl.accounting.events import gaussian
 from dpicl.core.errors import BudgetExceeded
 from dpicl.data.splits import Record
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import FinalPrompt, Knob
-from dpicl.privacy.events import gaussian
 from dpicl.privacy.primitives import SIMPLEX_DIAMETER, clip_norm, project_sub_simplex
 from tests.harness.conformance.sound import SoundTokens, SoundVoting
 

@@ -12,8 +12,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from dpicl.accounting.events import gaussian
 from dpicl.core.vocabulary import Record
-from dpicl.privacy.events import gaussian
 from dpicl.privacy.primitives import SIMPLEX_DIAMETER, project_sub_simplex
 from tests.harness.conformance.sound import SoundOwnSlots, SoundTokens, SoundVoting
 

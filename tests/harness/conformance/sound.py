@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 from dp_accounting import dp_event as dp
 
+from dpicl.accounting.events import gaussian, parallel
 from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, Demonstration, DemonstrationMechanism, Knob
 from dpicl.mechanism.generation import PromptWriter, ReleasedText, public_log_probs, public_vocabulary
-from dpicl.privacy.events import gaussian, parallel
 from dpicl.privacy.primitives import SIMPLEX_DIAMETER, project_sub_simplex
 from dpicl.privacy.private_set import Sample, sampling_rate
 

@@ -14,18 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from dpicl.accounting.accountants import epsilon
+from dpicl.accounting.adversaries import QUESTIONS, round_adversary
+from dpicl.accounting.bounded_range import round_pair
+from dpicl.accounting.decomposition import components
+from dpicl.accounting.events import AboveThresholdDpEvent, BoundedRangeDpEvent, above_threshold, gaussian
+from dpicl.accounting.sampled_composites import compose_losses
 from dpicl.core.errors import BudgetExceeded, PluginError, UnsupportedEvent
 from dpicl.privacy.above_threshold import AboveThreshold, first_chances
-from dpicl.privacy.accountants import epsilon
-from dpicl.privacy.adversaries import QUESTIONS, round_adversary
-from dpicl.privacy.bounded_range import round_pair
-from dpicl.privacy.decomposition import components
-from dpicl.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, above_threshold, gaussian
 from dpicl.privacy.private_set import Sample
 from dpicl.privacy.release_hooks import Permit
-from dpicl.privacy.sampled_composites import compose_losses
 from tests.examples import examples
-from tests.harness.privacy.makers import WILD, Recorder, make_noise
+from tests.harness.accounting.makers import WILD, Recorder, make_noise
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
+from dpicl.accounting.events import BoundedRangeDpEvent, flatten
 from dpicl.privacy.cluster_tree import SCORE_RANGE, ClusterTree, grid_positions, split_scores
-from dpicl.privacy.events import BoundedRangeDpEvent, flatten
 from dpicl.privacy.primitives import clip_norm
 from tests.examples import examples
-from tests.harness.privacy.makers import WILD, make_noise, pay
+from tests.harness.accounting.makers import WILD, make_noise, pay
 
 #: Coordinates that fall on grid positions and interval borders as often as beside them.
 COORDINATE = st.one_of(st.sampled_from([i / 8 for i in range(-8, 9)]), st.floats(-1, 1))

@@ -10,15 +10,15 @@ from dp_accounting import dp_event as dp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpicl.accounting.ledger import Ledger
 from dpicl.core.errors import BudgetExceeded, PluginError, UsageError
 from dpicl.core.seeds import SecureNoise
 from dpicl.privacy.joining import Joining
-from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.private_set import PrivateSet
 from dpicl.privacy.sampling_schemes import JoiningScheme
 from dpicl.privacy.secure_release import MOST_ROWS
 from tests.examples import examples
-from tests.harness.privacy.makers import private_set
+from tests.harness.accounting.makers import private_set
 
 SLOTS, USES, THRESHOLD = 3, 2, 0.5
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
+from dpicl.accounting import accountants
+from dpicl.accounting.bounded_range import choice_delta
+from dpicl.accounting.events import EpsilonDeltaDpEvent, flatten
 from dpicl.core.errors import BudgetExceeded, PluginError
-from dpicl.privacy import accountants
-from dpicl.privacy.bounded_range import choice_delta
-from dpicl.privacy.events import EpsilonDeltaDpEvent, flatten
 from dpicl.privacy.limited_domain import LimitedDomain
 from dpicl.privacy.private_set import Sample
-from tests.harness.privacy.makers import Recorder, make_noise, pay
+from tests.harness.accounting.makers import Recorder, make_noise, pay
 
 
 def neighbours(size, most=3):

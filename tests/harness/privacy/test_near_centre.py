@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from dpicl.accounting.accountants import epsilon
+from dpicl.accounting.events import gaussian
 from dpicl.attacks.observers import Recording
 from dpicl.core.errors import UsageError
 from dpicl.mechanisms.adadpsyn import RADII
-from dpicl.privacy.accountants import epsilon
-from dpicl.privacy.events import gaussian
 from dpicl.privacy.near_centre import NearCentre
 from dpicl.privacy.primitives import GaussianSum
 from dpicl.privacy.release_hooks import NoisyRelease, observing
-from tests.harness.privacy.makers import WILD, Recorder, make_noise, pay
+from tests.harness.accounting.makers import WILD, Recorder, make_noise, pay
 
 SIZE = 5
 IDS = np.arange(SIZE) + 10

@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from dpicl.accounting.events import bounded_range, bounded_range_choice, gaussian
+from dpicl.accounting.ledger import Ledger
 from dpicl.core.errors import BudgetExceeded, PluginError, UnsupportedEvent
 from dpicl.core.exact_noise import step_of
 from dpicl.core.seeds import SecureNoise, SeededNoise, Streams
-from dpicl.privacy.events import bounded_range, bounded_range_choice, gaussian
-from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.private_set import Sample
 from dpicl.privacy.release_hooks import Permit, round_to_grid
 from dpicl.privacy.secure_release import sum_margin
 from tests.examples import examples
-from tests.harness.privacy.makers import Row, private_set
+from tests.harness.accounting.makers import Row, private_set
 
 TEXTS = [f"text {i}" for i in range(12)]
 

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
+from dpicl.accounting.accountants import epsilon
+from dpicl.accounting.events import BoundedRangeDpEvent, flatten
 from dpicl.attacks.exact_pairs import epsilon_of_mu
 from dpicl.attacks.observers import Recording
 from dpicl.core.errors import BudgetExceeded, PluginError
 from dpicl.core.seeds import SecureNoise, SeededNoise, streams
-from dpicl.privacy.accountants import epsilon
 from dpicl.privacy.cluster_tree import ClusterTree
-from dpicl.privacy.events import BoundedRangeDpEvent, flatten
 from dpicl.privacy.primitives import (
     BoundedRangeChoice,
     DifferenceChoice,
@@ -42,7 +42,7 @@ from dpicl.privacy.private_set import Sample
 from dpicl.privacy.release_hooks import NoisyRelease, observing
 from dpicl.privacy.top_k import NoisyTopK
 from dpicl.privacy.vote_histogram import VoteHistogram
-from tests.harness.privacy.makers import WILD, Recorder, make_noise, pay
+from tests.harness.accounting.makers import WILD, Recorder, make_noise, pay
 
 SIZE, RADIUS, SIGMA = 4, 0.7, 0.51
 PUBLIC = np.log([0.1, 0.2, 0.3, 0.4])

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from dpicl.accounting.ledger import Ledger
 from dpicl.core.errors import BudgetExceeded, DataError, UsageError
-from dpicl.privacy.ledger import Ledger
-from tests.harness.privacy.makers import make_noise, private_set
+from tests.harness.accounting.makers import make_noise, private_set
 
 GAUSS = dp.GaussianDpEvent(1.0)
 

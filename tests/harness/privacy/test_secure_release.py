@@ -12,11 +12,7 @@ from dp_accounting import dp_event as dp
 from scipy import stats
 from scipy.special import ndtr
 
-from dpicl.core import exact_noise, seeds
-from dpicl.core.errors import PluginError, UsageError
-from dpicl.core.seeds import SecureNoise, SeededNoise
-from dpicl.privacy import secure_release
-from dpicl.privacy.events import (
+from dpicl.accounting.events import (
     EpsilonDeltaDpEvent,
     above_threshold,
     bounded_range_choice,
@@ -24,6 +20,10 @@ from dpicl.privacy.events import (
     gaussian,
     parallel,
 )
+from dpicl.core import exact_noise, seeds
+from dpicl.core.errors import PluginError, UsageError
+from dpicl.core.seeds import SecureNoise, SeededNoise
+from dpicl.privacy import secure_release
 from dpicl.privacy.release_hooks import NoisyRelease, Permit, observing
 from dpicl.privacy.secure_release import (
     choice_margin,
@@ -35,7 +35,7 @@ from dpicl.privacy.secure_release import (
     sum_margin,
     threshold_margin,
 )
-from tests.harness.privacy.makers import Recorder, divergence
+from tests.harness.accounting.makers import Recorder, divergence
 
 RATIO = 1.375 * 2.0**46
 

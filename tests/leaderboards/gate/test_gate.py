@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dpicl.accounting.events import from_json
 from dpicl.core import git
 from dpicl.data.task import Task
 from dpicl.leaderboards.gate.case import Case
@@ -18,7 +19,6 @@ from dpicl.leaderboards.gate.contents import read_contents
 from dpicl.leaderboards.gate.examination import ROOT, find_submissions, known_suites
 from dpicl.leaderboards.gate.ledgers import bounds_of
 from dpicl.leaderboards.model.comparability import BASELINES, REFERENCE, list_differing
-from dpicl.privacy.events import from_json
 from dpicl.results.schema import Result, from_text
 from tests.conftest import COMMITTED
 from tests.leaderboards.gate.conftest import World, edit_part, move_cell, move_results, short_ledger

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.decomposition import components
+from dpicl.accounting.events import flatten
 from dpicl.conformance.bench import DELTA, EPSILON, HIGH_EPSILON, Bench
 from dpicl.conformance.checking import CheckEvidence, Verdict, failed, passed
 from dpicl.conformance.transcript import Transcript
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import BudgetExceeded, PluginError
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.decomposition import components
-from dpicl.privacy.events import flatten
 from dpicl.releasing.release import release
 
 

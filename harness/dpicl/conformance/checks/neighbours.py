@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from dpicl.accounting import accountants
+from dpicl.accounting.events import compose
 from dpicl.attacks.exact_pairs import chances, exact_epsilon, move
 from dpicl.attacks.exact_worlds import Seen
 from dpicl.conformance.bench import DELTA
 from dpicl.conformance.checking import QUICK, CheckEvidence, Pair, Verdict, failed, not_applicable, passed
 from dpicl.core.messages import count
-from dpicl.privacy import accountants
-from dpicl.privacy.events import compose
 from dpicl.privacy.release_hooks import NoisyRelease
 
 #: Rounding of sums of rows, and of epsilon.

@@ -22,6 +22,7 @@ from statistics import fmean, pstdev
 
 import numpy as np
 
+from dpicl.accounting.events import from_json, to_json
 from dpicl.core.errors import DpiclError, UsageError
 from dpicl.core.messages import count
 from dpicl.core.plugins import as_plugin_error
@@ -33,7 +34,6 @@ from dpicl.leaderboards.gate.ledgers import SAME, events_of
 from dpicl.leaderboards.gate.settings import FEWEST_DRAWS
 from dpicl.leaderboards.model.rows import score_of
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.privacy.events import from_json, to_json
 from dpicl.results.schema import Result, from_text, to_text
 
 #: Smallest difference of scores that counts on another machine.

@@ -1,7 +1,7 @@
 """Checks that the epsilon of a result is what its ledger costs, by reading the ledger strictly and recomputing.
 
-The file's ledger must add up to the event that the file names, and `dpicl.privacy.accountants` bounds that event anew.
-Whether the ledger is *complete* is seen with the mechanism's code (`dpicl.leaderboards.gate.code.events_check`).
+The file's ledger must add up to the event that the file names, and `dpicl.accounting.accountants` bounds that event
+anew. Whether the ledger is *complete* is seen with the mechanism's code (`dpicl.leaderboards.gate.code.events_check`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.bounds import Bounds
+from dpicl.accounting.events import flatten, from_json, to_json
+from dpicl.accounting.ledger import Ledger
+from dpicl.accounting.time_limit import TookTooLong, run_within
 from dpicl.core.errors import DpiclError, PluginError, UsageError
 from dpicl.core.messages import epsilon_text
 from dpicl.core.seeds import streams
@@ -22,11 +27,6 @@ from dpicl.leaderboards.model.marks import event_kinds
 from dpicl.mechanism.bases import Mechanism, Sizes
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.registry import find_mechanism, load_mechanisms
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.bounds import Bounds
-from dpicl.privacy.events import flatten, from_json, to_json
-from dpicl.privacy.ledger import Ledger
-from dpicl.privacy.time_limit import TookTooLong, run_within
 from dpicl.results.schema import LedgerRow, Result
 
 #: Relative difference between two numbers that are one and the same.
@@ -227,6 +227,6 @@ def recompute(result: Result) -> tuple[str, float]:
 @lru_cache(maxsize=256)
 def bounds_of(event: dp.DpEvent, delta: float) -> Bounds:
     """The bounds of `accountants.epsilon`, kept: many results have one event."""
-    from dpicl.privacy import accountants  # loads dp_accounting and prv_accountant
+    from dpicl.accounting import accountants  # loads dp_accounting and prv_accountant
 
     return accountants.epsilon(event, delta)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpicl.privacy.bounds import LARGEST
+from dpicl.accounting.bounds import LARGEST
 from dpicl.results.schema import Result
 
 
@@ -162,7 +162,7 @@ def _is_private(event: Mapping[str, Any]) -> bool:
 
 
 def event_kinds(event: Any) -> set[str]:
-    """The kinds of an event, as `dpicl.privacy.events.to_json` writes it, and of all in it; '?' for what is none."""
+    """The kinds of an event, as `dpicl.accounting.events.to_json` writes it, and of all in it; '?' for what is none."""
     found, left = set(), [event]
     while left:
         match left.pop():

@@ -345,7 +345,7 @@ def _manifest(result: Result) -> dict[str, str | Link]:
 
 
 def describe(event: Mapping[str, Any]) -> str:
-    """An event in a few words, from the JSON of dpicl.privacy.events; of an unknown kind as its JSON."""
+    """An event in a few words, from the JSON of dpicl.accounting.events; of an unknown kind as its JSON."""
     match event:
         case {"event": "none"}:
             return "nothing private"

@@ -7,14 +7,14 @@ import math
 import pytest
 from dp_accounting import dp_event as dp
 
+from dpicl.accounting.accountants import epsilon
+from dpicl.accounting.events import EpsilonDeltaDpEvent
 from dpicl.core.errors import UnsupportedEvent, UsageError
 from dpicl.mechanism.bases import Sizes
 from dpicl.mechanisms.prism import Prism
 from dpicl.mechanisms.tang import Tang
-from dpicl.privacy.accountants import epsilon
-from dpicl.privacy.events import EpsilonDeltaDpEvent
 from dpicl.releasing.release import calibrate_mechanism
-from tests.harness.privacy.makers import DELTA, SIZES, Fixed, FixedSize, OneGaussian, SoftTokens
+from tests.harness.accounting.makers import DELTA, SIZES, Fixed, FixedSize, OneGaussian, SoftTokens
 
 
 @pytest.mark.parametrize("target", [pytest.param(0.1, marks=pytest.mark.slow), 1.0, 8.0])

@@ -23,11 +23,11 @@ from dp_accounting.rdp import rdp_privacy_accountant as rdp
 from prv_accountant import PoissonSubsampledGaussianMechanism, PRVAccountant
 from prv_accountant.privacy_random_variables.gaussian_mechanism import GaussianMechanism
 
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting import time_limit
+from dpicl.accounting.bounds import Bounds
+from dpicl.accounting.decomposition import gaussian_multiplier
 from dpicl.core.errors import AccountantsDisagree, UnsupportedEvent
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy import time_limit
-from dpicl.privacy.bounds import Bounds
-from dpicl.privacy.decomposition import gaussian_multiplier
 
 #: (rate, noise multiplier, count) of each part; rate 1: a Gaussian without subsampling.
 Parts = tuple[tuple[float, float, int], ...]

@@ -14,15 +14,15 @@ from functools import cache as remember
 from pathlib import Path
 from typing import Final
 
+from dpicl.accounting import calibration_cache, time_limit
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.accountants import check_delta, check_epsilon, epsilon, rough_epsilon
+from dpicl.accounting.bounds import Bounds
+from dpicl.accounting.events import to_json
+from dpicl.accounting.search import Meeting, meet, round_up
+from dpicl.accounting.slack import slack
 from dpicl.core.errors import AccountantsDisagree, UnsupportedEvent, UsageError, one_line
 from dpicl.core.vocabulary import Knob
-from dpicl.privacy import calibration_cache, time_limit
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.accountants import check_delta, check_epsilon, epsilon, rough_epsilon
-from dpicl.privacy.bounds import Bounds
-from dpicl.privacy.events import to_json
-from dpicl.privacy.search import Meeting, meet, round_up
-from dpicl.privacy.slack import slack
 
 MODES: Final = ("proved", "paper")
 #: Grid cells of the rough accountant, and how close below the target its search ends.
@@ -77,7 +77,7 @@ def calibrate(
 ) -> Calibration:
     """The least knob value (rounded up to 6 digits) at which ``events`` cost at most ``epsilon`` at ``delta``.
 
-    mode: "proved" bounds the cost by `dpicl.privacy.accountants`; "paper" by ``paper``, the authors' own
+    mode: "proved" bounds the cost by `dpicl.accounting.accountants`; "paper" by ``paper``, the authors' own
     formula (None: there is none). epsilon = inf gives ``knob.non_private``; without a knob the events are as they are.
     name: for messages. cache: folder of stored answers; None stores nothing. Raises UsageError when epsilon or delta
     make no sense, when there is no paper accounting, when the target cannot be reached, and when the events leave the
@@ -116,7 +116,7 @@ def calibrate(
 def slack_of(
     event: dp.DpEvent, delta: float, upper: float, cache: Path | None = calibration_cache.DEFAULT
 ) -> float | None:
-    """`dpicl.privacy.slack.slack`, worked out once for each event: stored in the same folder. None, too, where
+    """`dpicl.accounting.slack.slack`, worked out once for each event: stored in the same folder. None, too, where
     it takes too long."""
     key = calibration_cache.slack_key(event, delta, upper)
     if stored := calibration_cache.read_value(cache, key):

@@ -11,8 +11,8 @@ from dp_accounting import dp_event as dp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpicl.privacy.accountants import epsilon
-from dpicl.privacy.bounded_range import (
+from dpicl.accounting.accountants import epsilon
+from dpicl.accounting.bounded_range import (
     BLOCK,
     choice_delta,
     choice_pld,
@@ -21,10 +21,10 @@ from dpicl.privacy.bounded_range import (
     sampled_choices_delta,
     sampled_choices_pld,
 )
-from dpicl.privacy.events import bounded_range_choice, compose
-from dpicl.privacy.sampled_composites import sample_losses
-from dpicl.privacy.slack import LARGEST, slack
-from tests.harness.privacy.makers import divergence, mix, softmax, worst_choice
+from dpicl.accounting.events import bounded_range_choice, compose
+from dpicl.accounting.sampled_composites import sample_losses
+from dpicl.accounting.slack import LARGEST, slack
+from tests.harness.accounting.makers import divergence, mix, softmax, worst_choice
 
 SIZES = (0.05, 0.4, 1.0, 3.0, 9.0)
 

@@ -12,7 +12,7 @@ Wu et al. 2024 (KSA) and the SGA authors treat one choice as epsilon0-DP and cal
 subsampled Renyi differential privacy"): `PureDP_Mechanism`, `AmplificationBySampling`, `Composition`, `get_approxDP`.
 The last three formulas repeat that computation.
 
-The proofs are in privacy/accountants.py; table.py has the classical Gaussian formula, and compares them.
+The proofs are in accounting/accountants.py; table.py has the classical Gaussian formula, and compares them.
 """
 
 from __future__ import annotations

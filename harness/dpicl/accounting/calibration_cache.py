@@ -15,13 +15,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.bounds import Bounds
+from dpicl.accounting.events import from_json, to_json
 from dpicl.core.errors import UnsupportedEvent
 from dpicl.core.output_cache import OutputCache, key_of
 from dpicl.core.paths import cache_folder
 from dpicl.core.vocabulary import Knob
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.bounds import Bounds
-from dpicl.privacy.events import from_json, to_json
 
 #: Stands for the folder `calibration` in the user's cache folder: see `dpicl.core.paths`.
 DEFAULT = Path("default")

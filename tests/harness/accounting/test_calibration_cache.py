@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from dp_accounting import dp_event as dp
 
+from dpicl.accounting import calibration, calibration_cache
 from dpicl.mechanism.bases import Sizes
 from dpicl.mechanisms.tang import Tang
-from dpicl.privacy import calibration, calibration_cache
 from dpicl.releasing.release import calibrate_mechanism
-from tests.harness.privacy.makers import DELTA, SIZES, OneGaussian, SoftTokens
+from tests.harness.accounting.makers import DELTA, SIZES, OneGaussian, SoftTokens
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ On a discrete distribution this moves each loss and reweights it, without subtra
 moved loss is split between the two grid points beside it so that both its mass and its mass under the other
 distribution stay: Connect the Dots (Doroshenko et al. 2022), an upper bound at every epsilon.
 
-Samples of a single choice each go by a recursion of their own (dpicl.privacy.bounded_range), which is tighter:
+Samples of a single choice each go by a recursion of their own (dpicl.accounting.bounded_range), which is tighter:
 the distribution of one such sample is the worst at every threshold at once, and no mechanism is that on all of them.
 """
 
@@ -27,13 +27,13 @@ import numpy as np
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting import gaussians
+from dpicl.accounting.bounded_range import choice_pld, choices_pld, round_pair, sampled_choices_pld
+from dpicl.accounting.decomposition import components, gaussian_multiplier
+from dpicl.accounting.events import AboveThresholdDpEvent, BoundedRangeDpEvent, EpsilonDeltaDpEvent
+from dpicl.accounting.parameters import dominate_parameters
 from dpicl.core.errors import UnsupportedEvent
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy import gaussians
-from dpicl.privacy.bounded_range import choice_pld, choices_pld, round_pair, sampled_choices_pld
-from dpicl.privacy.decomposition import components, gaussian_multiplier
-from dpicl.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, EpsilonDeltaDpEvent
-from dpicl.privacy.parameters import dominate_parameters
 
 #: Grid steps for the standard deviation of an average component: the variance of a sum grows by 1/(6 steps^2) at most.
 STEPS = 32

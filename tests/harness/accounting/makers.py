@@ -11,9 +11,9 @@ import numpy as np
 from dp_accounting import dp_event as dp
 from hypothesis import strategies as st
 
+from dpicl.accounting.ledger import Ledger
 from dpicl.core.seeds import SeededNoise
 from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
-from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.private_set import PrivateSet, Sample
 
 SIZES = Sizes(records={"Sports": 30000, "World": 40000}, shots={"Sports": 1, "World": 1})

@@ -5,9 +5,9 @@ import math
 import pytest
 from dp_accounting import dp_event as dp
 
+from dpicl.accounting import accountants, events
+from dpicl.accounting.ledger import Ledger
 from dpicl.core.errors import BudgetExceeded, UnsupportedEvent
-from dpicl.privacy import accountants, events
-from dpicl.privacy.ledger import Ledger
 
 RELEASE = dp.PoissonSampledDpEvent(0.02, dp.GaussianDpEvent(1.0))
 

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from dp_accounting import dp_event as dp
 
+from dpicl.accounting import gaussians
+from dpicl.accounting.accountants import epsilon
+from dpicl.accounting.events import bounded_range_choice, gaussian
+from dpicl.accounting.published import sampled_exponential_epsilon
 from dpicl.mechanism.bases import Sizes
 from dpicl.mechanisms.ksa import KSA
 from dpicl.mechanisms.sga import SGA
-from dpicl.privacy import gaussians
-from dpicl.privacy.accountants import epsilon
-from dpicl.privacy.events import bounded_range_choice, gaussian
 from dpicl.privacy.sampling_schemes import SCHEMES
-from dpicl.reaccounting.published import sampled_exponential_epsilon
 from dpicl.releasing.release import calibrate_mechanism
-from tests.harness.privacy.makers import DELTA
+from tests.harness.accounting.makers import DELTA
 
 Sampled, Repeated = dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent
 WU = 400 / 14732

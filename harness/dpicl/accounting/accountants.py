@@ -27,11 +27,10 @@ from typing import Any
 import numpy as np
 from dp_accounting.rdp import rdp_privacy_accountant as rdp
 
-from dpicl.core.errors import UnsupportedEvent, UsageError
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy import gaussians, parameters, sampled_composites
-from dpicl.privacy.bounds import Bounds
-from dpicl.privacy.decomposition import (
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting import gaussians, parameters, sampled_composites
+from dpicl.accounting.bounds import Bounds
+from dpicl.accounting.decomposition import (
     DecomposedEvents,
     components,
     gaussian_multiplier,
@@ -39,9 +38,10 @@ from dpicl.privacy.decomposition import (
     is_sampled_gaussian,
     recompose,
 )
-from dpicl.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, bounded_range
-from dpicl.privacy.fixed_sampling import fixed_replace_one
-from dpicl.privacy.parameters import FULL
+from dpicl.accounting.events import AboveThresholdDpEvent, BoundedRangeDpEvent, bounded_range
+from dpicl.accounting.fixed_sampling import fixed_replace_one
+from dpicl.accounting.parameters import FULL
+from dpicl.core.errors import UnsupportedEvent, UsageError
 
 #: Releases of one kind that are composed; more cost hours and gigabytes.
 MOST_RELEASES = 1_000_000

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.events import compose
 from dpicl.core.errors import UnsupportedEvent
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.events import compose
 
 #: Components of one composition with how often each occurs.
 DecomposedEvents: TypeAlias = "Counter[dp.DpEvent]"
@@ -141,7 +141,7 @@ def _decompose_elementary(event: dp.DpEvent) -> DecomposedEvents:
         case _:
             raise UnsupportedEvent(
                 f"No theorem is implemented for the event {type(event).__name__}: {event!r}. "
-                "Use an event of docs/accounting.md, or add one with its theorem in harness/dpicl/privacy."
+                "Use an event of docs/accounting.md, or add one with its theorem in harness/dpicl/accounting."
             )
     if exposed:
         return Counter({dp.NonPrivateDpEvent(): 1})

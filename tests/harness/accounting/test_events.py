@@ -10,8 +10,7 @@ from dp_accounting import dp_event as dp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpicl.core.errors import UnsupportedEvent
-from dpicl.privacy.events import (
+from dpicl.accounting.events import (
     AboveThresholdDpEvent,
     BoundedRangeDpEvent,
     EpsilonDeltaDpEvent,
@@ -22,6 +21,7 @@ from dpicl.privacy.events import (
     parallel,
     to_json,
 )
+from dpicl.core.errors import UnsupportedEvent
 
 numbers = st.floats(0.01, 10.0)
 simple_events = st.one_of(

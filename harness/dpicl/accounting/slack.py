@@ -27,10 +27,9 @@ from scipy.optimize import brentq
 from scipy.signal import fftconvolve
 from scipy.stats import binom
 
-from dpicl.core.errors import AccountantsDisagree
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.accountants import worst_group
-from dpicl.privacy.adversaries import (
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.accountants import worst_group
+from dpicl.accounting.adversaries import (
     CELLS,
     MOST_LOOKBACKS,
     Aim,
@@ -44,9 +43,10 @@ from dpicl.privacy.adversaries import (
     moment,
     threshold_rounds,
 )
-from dpicl.privacy.bounds import LARGEST
-from dpicl.privacy.decomposition import components
-from dpicl.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent
+from dpicl.accounting.bounds import LARGEST
+from dpicl.accounting.decomposition import components
+from dpicl.accounting.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent
+from dpicl.core.errors import AccountantsDisagree
 
 #: Beyond it, floating point takes the ratio of two probabilities for infinite.
 MOST = 600.0

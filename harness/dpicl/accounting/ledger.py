@@ -12,11 +12,11 @@ import math
 from collections import Counter
 from typing import Any
 
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.decomposition import recompose
+from dpicl.accounting.events import flatten, parallel, to_json
 from dpicl.core.errors import BudgetExceeded
 from dpicl.core.vocabulary import Partition
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.decomposition import recompose
-from dpicl.privacy.events import flatten, parallel, to_json
 
 #: The note of a charge that has no other.
 SAMPLED = "Poisson sample"

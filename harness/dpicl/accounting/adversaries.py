@@ -9,7 +9,7 @@
 | k bounded-range choices | two outcomes each, at both ends of a range, which may depend on earlier choices |
 | Poisson sample | the mixture (1 - q) Q + q P against Q, or the other way round |
 
-Two outcomes at the ends of the range are the worst choice for every convex aim (dpicl.privacy.bounded_range);
+Two outcomes at the ends of the range are the worst choice for every convex aim (dpicl.accounting.bounded_range);
 which range is best depends on what is aimed at. Outputs are merged, which is post-processing and loses a little.
 """
 
@@ -24,9 +24,9 @@ import numpy as np
 from scipy.special import beta, expit, ndtr
 from scipy.stats import laplace
 
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.decomposition import components, gaussian_multiplier
-from dpicl.privacy.events import (
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.decomposition import components, gaussian_multiplier
+from dpicl.accounting.events import (
     AboveThresholdDpEvent,
     BoundedRangeDpEvent,
     EpsilonDeltaDpEvent,

@@ -26,12 +26,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting import published
+from dpicl.accounting.accountants import account_subsampled_gaussian, epsilon
+from dpicl.accounting.events import EpsilonDeltaDpEvent, bounded_range, bounded_range_choice
+from dpicl.accounting.slack import compute_lower_bound, require_below_proof, rounds_bound
 from dpicl.core.errors import UsageError, require_known
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.accountants import account_subsampled_gaussian, epsilon
-from dpicl.privacy.events import EpsilonDeltaDpEvent, bounded_range, bounded_range_choice
-from dpicl.privacy.slack import compute_lower_bound, require_below_proof, rounds_bound
-from dpicl.reaccounting import published
 
 #: The fields that each family reads besides rate, sample, steps and delta. The first one is needed (bounded-range: one
 #: of the first two).

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import laplace
 
-from dpicl.core.errors import AccountantsDisagree
-from dpicl.privacy import calibration
-from dpicl.privacy.accountants import epsilon
-from dpicl.privacy.adversaries import (
+from dpicl.accounting import calibration
+from dpicl.accounting.accountants import epsilon
+from dpicl.accounting.adversaries import (
     CELLS,
     MOST_CHOICES,
     WorstPair,
@@ -28,9 +27,9 @@ from dpicl.privacy.adversaries import (
     moment,
     threshold_rounds,
 )
-from dpicl.privacy.bounded_range import choices_delta, sampled_choices_delta
-from dpicl.privacy.calibration import slack_of
-from dpicl.privacy.events import (
+from dpicl.accounting.bounded_range import choices_delta, sampled_choices_delta
+from dpicl.accounting.calibration import slack_of
+from dpicl.accounting.events import (
     AboveThresholdDpEvent,
     BoundedRangeDpEvent,
     EpsilonDeltaDpEvent,
@@ -38,7 +37,7 @@ from dpicl.privacy.events import (
     gaussian,
     parallel,
 )
-from dpicl.privacy.slack import (
+from dpicl.accounting.slack import (
     LARGEST,
     compute_lower_bound,
     lower_bound,
@@ -46,8 +45,9 @@ from dpicl.privacy.slack import (
     rounds_bound,
     slack,
 )
+from dpicl.core.errors import AccountantsDisagree
 from tests.examples import examples
-from tests.harness.privacy.makers import divergence
+from tests.harness.accounting.makers import divergence
 
 Sampled, Repeated, Choice = dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent, BoundedRangeDpEvent
 NOTHING = WorstPair(np.ones(1), np.ones(1))

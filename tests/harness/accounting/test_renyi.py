@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from dpicl.accounting.published import pure_dp_curve, sampled_exponential_epsilon
 from dpicl.core.errors import UsageError
-from dpicl.reaccounting.published import pure_dp_curve, sampled_exponential_epsilon
 
 #: epsilon0, (rate, choices, delta), epsilon to the digits printed; the last rows take the true number of records.
 SAMSUM, SAMSUM_SPLIT = (400 / 14732, 100, 5e-5), (400 / 9821, 100, 5e-5)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpicl.privacy.search import meet, round_up
+from dpicl.accounting.search import meet, round_up
 from tests.examples import examples
 
 

@@ -14,16 +14,16 @@ import pytest
 from dp_accounting import dp_event as dp
 from dp_accounting.pld import privacy_loss_distribution as pld
 
+from dpicl.accounting import accountants, gaussians, time_limit
+from dpicl.accounting.accountants import account_subsampled_gaussian, epsilon
+from dpicl.accounting.calibration import calibrate
+from dpicl.accounting.decomposition import groups, is_sampled_gaussian
+from dpicl.accounting.events import from_json
+from dpicl.accounting.fixed_sampling import fixed_size_delta
 from dpicl.core.errors import AccountantsDisagree, UnsupportedEvent
 from dpicl.core.vocabulary import Knob
-from dpicl.privacy import accountants, gaussians, time_limit
-from dpicl.privacy.accountants import account_subsampled_gaussian, epsilon
-from dpicl.privacy.calibration import calibrate
-from dpicl.privacy.decomposition import groups, is_sampled_gaussian
-from dpicl.privacy.events import from_json
-from dpicl.privacy.fixed_sampling import fixed_size_delta
 from tests.conftest import COMMITTED
-from tests.harness.privacy.makers import sampled_gaussians
+from tests.harness.accounting.makers import sampled_gaussians
 
 Gaussian, Sampled, Repeated = dp.GaussianDpEvent, dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent
 

@@ -11,16 +11,16 @@ from dp_accounting import dp_event as dp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpicl.core.errors import UnsupportedEvent, UsageError
-from dpicl.privacy.accountants import (
+from dpicl.accounting.accountants import (
     account_subsampled_gaussian,
     check_delta,
     check_epsilon,
     epsilon,
 )
-from dpicl.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, ParallelDpEvent, parallel
+from dpicl.accounting.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, ParallelDpEvent, parallel
+from dpicl.core.errors import UnsupportedEvent, UsageError
 from tests.examples import examples
-from tests.harness.privacy.makers import prism, sampled_gaussians
+from tests.harness.accounting.makers import prism, sampled_gaussians
 
 Gaussian, Sampled, Repeated = dp.GaussianDpEvent, dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent
 

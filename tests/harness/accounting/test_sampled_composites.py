@@ -12,11 +12,11 @@ from dp_accounting import dp_event as dp
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from dpicl.privacy import gaussians, sampled_composites
-from dpicl.privacy.accountants import epsilon, rough_epsilon
-from dpicl.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, bounded_range_choice, compose
-from dpicl.privacy.sampled_composites import STEPS, compose_losses, composed_epsilon, has_distribution, sample_losses
-from tests.harness.privacy.makers import Pair, divergence, mix, softmax, worst_choice
+from dpicl.accounting import gaussians, sampled_composites
+from dpicl.accounting.accountants import epsilon, rough_epsilon
+from dpicl.accounting.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, bounded_range_choice, compose
+from dpicl.accounting.sampled_composites import STEPS, compose_losses, composed_epsilon, has_distribution, sample_losses
+from tests.harness.accounting.makers import Pair, divergence, mix, softmax, worst_choice
 
 Gaussian, Sampled, Repeated = dp.GaussianDpEvent, dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent
 Choice = BoundedRangeDpEvent

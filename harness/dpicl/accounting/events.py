@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dpicl.accounting import dp_event as dp
 from dpicl.core.errors import UnsupportedEvent
-from dpicl.privacy import dp_event as dp
 
 
 def __getattr__(name: str) -> Any:
@@ -150,7 +150,7 @@ def to_json(event: dp.DpEvent) -> dict[str, Any]:
             elif kind in _INSIDE:
                 said["of"] = to_json(inside)
             return said
-    raise UnsupportedEvent(f"No JSON form for the event {event!r}; add one in harness/dpicl/privacy/events.py.")
+    raise UnsupportedEvent(f"No JSON form for the event {event!r}; add one in harness/dpicl/accounting/events.py.")
 
 
 def from_json(data: Any) -> dp.DpEvent:

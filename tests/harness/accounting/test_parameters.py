@@ -7,10 +7,10 @@ import math
 import pytest
 from dp_accounting import dp_event as dp
 
-from dpicl.privacy.accountants import epsilon
-from dpicl.privacy.events import EpsilonDeltaDpEvent
-from dpicl.privacy.parameters import amplify
-from tests.harness.privacy.makers import prism, sampled_gaussians
+from dpicl.accounting.accountants import epsilon
+from dpicl.accounting.events import EpsilonDeltaDpEvent
+from dpicl.accounting.parameters import amplify
+from tests.harness.accounting.makers import prism, sampled_gaussians
 
 Gaussian, Sampled, Repeated = dp.GaussianDpEvent, dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent
 

@@ -19,11 +19,11 @@ import numpy as np
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from dpicl.privacy import decomposition, gaussians
-from dpicl.privacy import dp_event as dp
-from dpicl.privacy.bounds import Bounds
-from dpicl.privacy.decomposition import is_sampled_gaussian
-from dpicl.privacy.events import (
+from dpicl.accounting import decomposition, gaussians
+from dpicl.accounting import dp_event as dp
+from dpicl.accounting.bounds import Bounds
+from dpicl.accounting.decomposition import is_sampled_gaussian
+from dpicl.accounting.events import (
     AboveThresholdDpEvent,
     BoundedRangeDpEvent,
     EpsilonDeltaDpEvent,
