@@ -14,6 +14,7 @@ from dpicl.leaderboards.compare.reading import Side, keep_one_version
 from dpicl.plan.reuse import find_releases
 from dpicl.plan.selection import select
 from dpicl.plan.suite import load_suite
+from dpicl.results import manifest
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.store import Store
 from dpicl.run import pipeline
@@ -132,6 +133,19 @@ def test_a_release_of_changed_settings_is_not_scored(suites, scored):
         changed = new.with_name("changed.yaml")
         changed.write_text(yaml.safe_dump(NEW | change))
         assert matched(changed) == 0, change
+
+
+@pytest.mark.parametrize("here", [True, False, None])
+def test_a_clean_checkout_scores_no_release_of_a_changed_one(suites, scored, monkeypatch, here):
+    folder = scored[0].parents[4]
+    known = Store(folder, "mine").load_all()[0]
+    changed = [
+        result.model_copy(update={"manifest": result.manifest.model_copy(update={"dirty": True})}) for result in known
+    ]
+    selection = select(str(suites[1]), folder)
+    monkeypatch.setattr(manifest, "commit", lambda: (None if here is None else "f" * 40, here))
+    releases = find_releases(selection.cells, changed, Fingerprints(), selection.mechanisms, {})
+    assert bool(releases) is (here is True)
 
 
 def test_seeds_draw_disjoint_test_records_that_all_rows_share(suites):

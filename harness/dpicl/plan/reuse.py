@@ -8,6 +8,7 @@ from dpicl.core.cell import Cell
 from dpicl.core.errors import DpiclError
 from dpicl.core.plugins import Registered
 from dpicl.plan.staleness import Comparison
+from dpicl.results import manifest
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
 
@@ -22,12 +23,14 @@ def find_releases(
     """Id of a cell -> the newest result of its row and task whose release it can score.
 
     A release depends on no test record, so a cell may have others than the result; the worker that scores it compares
-    the records that both have in common. loaded: as `find_presence`.
+    the records that both have in common. A release of a changed checkout can be scored from a changed checkout only: in
+    others it is made again, from code that a commit names. loaded: as `find_presence`.
     """
+    _, is_changed = manifest.commit()
     by_release = {
         _key(result.cell): result
         for result in sorted(results, key=lambda result: result.created)
-        if result.can_score_again
+        if result.can_score_again and (is_changed or not result.manifest.dirty)
     }
     comparison = Comparison(records, mechanisms, results, loaded)
     found = {}
