@@ -12,7 +12,7 @@ from dpicl.core.errors import UsageError
 from dpicl.core.messages import message
 from dpicl.data.config import list_tasks
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.scaffold import own_task, writing
+from dpicl.scaffold import lm_eval_task, own_task, writing
 
 _SCALE = "zero_shot,public_demonstrations,real_demonstrations"
 #: What can be written -> the commands to try next. {file}: the file or folder, {name}: its name, {dir}: where it is.
@@ -38,6 +38,7 @@ def new(
     *,
     kind: Literal["demonstrations", "answers"] | None = None,
     train: Annotated[OnePath | None, Flag(name="--from")] = None,
+    from_lm_eval: OnePath | None = None,
     test: OnePath | None = None,
     text_field: TextField | None = None,
     label_field: LabelField | None = None,
@@ -51,6 +52,7 @@ def new(
     name: its name: letters, digits and _.
     kind: a mechanism that releases demonstrations (default), or answers queries.
     train: task: the file with the train records.
+    from_lm_eval: task: the task file of lm-evaluation-harness that it asks like.
     test: task: test records (default: a test file beside).
     dir: where to write (default: this folder).
     """
@@ -59,7 +61,19 @@ def new(
     folder = Path(dir)
     following: tuple[str, ...] = _NEXT[what]
     more: dict[str, Any] = {}
-    if what == "task" and train is not None:
+    if what == "task" and from_lm_eval is not None:
+        others = {"text-field": text_field, "label-field": label_field, "labels": labels, "no-quoting": no_quoting}
+        if unused := [flag for flag, value in others.items() if value]:
+            raise UsageError(f"--{unused[0]}: the file of --from-lm-eval says it; leave it out.")
+        train_file = None if train is None else Path(train)
+        test_file = None if test is None else Path(test)
+        theirs = Path(from_lm_eval)
+        imported = lm_eval_task.write_lm_eval_task(name, theirs, train_file, test_file, list(list_tasks()), folder)
+        for note in imported.notes:
+            message(note)
+        files, more = imported.files, {"labels": imported.labels}
+        following = _NEXT_OWN if imported.test else _NEXT_OWN[:1]
+    elif what == "task" and train is not None:
         own = own_task.write_own_task(
             name,
             Path(train),
@@ -78,6 +92,7 @@ def new(
     else:
         given: dict[str, object] = {
             "from": train,
+            "from-lm-eval": from_lm_eval,
             "test": test,
             "text-field": text_field,
             "label-field": label_field,

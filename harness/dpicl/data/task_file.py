@@ -53,7 +53,7 @@ _LM_EVAL_KEYS = """
 """
 LM_EVAL_KEYS = frozenset(_LM_EVAL_KEYS.split())
 #: Filters that `doc_to_text` may use: they make a text from a text and take nothing.
-_FILTERS = ("trim", "lower", "upper", "capitalize", "title")
+FILTERS = ("trim", "lower", "upper", "capitalize", "title")
 _LONGEST = 20_000
 
 
@@ -120,9 +120,9 @@ def _jinja(value: str) -> str:
     for node in template.find_all(jinja2.nodes.Node):
         plain = isinstance(node, jinja2.nodes.Output | jinja2.nodes.TemplateData)
         named = isinstance(node, jinja2.nodes.Name) and node.name == "text"
-        filtered = isinstance(node, jinja2.nodes.Filter) and node.name in _FILTERS and not (node.args or node.kwargs)
+        filtered = isinstance(node, jinja2.nodes.Filter) and node.name in FILTERS and not (node.args or node.kwargs)
         if not (plain or named or filtered):
-            raise ValueError(f"may hold {{{{text}}}} and the filters {', '.join(_FILTERS)}, nothing else")
+            raise ValueError(f"may hold {{{{text}}}} and the filters {', '.join(FILTERS)}, nothing else")
     return value
 
 
