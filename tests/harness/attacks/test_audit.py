@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -39,7 +39,8 @@ SMALL = {"slots": 4, "examples_per_slot": 1}
 
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch):
-    monkeypatch.setattr(audit_runs, "DRAWS", 4)
+    ways = {kind: replace(way, draws=min(4, way.draws)) for kind, way in audit_runs._WAYS.items()}
+    monkeypatch.setattr(audit_runs, "_WAYS", ways)
     monkeypatch.setattr(noisy_sums, "TRIALS", 40_000)
 
 
