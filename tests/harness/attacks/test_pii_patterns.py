@@ -118,16 +118,19 @@ HOSTILE = (
 )  # fmt: skip
 
 
+#: Quadratic time would be more than pytest's own limit of minutes here.
+MANY = 200_000
+
+
 @pytest.mark.parametrize("part", HOSTILE)
-def test_a_million_hostile_characters_are_read(part):
-    """Quadratic time would be hours here: pytest's own limit of minutes stops it."""
-    find_identifiers(part * (1_000_000 // len(part)))
+def test_hostile_characters_are_read_in_linear_time(part):
+    find_identifiers(part * (MANY // len(part)))
 
 
 @pytest.mark.parametrize("end", ["1", "@", ".c", "-"])
-def test_a_million_characters_of_domain_are_read(end):
+def test_long_domains_are_read_in_linear_time(end):
     for label in ("b.", "b" * 63 + ".", "b-."):
-        find_identifiers("a@" + label * (1_000_000 // len(label)) + end)
+        find_identifiers("a@" + label * (MANY // len(label)) + end)
 
 
 # --- counts

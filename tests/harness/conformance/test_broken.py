@@ -152,6 +152,12 @@ SLOW = (
     "true_sums_of_a_thousand_records",
     "margin_of_two_labels",
     "twice_for_the_second_label",
+    "order_of_texts_by_records",
+    "mean_where_a_slot_is_empty",
+    "clipping_bound_from_the_data",
+    "filter_against_copies",
+    "streams_named_by_a_record",
+    "zero_width_mark_on_a_number",
 )
 OPTIONS = {"wrong_order_under_an_option": {"sharpen": True}}
 #: What only another scale shows: how its title begins.
@@ -256,7 +262,15 @@ def test_labels_of_unequal_declared_sizes_have_knobs_of_their_own(broken):
     assert f"records of {other!r} with the knob of {first!r}" in why
 
 
-@pytest.fixture(scope="module", params=[SoundVoting, SoundOwnSlots, SoundTokens, SoundLabels])
+@pytest.fixture(
+    scope="module",
+    params=[
+        SoundVoting,
+        SoundTokens,
+        pytest.param(SoundOwnSlots, marks=pytest.mark.slow),
+        pytest.param(SoundLabels, marks=pytest.mark.slow),
+    ],
+)
 def sound(request):
     return CheckEvidence(set_up(request.param, "agnews", {}, seed=0), QUICK)
 

@@ -66,7 +66,7 @@ PACKED = {
     "gpt neox": make_config("GPTNeoX", rotary_pct=0.5),
 }
 #: Each kind of attention, of window and of positions; the slow tests have every architecture.
-FAST = ("llama", "llama, heads of odd size", "qwen2, window in some layers", "gemma2", "phi3", "smollm3", "gpt2")
+FAST = ("llama, heads of odd size", "qwen2, window in some layers", "gemma2", "smollm3", "gpt2")
 EVERY = pytest.mark.parametrize(
     "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in PACKED]
 )
@@ -190,8 +190,8 @@ def test_other_models_are_read_one_row_a_pass(name: str, tiny_folder: Path) -> N
     assert torch.equal(model.next_token_log_probs(rows), torch.cat([model.next_token_log_probs([row]) for row in rows]))
 
 
-@pytest.mark.parametrize("name", ["mistral", "gemma3"])
 @pytest.mark.parametrize("length", [WINDOW - 3, PIECE - 50, PIECE - 6, PIECE])
+@pytest.mark.parametrize("name", ["mistral", pytest.param("gemma3", marks=pytest.mark.slow)])
 def test_trees_of_endings_end_at_the_window_too(name: str, length: int, tiny_folder: Path) -> None:
     """Where a tree lies in two pieces, its tokens are nearer to each other than their places in the row."""
     model = load(PACKED[name](), tiny_folder)
