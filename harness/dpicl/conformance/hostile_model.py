@@ -32,7 +32,9 @@ NEAR, FAR, REACH = 5.0, 2.5, 40
 _LAST = 8
 #: A greedy text is at most SAID of the last HEARD words of the prompt: of the query, but each slot's own choice.
 SAID, HEARD = 4, 60
-#: Encoded prompts that are kept, since many runs use the same ones, and numbers in answers that are.
+#: The token of a line break: that of its byte.
+_NEWLINE = 1 + ord("\n")
+#: Encoded prompts and lines that are kept, since many runs use the same ones, and numbers in answers that are.
 _KEPT, _KEPT_NUMBERS = 4096, 6_000_000
 #: Noise on the logits of a prompt begins at a place of its own in a table of so many numbers.
 _NOISE = 2**18
@@ -53,13 +55,24 @@ class HostileModel(SimulatedLM):
         invented = map("".join, itertools.product("q", *[string.ascii_lowercase] * 3))
         super().__init__(words=[*WORDS, *itertools.islice(invented, words)])
         self.identity = ModelIdentity("sim (hostile)", None, None, "float32", "cpu", 0, batch_invariant=True)
-        self._encoded = lru_cache(_KEPT)(super().encode)
+        self._encoded = lru_cache(_KEPT)(self._encode_lines)
+        self._line = lru_cache(_KEPT)(super().encode)
         self._answers = lru_cache(min(_KEPT, _KEPT_NUMBERS // self.vocab_size))(self._answer)
         self._noise = np.random.default_rng(0).standard_normal(_NOISE)
         self._markers = {marker: _bytes(self.encode(marker)) for marker in _MARKERS}
 
     def encode(self, prompt: str | ChatPrompt) -> list[int]:
         return self._encoded(prompt).copy()
+
+    def _encode_lines(self, prompt: str | ChatPrompt) -> list[int]:
+        """Line by line, since prompts share the lines of records, and no token goes over the end of a line."""
+        text = self.chat_text(prompt) if isinstance(prompt, ChatPrompt) else prompt
+        first, *others = text.split("\n")
+        tokens = self._line(first).copy()
+        for line in others:
+            tokens.append(_NEWLINE)
+            tokens.extend(self._line(line))
+        return tokens
 
     def next_token_log_probs(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> torch.Tensor:
         take_turns()

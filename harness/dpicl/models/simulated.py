@@ -71,12 +71,18 @@ class SimulatedLM(RereadingModel):
     def encode(self, prompt: str | ChatPrompt) -> list[int]:
         """Tokens of a prompt: known words, else bytes of UTF-8."""
         if isinstance(prompt, ChatPrompt):
-            prompt = f"User: {prompt.user}\nAssistant: {prompt.assistant_prefix}"
+            prompt = self.chat_text(prompt)
         tokens: list[int] = []
         for piece in _PIECES.findall(prompt.encode("utf-8", errors="surrogatepass")):
-            known = self._ids.get(piece)
-            tokens += [known] if known is not None else [1 + value for value in piece]
+            token = self._ids.get(piece)
+            if token is None:
+                tokens.extend([1 + value for value in piece])
+            else:
+                tokens.append(token)
         return tokens
+
+    def chat_text(self, prompt: ChatPrompt) -> str:
+        return f"User: {prompt.user}\nAssistant: {prompt.assistant_prefix}"
 
     def decode(self, tokens: Tokens) -> str:
         """Text of tokens, EOS left out; bytes that are not UTF-8 become replacement characters."""

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,12 @@ from dpicl import models
 
 #: What a fault does with the handler and the answer that it would send; True: it has answered.
 Fault = Callable[["Handler", bytes], bool]
+
+
+@cache
+def load_model(folder: Path) -> Any:
+    """One model for all servers of a folder; what a test changes of it is set back by monkeypatch."""
+    return models.load(f"hf:{folder}", device="cpu", dtype="float32")
 
 
 class FakeServer(ThreadingHTTPServer):
@@ -41,7 +48,7 @@ class FakeServer(ThreadingHTTPServer):
         port: int = 0,
     ) -> None:
         super().__init__(("127.0.0.1", port), Handler)
-        self.kind, self.folder, self.model = kind, folder, models.load(f"hf:{folder}", device="cpu", dtype="float32")
+        self.kind, self.folder, self.model = kind, folder, load_model(folder)
         model = self.model
         self.top, self.listed = top or model.vocab_size + padding, listed
         self.collapses, self.padding = collapses, padding
