@@ -48,7 +48,7 @@ POOL_DRAWS = 12
 #: What is added to the seed of a synthetic corpus for another one of the same kind.
 DEVELOPMENT = 1000
 
-#: What Jinja reads in the text of a template. Without it the text stays as it is, and Jinja would take ten times as long.
+#: What Jinja reads in the text of a template. Without it the text stays as it is; Jinja takes ten times as long.
 _JINJA = re.compile(r"[{\r]")
 
 

@@ -11,11 +11,14 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest import mock
 
+import gguf
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, normalizers, pre_tokenizers
@@ -117,14 +120,27 @@ def cached_model(model: PackagedModel = EMBEDDED) -> Path:
 
 def _convert(source: Path, target: Path, model: PackagedModel) -> None:
     """Writes the dequantised model and its tokenizer into the folder ``target``."""
-    config = AutoConfig.from_pretrained(source.parent, gguf_file=source.name)
-    with torch.device("meta"):
-        skeleton = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    parsed = load_gguf_checkpoint(str(source), return_tensors=True, model_to_load=skeleton, torch_dtype=torch.float32)
+    with _parsed_once():
+        config = AutoConfig.from_pretrained(source.parent, gguf_file=source.name)
+        with torch.device("meta"):
+            skeleton = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+        parsed = load_gguf_checkpoint(
+            str(source), return_tensors=True, model_to_load=skeleton, torch_dtype=torch.float32
+        )
+        tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
     save_file(parsed["tensors"], target / "model.safetensors", metadata={"format": "pt"})
     config.save_pretrained(target)
-    tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
     _mend(tokenizer, model).save_pretrained(target)
+
+
+@contextmanager
+def _parsed_once() -> Iterator[None]:
+    """transformers parses the file three times and lists the names of its tensors 400 times, half a minute in all;
+    inside the block each is done once."""
+    with ExitStack() as stack:
+        for name in ("GGUFReader", "get_tensor_name_map"):
+            stack.enter_context(mock.patch.object(gguf, name, cache(getattr(gguf, name))))
+        yield
 
 
 def _mend(tokenizer: Any, model: PackagedModel) -> PreTrainedTokenizerFast:
