@@ -33,7 +33,7 @@ def sizes(queries: int) -> Sizes:
     ("mechanism", "queries"),
     [
         (KSA(**HUNDREDTH), 100),
-        (KSA(**HUNDREDTH, partition="one_sample"), 5),
+        pytest.param(KSA(**HUNDREDTH, partition="one_sample"), 5, marks=pytest.mark.slow),
         (KSA(partition="once"), 5),
         (SGA(**HUNDREDTH), 40),
     ],
@@ -56,8 +56,8 @@ MULTIPLIERS = [
     (1, 1.0, ("3.731", "1.081", "0.600")),
     (100, 1.0, ("37.31", "10.81", "6.00")),
     (1000, 1.0, ("118", "34.2", "19.0")),
-    (1000, 0.005, ("0.939", "0.612", "0.499")),
-    (100, 0.005, ("0.766", "0.526", "0.414")),
+    pytest.param(1000, 0.005, ("0.939", "0.612", "0.499"), marks=pytest.mark.slow),
+    pytest.param(100, 0.005, ("0.766", "0.526", "0.414"), marks=pytest.mark.slow),
     (100, WU, ("1.376", "0.749", "0.578")),
 ]
 
