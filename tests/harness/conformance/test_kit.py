@@ -18,6 +18,8 @@ from dpicl.conformance.transcript import Drawn, Spend, Transcript
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import ModelError, UsageError
 from dpicl.core.vocabulary import Knob
+from dpicl.models.base import ChatPrompt
+from dpicl.models.simulated import SimulatedLM
 from dpicl.privacy.top_k import NoisyTopK
 from dpicl.releasing.release import release
 from tests.harness.conformance.sound import SoundTokens, SoundVoting
@@ -133,6 +135,11 @@ def test_poisson_samples_pass_and_fixed_ones_of_the_same_mean_do_not(rate, monke
     assert sampling._inclusion(favoured) < 1e-6
     crowded = [replace(sample, slots=tuple(slot // 2 for slot in sample.slots)) for sample in poisson]
     assert sampling._slots(crowded) < 1e-6
+
+
+def test_the_hostile_model_has_the_tokens_of_the_simulated_one():
+    for text in ("", "\n", " two\n\n lines\u2028 é\n", ChatPrompt("Hi\nthere", assistant_prefix="Text:\n")):
+        assert HostileModel().encode(text) == SimulatedLM().encode(text)
 
 
 def test_the_hostile_model_is_a_function_of_the_prompt_and_markers_decide_what_it_says():
