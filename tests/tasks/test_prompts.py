@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import jinja2
 import pytest
 
 from dpicl.core.errors import UsageError
@@ -152,8 +155,13 @@ def test_icl_prompt_is_the_published_one(tasks, name):
     )
 
 
-def test_jinja_in_a_text_is_not_rendered(tasks):
-    assert tasks["agnews"].query("{{ 1 + 1 }}") == "Article: {{ 1 + 1 }}\nAnswer:"
+@pytest.mark.parametrize(
+    "template", ["Text: {{text}}\nAnswer:\n", "{{ text }}", "{{text|upper}}{{text}}", "E-mail:", "{a} {{text}}\r\n"]
+)
+def test_a_query_is_what_jinja_renders(tasks, template):
+    text, config = " {{ 1 + 1 }} é\n", tasks["agnews"].config.model_copy(update={"doc_to_text": template})
+    rendered = jinja2.Environment(keep_trailing_newline=True).from_string(template).render(text=text)
+    assert replace(tasks["agnews"], config=config).query(text) == rendered
 
 
 def test_prompts_hash_is_stable_and_differs_between_tasks(tasks):
