@@ -197,6 +197,8 @@ class RunObserver(SampleObserver):
         self._transcript, self._places, self._sampling, self._presence = transcript, places, sampling, presence
         self._given, self._script = given, script
         self._handed: set[int] = set()
+        self._releases = Counter[int]()  # of each shot
+        self._spends: dict[int, int] = {}  # the number of the spend that gave a permit, by the permit's id
         self.watching = False
 
     def read(self, number: int, text: bool = False) -> None:
@@ -222,6 +224,7 @@ class RunObserver(SampleObserver):
         self._handed.update(members)
 
     def note_spend(self, event: dp.DpEvent, permit: Permit, sample: int) -> None:
+        self._spends.setdefault(id(permit), len(self._transcript.spends))
         self._transcript.spends.append(Spend(sample, event, permit))
 
     def note_reveal(self) -> None:
@@ -238,10 +241,10 @@ class RunObserver(SampleObserver):
     def intercept(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
         notes, shot = self._transcript, current_shot() or 0
         kept = replace(noisy_release, clean=np.array(noisy_release.clean, dtype=np.float64))
-        number = sum(each.shot == shot for each in notes.observed_releases)
-        released = draw() if self._script is None else self._script((shot, number), kept)
-        spend = next((at for at, each in enumerate(notes.spends) if each.permit is noisy_release.permit), None)
+        released = draw() if self._script is None else self._script((shot, self._releases[shot]), kept)
+        spend = self._spends.get(id(noisy_release.permit))
         notes.observed_releases.append(ObservedRelease(kept, released.copy(), tuple(self._given), spend, shot))
+        self._releases[shot] += 1
         self._given.clear()
         return released
 
