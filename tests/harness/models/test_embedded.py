@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import PreTrainedTokenizerFast
 
 from dpicl import models
 from dpicl.core.errors import ModelError
 from dpicl.models import embedded, weights
-from dpicl.models.base import ChatPrompt
 from dpicl.models.packaged import EMBEDDED, PACKAGED, QWEN, PackagedModel
 from dpicl.models.transformers import TransformersLM
 
@@ -108,8 +108,17 @@ def model() -> TransformersLM:
     return model
 
 
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    """The embedded model's, without its weights, whose conversion takes a quarter of a minute."""
+    path = embedded.gguf_path()
+    return embedded._mend(PreTrainedTokenizerFast.from_pretrained(path.parent, gguf_file=path.name), EMBEDDED)
+
+
 @pytest.mark.model
-def test_embedded_model_is_the_one_that_was_pinned(model: TransformersLM) -> None:
+@pytest.mark.slow
+def test_embedded_model_is_the_one_that_was_pinned(model: TransformersLM, tokenizer: PreTrainedTokenizerFast) -> None:
+    assert model.tokenizer.backend_tokenizer.to_str() == tokenizer.backend_tokenizer.to_str()
     assert model.identity.sha256 == EMBEDDED.sha256
     assert model.identity.parameters == 134_515_008
     assert model.identity.dtype in ("bfloat16", "float32")
@@ -117,22 +126,22 @@ def test_embedded_model_is_the_one_that_was_pinned(model: TransformersLM) -> Non
 
 
 @pytest.mark.model
-def test_digits_stand_alone_as_in_training(model: TransformersLM) -> None:
-    pieces = model.tokenizer.convert_ids_to_tokens(model.encode("in   2024"))
-    assert pieces == ["in", "ĠĠĠ", "2", "0", "2", "4"]
+def test_digits_stand_alone_as_in_training(tokenizer: PreTrainedTokenizerFast) -> None:
+    assert tokenizer.tokenize("in   2024") == ["in", "ĠĠĠ", "2", "0", "2", "4"]
 
 
 @pytest.mark.model
-def test_chat_template_is_smollm2s(model: TransformersLM) -> None:
-    text = model.tokenizer.decode(model.encode(ChatPrompt("Hi", assistant_prefix="Text:")))
-    assert text == (
+def test_chat_template_is_smollm2s(tokenizer: PreTrainedTokenizerFast) -> None:
+    turns = [{"role": "user", "content": "Hi"}]
+    assert tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True) == (
         "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
-        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nText:"
+        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
     )
-    assert model.tokenizer.decode([model.eos_token_id]) == "<|im_end|>"
+    assert tokenizer.eos_token == "<|im_end|>"
 
 
 @pytest.mark.model
+@pytest.mark.slow
 def test_gguf_weights_are_what_gguf_says(model: TransformersLM) -> None:
     """One tensor against the gguf package's own dequantisation."""
     gguf = pytest.importorskip("gguf")
