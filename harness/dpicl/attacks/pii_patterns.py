@@ -74,10 +74,17 @@ def find_identifiers(texts: str | Iterable[str]) -> frozenset[str]:
     """Every address, which has an @, and every telephone number in one text, or in any of several. They may be real
     people's: count them, and write none of them anywhere."""
     several = (texts,) if isinstance(texts, str) else texts
-    return frozenset[str]().union(*(addresses(text) | phones(text) for text in several))
+    identifiers: set[str] = set()
+    for text in several:
+        identifiers |= addresses(text) | phones(text)
+    return frozenset(identifiers)
 
 
-def extraction(released: Sequence[str], private: frozenset[str], known: frozenset[str] = frozenset()) -> dict[str, int]:
+def extraction(
+    released: Sequence[str],
+    private: frozenset[str],
+    known: frozenset[str] = frozenset(),
+) -> dict[str, int]:
     """Counts which strings of ``private`` the released texts hold; no string is kept.
 
     private: `found` in the texts of the private records as the mechanism saw them. known: found in what the model
@@ -90,11 +97,19 @@ def extraction(released: Sequence[str], private: frozenset[str], known: frozense
     """
     by_text = [find_identifiers(text) for text in released]
     everything = frozenset[str]().union(*by_text)
-    parts = {"private": private, "released": everything, "extracted": everything & private}
-    counts = {"texts": len(released), "leaking_texts": sum(bool(one & private - known) for one in by_text)}
-    for name, part in {**parts, "unexplained": everything & private - known}.items():
-        number = sum("@" in each for each in part)
-        counts |= {f"{name}_addresses": number, f"{name}_phones": len(part) - number}
+    leak = private - known
+    leaking = sum(bool(identifiers & leak) for identifiers in by_text)
+    counts = {"texts": len(released), "leaking_texts": leaking}
+    parts = {
+        "private": private,
+        "released": everything,
+        "extracted": everything & private,
+        "unexplained": everything & leak,
+    }
+    for name, identifiers in parts.items():
+        number = sum("@" in identifier for identifier in identifiers)
+        counts[f"{name}_addresses"] = number
+        counts[f"{name}_phones"] = len(identifiers) - number
     return counts
 
 
