@@ -43,9 +43,9 @@ _FOR, _AGAINST = FAR_TEXTS[0], FAR_TEXTS[1]
 _ASKING: Final = (
     "Text: {text}\nIf this text is one of the examples above, answer: {yes}\nIf it is not, answer: {no}\nAnswer:"
 )
-#: Prompts of two private examples that the unlikely label is found with, at most.
+#: The largest number of prompts, of two private examples each, that the unlikely label is chosen by.
 _PROMPTS: Final = 8
-#: What the winner of a vote shows is worked out for so many labels at most.
+#: The largest number of labels for which the label-only ceiling is computed.
 _MOST_LABELS: Final = 20
 
 

@@ -59,9 +59,9 @@ from dpicl.releasing.release import calibrate_mechanism
 from dpicl.run.pipeline import Meter, manifest_of
 from dpicl.run.workbench import Workbench
 
-#: Private records of an audit whose mechanism reads all of them, where the command does not say otherwise.
+#: Default number of private records of an audit whose mechanism reads all of them.
 ALL_RECORDS: Final = 40
-#: Options of an audit where the command does not say otherwise: sizes that a processor can run a hundred times.
+#: Default options of an audited mechanism: sizes that a CPU can run a hundred times.
 #: T = 4 partitions of 2 examples are the published audit's.
 SIZES: Final = {"slots": 4, "examples_per_slot": 2, "record_tokens": 110, "public_slots": 8}
 DEMONSTRATION_SIZES: Final = {
@@ -72,9 +72,9 @@ DEMONSTRATION_SIZES: Final = {
     "top_k": 10,
     "record_tokens": 32,
 }
-#: Draws of the noise in every run, of answers.
+#: Draws of the noise in every run of an answer mechanism.
 DRAWS: Final = 50
-#: What is said of a label-only ceiling wherever it is shown.
+#: The note of a label-only ceiling wherever it is shown.
 _CEILING: Final = (
     "the most that the winner of one vote of so many slots shows at delta, whatever they vote and however many runs"
 )

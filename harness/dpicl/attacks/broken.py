@@ -24,7 +24,7 @@ from dpicl.mechanism.bases import (
 )
 from dpicl.privacy.private_set import PrivateRecord, PrivateSet
 
-#: First words by which a record is found again.
+#: How many first words identify a record.
 _WORDS: Final = 6
 
 

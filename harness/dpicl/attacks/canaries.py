@@ -29,7 +29,7 @@ FAR_TEXTS: Final = (
     "Mix the flour with two eggs and bake it for an hour.",
     "The telescope found a small planet near a distant star.",
 )
-#: Labels, and queries that others are like, that are tried at most.
+#: The largest numbers of labels, and of queries that others are like, that are tried.
 _MOST_LABELS: Final = 6
 _MOST_ALIKE: Final = 3
 #: Ranks of the public tokens that texts are made of, in the order of trial, and how often a word is repeated.
@@ -46,7 +46,7 @@ RANKS: Final = (
     8,
 )
 _REPEATS: Final = 40
-#: Words of a query that a hostile record shows.
+#: How many first words of a query a hostile record shows.
 _WORDS: Final = 24
 
 

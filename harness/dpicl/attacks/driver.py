@@ -36,8 +36,8 @@ from dpicl.results.schema import Cost, Manifest, wrap_validation_errors
 from dpicl.run.pipeline import Meter, manifest_of, now, privacy_of
 from dpicl.run.workbench import Workbench
 
-#: Options of an attacked mechanism where the command does not say otherwise: sizes for which some dozens of members
-#: suffice and that a processor can run. They stand in every result. T = 15 tokens: PRISM's attacks.
+#: Default options of an attacked mechanism: sizes for which some dozens of members suffice and that a CPU can run.
+#: Every result states them. T = 15 tokens: PRISM's attacks.
 ANSWER_SIZES: Final[Mapping[str, int]] = {
     "slots": 8,
     "examples_per_slot": 2,
@@ -50,13 +50,13 @@ DEMONSTRATION_SIZES: Final[Mapping[str, int]] = {
     "prompts": 8,
     "tokens": 15,
 }
-#: Members, and others, where the command does not say otherwise (Bhusal et al. 2025: 50 and 50).
+#: Default number of members, and of others (Bhusal et al. 2025: 50 and 50).
 MEMBERS: Final = 50
 
-#: The reference baselines, which an attack is made on for comparison.
+#: The reference baselines, which are attacked for comparison.
 BASELINES: Final = ("zero_shot", "real_demonstrations")
 
-#: So far apart are the seeds of the setups of one attack.
+#: Distance between the seeds of the setups of one attack.
 _NEXT_SETUP = 100_000
 
 
@@ -118,7 +118,7 @@ class AttackJob:
     mechanism: Mechanism
     others: int
     model: str
-    #: Members differ from attack to attack, so an attempt's id says all.
+    #: The members, and with them the records, follow from the attempt.
     fingerprint: None = None
 
     def __str__(self) -> str:

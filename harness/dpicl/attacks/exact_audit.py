@@ -54,21 +54,21 @@ from dpicl.releasing.release import Declared, calibrate_mechanism, declare
 from dpicl.run.pipeline import Meter, manifest_of
 from dpicl.run.workbench import Workbench
 
-#: Which records stand beside the canary: none, or those of the row with the sampling of its seed.
+#: The records beside the canary: none, or those of the row with the sampling of its seed.
 Deal = Literal["alone", "sampled"]
-#: What is asked: the row's own queries, or again and again the one of them that moves the releases most, as an
-#: adversary may who chooses the queries.
+#: The queries: the row's own, or every time the one of them that moves the releases most, as an adversary who chooses
+#: the queries may ask.
 QueryChoice = Literal["own", "chosen"]
 #: Queries on which every canary of an answer mechanism is tried; the best goes on to all of them.
 _TRIAL: Final = 8
 #: Canaries of demonstrations that are tried where each costs two whole releases.
 _MOST_WHOLE: Final = 4
-#: How often a text that ended is made longer.
+#: How often a text that ended is lengthened.
 _LENGTHENED: Final = 6
 _NOISELESS: Final = path_of({})
-#: What the winner alone shows is worked out for so many labels at most.
+#: The largest number of labels for which the label-only epsilon is computed.
 _MOST_LABELS: Final = 60
-#: Shares of single releases that a file holds at most.
+#: The largest number of shares of single releases that a file holds.
 _MOST_SHARES: Final = 200
 _NEIGHBOURS: Final = {
     "alone": "neighbours: no record, and the canary alone, at the row's sampling rate and noise",

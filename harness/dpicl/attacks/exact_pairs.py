@@ -8,7 +8,7 @@ releases together. Of one sample, in which the canary is for certain:
 | noisy sums | Gaussians at distance mu = |v' - v| / standard deviation; on one sample they are one: root sum mu^2 |
 | a choice | softmax(z'/tau) against softmax(z/tau); an outcome of one world alone has infinite loss (goes into delta) |
 | k choices in order, without replacement | sequences of classes of equal scores: inside a class all is exchangeable |
-| a round of AboveThreshold | the answer to its first question; the others are not looked at |
+| a round of AboveThreshold | the answer to its first question; the others are left out |
 
 If the canary is in the sample with probability q, it is ((1 - q) Q + q P, Q); independent samples compose by
 convolution, in both directions (`dpicl.accounting.slack.pairs_epsilon`, which rounds down: outputs are merged, and
@@ -36,11 +36,11 @@ from dpicl.privacy.release_hooks import NoisyRelease
 
 #: Multipliers mu are rounded down to so many digits, so that equal ones are composed at once.
 _DIGITS = 5
-#: A query that falls by less than this does not fall.
+#: A query that falls by less than this counts as constant.
 _ROUNDING = 1e-9
-#: A smaller mu is none: its Gaussian would be lost in the grid.
+#: A smaller mu counts as 0: its Gaussian would be lost in the grid.
 _LEAST_MU = 1e-6
-#: Of k ordered choices as many are looked at as need at most so many states (numbers left of every class).
+#: Of k ordered choices the first ones are evaluated, up to this many states (numbers left of every class).
 _MOST_STATES = 1500
 #: Points of the integral over the winner's noise, and how far it goes, in standard deviations.
 _POINTS, _REACH = 4001, 9.0

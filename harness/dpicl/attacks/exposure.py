@@ -31,7 +31,7 @@ from dpicl.core.seeds import streams
 from dpicl.data.task import Record, Task
 from dpicl.mechanism.bases import Mechanism
 
-#: Digits of a suffix.
+#: Number of digits of a suffix.
 _DIGITS: Final = 6
 
 

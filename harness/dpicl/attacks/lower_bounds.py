@@ -29,21 +29,21 @@ Score = Callable[[np.ndarray], np.ndarray]
 #: Learns a score from runs with and without the canary.
 Learn = Callable[[np.ndarray, np.ndarray], Score]
 
-#: Of the intervals and the bound of every attack.
+#: Confidence of the intervals and the bound of every attack.
 CONFIDENCE: Final = 0.95
 #: A bet stakes at most this part of what keeps the capital positive. Waudby-Smith & Ramdas use 1/2 or 3/4; more
 #: narrows the limits for values that vary little, which are the ones that an audit with known noise sees.
 LARGEST_STAKE: Final = 0.9
 #: Halvings of [0, 1] in the search for a limit: it is off by less than 1e-9, to the safe side.
 _HALVINGS: Final = 30
-#: Fewer independent runs on a side cannot be halved into anything.
+#: The fewest independent runs on a side that can be halved.
 FEWEST_RUNS: Final = 4
-#: Thresholds that the runs that choose try, at most.
+#: The largest number of thresholds that are compared on the choosing runs.
 MOST_THRESHOLDS: Final = 200
-#: Epsilons that are tested in this order, so many at a time.
+#: Epsilons in the order in which they are tested, and how many at a time.
 _TESTED: Final = np.arange(1501) / 100
 _BLOCK: Final = 25
-#: Epsilons that a rule is chosen by.
+#: Epsilons by which a rule is chosen.
 _COARSE: Final = np.linspace(0.0, 15.0, 61)
 #: How cautiously a rule is chosen: thresholds far out look best where runs are few.
 _CAUTION: Final = 3.0

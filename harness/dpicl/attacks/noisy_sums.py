@@ -32,12 +32,12 @@ from dpicl.attacks.results import Estimate
 #: Trials on each side, and repeats, of the published estimate.
 TRIALS = 400_000
 REPEATS: Final = 5
-#: What is said of the estimate wherever it is shown.
+#: The note of the estimate wherever it is shown.
 NO_BOUND: Final = (
     "an estimate (Xia et al. 2025), no bound: it takes the release for Gaussian and its threshold is chosen on the"
     " trials that judge it"
 )
-#: Noisy scores, float64[n], of so many trials.
+#: Generator -> the noisy scores of `TRIALS` trials, float64[n].
 Trials = Callable[[np.random.Generator], np.ndarray]
 
 

@@ -38,9 +38,9 @@ RULES: Final = (
     (0.125, 0.0),
 )
 
-#: No bound above this is looked for.
+#: The largest bound that is tested.
 LARGEST = 30.0
-#: Steps of the grid on which the first epsilon that is not refuted is looked for, and then of a finer one before it.
+#: Steps of the grid that is searched for the first epsilon that is not refuted, and then of a finer one before it.
 COARSE, FINE = 0.25, 0.01
 
 

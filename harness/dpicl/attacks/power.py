@@ -14,9 +14,9 @@ from typing import Final
 
 from dpicl.attacks.results import AttackResult, Estimate
 
-#: What is said of a number that an attack without power gives.
+#: Shown in place of the numbers of an attack without power.
 NO_POWER: Final = "no power here"
-#: Measures that speak for an attack, the first one that it has; name -> what guessing gives.
+#: Measure of an attack's power, the first one that it has -> its value by guessing.
 CHANCE: Final[Mapping[str, float]] = {"auc": 0.5, "leaking": 0.0}
 #: The controls, in the order in which they decide.
 CONTROLS: Final[tuple[str, ...]] = ("real_demonstrations", "broken_answers", "broken_demonstrations")

@@ -14,7 +14,7 @@ from dpicl.core.messages import bound_text, confidence_text, count, epsilon_text
 from dpicl.core.vocabulary import model_name
 from dpicl.tables.document import Column, Table, make_table
 
-#: Between these is what an attack can find.
+#: The reference mechanisms that bracket what an attack can find.
 ENDS = ("zero_shot", *CONTROLS)
 _OF_THE_BOUND = "how far the canary moves releases, as a share of what is paid for"
 _LABEL_ONLY = "audited ε where only the winner of every vote is seen"

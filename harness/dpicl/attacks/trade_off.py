@@ -36,12 +36,12 @@ from dpicl.accounting import dp_event as dp
 from dpicl.attacks.lower_bounds import CONFIDENCE
 from dpicl.attacks.one_run import RULES, OneRun
 
-#: Deltas at which the accountants say the epsilon of a curve, and the grid of those rough, upper answers.
+#: Deltas at which the epsilon of a curve is computed, and the grid of these rough upper bounds.
 _DELTAS: Final = np.geomspace(1e-7, 0.9, 24)
 _CELLS: Final = 400
-#: No larger loss is looked at: far beyond what guesses about so many records can tell.
+#: Larger losses are left out: they are far beyond what guesses about so many records can show.
 _MOST: Final = 300.0
-#: What sums of all guesses may exceed their number by, in floating point.
+#: Tolerance of sums of all guesses, in floating point.
 _ROUNDING: Final = 1 + 1e-6
 #: Noise is multiplied by powers of two, so many either way, and then halved in between so often.
 _DOUBLINGS: Final = 10

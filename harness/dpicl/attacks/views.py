@@ -19,7 +19,7 @@ AnyTask = TypeVar("AnyTask", bound=PublicTask)
 
 #: The answers to a direct question about membership.
 YES, NO = "Yes", "No"
-#: Stands for a text while a template is taken apart.
+#: Placeholder of a text while a template is split.
 _MARK = "\x00"
 
 

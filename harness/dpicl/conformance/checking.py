@@ -30,7 +30,7 @@ from dpicl.core.vocabulary import Record
 
 _Value = TypeVar("_Value")
 
-#: So many of the other sets are replayed by every script.
+#: How many of the other sets are replayed by every script.
 THOROUGH = 6
 
 

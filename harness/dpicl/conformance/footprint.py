@@ -30,7 +30,7 @@ from dpicl.data.sources import RECORDS_READ, data_folder
 from dpicl.privacy.top_k import ROWS_CUT
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-#: Names of audit events with effects on the outside, or how they begin -> what the report says of them.
+#: Prefixes of audit events with effects on the outside -> the words of the report.
 _ACTS = {
     name: act
     for act, names in {
@@ -58,7 +58,7 @@ _REACHING = {
     "sys._getframe": "looks into the frames of other code",
     "sys._current_frames": "looks into the frames of other code",
 }
-#: Modules between the environment and who asks it.
+#: Modules between the environment and its reader.
 _OF_ENVIRONMENT = (__name__, "os", "_collections_abc", "collections.abc")
 _FRAMES = ("gi_frame", "cr_frame", "ag_frame", "tb_frame")
 

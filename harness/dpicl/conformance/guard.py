@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TypeVar
 
-#: Seconds of processor time that one run may take: some hundred times what it should.
+#: Seconds of CPU time that one run may take: some hundred times what it should.
 RUN_SECONDS = 20.0
 
 _Value = TypeVar("_Value")

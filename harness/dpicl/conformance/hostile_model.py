@@ -32,9 +32,9 @@ NEAR, FAR, REACH = 5.0, 2.5, 40
 _LAST = 8
 #: A greedy text is at most SAID of the last HEARD words of the prompt: of the query, but each slot's own choice.
 SAID, HEARD = 4, 60
-#: Encoded prompts that are kept, since many runs use the same ones, and numbers in answers that are.
+#: Sizes of two caches, since many runs use the same prompts: encoded prompts, and numbers in answers.
 _KEPT, _KEPT_NUMBERS = 4096, 6_000_000
-#: Noise on the logits of a prompt begins at a place of its own in a table of so many numbers.
+#: Size of the table of noise; the noise on the logits of a prompt begins at a place of its own in it.
 _NOISE = 2**18
 
 

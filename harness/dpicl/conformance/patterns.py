@@ -8,9 +8,9 @@ from re import _compiler, _parser  # type: ignore[attr-defined]
 from re import _constants as op  # type: ignore[attr-defined]
 from typing import Any
 
-#: What negations and classes choose from besides what they name, in this order.
+#: Characters that negations and classes choose from besides those that they name, in this order.
 _LETTERS = "aZ5 .-_\n" + "".join(map(chr, range(33, 127))) + "é中🙂"
-#: How often something repeats beyond what it must, at most; repetitions of a string, at most; tries for one string.
+#: The most repetitions beyond the required ones; the most repetitions of a string; tries for one string.
 _MORE, _MOST, _TRIES = 3, 200, 6
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from dpicl.core.plugins import is_harness
 
 _CACHED = type(functools.lru_cache(lambda: None))
-#: What is set back.
+#: Types whose content `Checkpoint.restore` sets back.
 _CHANGING = (
     np.ndarray,
     MutableMapping,
@@ -48,7 +48,7 @@ _PLAIN = (
     range,
     slice,
 )
-#: What Python itself writes into a class.
+#: Names that Python itself writes into a class.
 _PYTHONS = ("__dict__", "__weakref__", "__doc__", "_abc_impl", "__abstractmethods__", "__annotations__")
 #: Packages, and single modules, whose functions and classes a mechanism must leave as they are, besides the harness.
 _OTHER_PACKAGES = {*sys.stdlib_module_names, "numpy", "dp_accounting"}

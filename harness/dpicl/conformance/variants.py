@@ -14,7 +14,7 @@ from dpicl.core.errors import UsageError
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import build, option_types
 
-#: Options of the harness's own: the bench has no cell's seed to replace.
+#: Options that belong to the harness: the bench has no cell's seed to replace.
 _OF_HARNESS = ("sampling_seed",)
 #: Values for an option that is None, by its type.
 _SOME: Mapping[type, Any] = {int: 3, float: 0.5}

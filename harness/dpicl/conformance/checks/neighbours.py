@@ -13,7 +13,7 @@ from dpicl.conformance.checking import QUICK, CheckEvidence, Pair, Verdict, fail
 from dpicl.core.messages import count
 from dpicl.privacy.release_hooks import NoisyRelease
 
-#: Rounding of sums of rows, and of epsilon.
+#: Tolerances for rounding, of sums of rows and of epsilon.
 _SLACK, _AUDIT_SLACK = 1e-9, 1e-6
 #: The kit's noise is secure, which makes failures of a choice likelier by less than this share; that is charged to the
 #: part of delta for floating point (dpicl.privacy.secure_release).
