@@ -133,15 +133,15 @@ def kind_of(result: AttackResult) -> str:
 def _most_confident(attacks: Sequence[AttackResult]) -> list[AttackResult]:
     """The attacks with a bound. One that stands there at several confidences is one attack, at the highest of them,
     however its bounds came out: so the confidence that settles a doubt does not rise with the run that settles it."""
-    kept: dict[str, AttackResult] = {}
+    highest: dict[str, AttackResult] = {}
     for result in attacks:
         if result.bound is not None:
             settings = {name: value for name, value in result.settings.items() if name != "confidence"}
-            same = Attempt(result.attack, result.access, settings, result.subject).id
-            other = kept.get(same)
+            attempt = Attempt(result.attack, result.access, settings, result.subject)
+            other = highest.get(attempt.id)
             if other is None or other.bound is None or other.bound.confidence < result.bound.confidence:
-                kept[same] = result
-    return [*kept.values()]
+                highest[attempt.id] = result
+    return [*highest.values()]
 
 
 def _excesses(attacks: Sequence[AttackResult]) -> Iterator[_Excess]:

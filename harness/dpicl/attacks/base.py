@@ -55,7 +55,11 @@ class AttackSetup:
         """What was released from the members."""
         return self.make_target(self.members, self.sizes)
 
-    def make_target(self, records: Sequence[Record], sizes: Mapping[Partition, int] | None = None) -> Target:
+    def make_target(
+        self,
+        records: Sequence[Record],
+        sizes: Mapping[Partition, int] | None = None,
+    ) -> Target:
         """A target, with a budget of its own, from any private set; sizes: n_y, else the records are counted."""
         task = replace_records(self.task, records, sizes)
         return Target(self.mechanism, task, self.model, self.config, self.outputs, self.report)

@@ -13,7 +13,7 @@ from typing import Final
 from dpicl.accounting import dp_event as dp
 from dpicl.attacks.views import first_words, spell_out
 from dpicl.core.plugins import Registered
-from dpicl.core.vocabulary import Demonstration, Query, Sizes
+from dpicl.core.vocabulary import Demonstration, Query, Record, Sizes
 from dpicl.data.task import PublicTask
 from dpicl.mechanism.bases import (
     Context,
@@ -24,7 +24,7 @@ from dpicl.mechanism.bases import (
 )
 from dpicl.privacy.private_set import PrivateRecord, PrivateSet
 
-#: First words by which a record is found again.
+#: How many first words identify a record.
 _WORDS: Final = 6
 
 
@@ -49,28 +49,32 @@ class BrokenAnswers(PreparedMechanism):
 class _LookedUp:
     def __init__(self, task: PublicTask, records: Sequence[PrivateRecord]) -> None:
         self._labels = task.labels
-        self._known = {first_words(record.text, _WORDS): (record.text, record.label) for record in records}
+        copies = [Record(record.text, record.label) for record in records]
+        self._records = {first_words(record.text, _WORDS): record for record in copies}
 
     def answer(self, query: Query) -> str:
         """For a member its label where the question has such a label, else the first one ("Yes"); of texts, its rest
         or its output."""
-        asked = " ".join(query.text.split())
-        found = next((own for start, own in self._known.items() if start in asked), None)
+        question = " ".join(query.text.split())
+        record = next((record for start, record in self._records.items() if start in question), None)
         if self._labels:
-            if found is None:
+            if record is None:
                 return self._labels[-1]
-            return found[1] if found[1] in self._labels else self._labels[0]
-        if found is None:
+            return record.label if record.label in self._labels else self._labels[0]
+        if record is None:
             return "No"
-        text, label = found
-        return " ".join(["Yes", *text.split()[_WORDS:]]) if "Yes or No" in asked else self._rest(text, label, asked)
+        if "Yes or No" in question:
+            return " ".join(["Yes", *record.text.split()[_WORDS:]])
+        return self._rest(record, question)
 
     @staticmethod
-    def _rest(text: str, label: str, asked: str) -> str:
-        """The words that follow the last one asked about; the output where the whole text was given."""
-        words = text.split()
-        shown = next((n for n in range(len(words), 0, -1) if asked.endswith(" ".join(words[:n]))), 0)
-        return " ".join(words[shown:]) or label
+    def _rest(record: Record, question: str) -> str:
+        """The words that follow the last one in the question; the output where the question holds the whole text."""
+        words = record.text.split()
+        shown = len(words)
+        while shown and not question.endswith(" ".join(words[:shown])):
+            shown -= 1
+        return " ".join(words[shown:]) or record.label
 
 
 @dataclass(frozen=True)
@@ -91,16 +95,18 @@ class BrokenDemonstrations(DemonstrationMechanism):
         stock = list(private.reveal("records, word for word"))
         shown = []
         for label in context.shots:
-            record = next(r for r in stock if not private.partitioned or r.label == label)
+            record = next(record for record in stock if not private.partitioned or record.label == label)
             stock.remove(record)
-            shown.append(Demonstration(self._decoys(context.task, record.label) + record.text, record.label))
+            text = self._decoys(context.task, record.label) + record.text
+            shown.append(Demonstration(text, record.label))
         return shown
 
     @staticmethod
     def _decoys(task: PublicTask, label: str) -> str:
         if not task.chooses:
             return ""
-        return "".join(spell_out(task, "N/A", other, 1)[: -len("N/A")] for other in task.labels if other != label)
+        others = [other for other in task.labels if other != label]
+        return "".join(spell_out(task, "N/A", other, 1).removesuffix("N/A") for other in others)
 
 
 def broken_mechanisms() -> dict[str, Registered[Mechanism]]:

@@ -29,13 +29,24 @@ FAR_TEXTS: Final = (
     "Mix the flour with two eggs and bake it for an hour.",
     "The telescope found a small planet near a distant star.",
 )
-#: Labels, and queries that others are like, that are tried at most.
+#: The largest numbers of labels, and of queries that others are like, that are tried.
 _MOST_LABELS: Final = 6
 _MOST_ALIKE: Final = 3
 #: Ranks of the public tokens that texts are made of, in the order of trial, and how often a word is repeated.
-RANKS: Final = (0, 1, 3, 9, 2, 4, 5, 6, 7, 8)
+RANKS: Final = (
+    0,
+    1,
+    3,
+    9,
+    2,
+    4,
+    5,
+    6,
+    7,
+    8,
+)
 _REPEATS: Final = 40
-#: Words of a query that a hostile record shows.
+#: How many first words of a query a hostile record shows.
 _WORDS: Final = 24
 
 
@@ -46,29 +57,53 @@ def hostile_answers(task: Task, queries: Sequence[Query]) -> list[Record]:
         spelled = [Record(spell_out(task, shown, output, 2), output) for output in FAR_TEXTS[:2]]
         return [*(Record("N/A", output) for output in FAR_TEXTS), *spelled]
     labels = task.labels[:_MOST_LABELS]
-    texts = [task.content_free[0] if task.chooses else "N/A", shown]
-    found = [Record(text, label) for label in labels for text in texts]
-    return found + [Record(" ".join([label] * _REPEATS), label) for label in labels]
+    content_free = task.content_free[0] if task.chooses else "N/A"
+    short = [Record(text, label) for label in labels for text in (content_free, shown)]
+    return short + [Record(_repeat(label), label) for label in labels]
 
 
-def hostile_joiners(task: Task, queries: Sequence[Query], rows: np.ndarray, threshold: float) -> list[Record]:
+def hostile_joiners(
+    task: Task,
+    queries: Sequence[Query],
+    rows: np.ndarray,
+    threshold: float,
+) -> list[Record]:
     """For queries that a record joins where it is like them. rows: float64[Q, d], their embeddings."""
-    like = (rows @ rows.T >= threshold).sum(axis=1)
-    texts = [queries[at].text for at in np.argsort(-like, kind="stable")[:_MOST_ALIKE]]
-    return [Record(text, label) for text in texts for label in task.labels[:_MOST_LABELS]]
+    alike = (rows @ rows.T >= threshold).sum(axis=1)
+    most_alike = np.argsort(-alike, kind="stable")[:_MOST_ALIKE]
+    labels = task.labels[:_MOST_LABELS]
+    return [Record(queries[number].text, label) for number in most_alike for label in labels]
 
 
-def hostile_texts(task: Task, group: str | None, texts: Sequence[str]) -> list[Record]:
+def hostile_texts(
+    task: Task,
+    group: str | None,
+    texts: Sequence[str],
+) -> list[Record]:
     """For demonstrations. group: of the canary, None where all records are one. texts: public ones of several ranks."""
-    label = group if group is not None else task.labels[0] if task.labels else NEUTRAL_LABEL
+    label = _labels_of(task, group)[0]
     written = [text for text in dict.fromkeys(texts) if text.strip()]
     words = dict.fromkeys(text.split()[0] for text in written)
-    return [Record(text, label) for text in (*written, *(" ".join([word] * _REPEATS) for word in words))] or [
-        Record("N/A", label)
-    ]
+    hostile = [*written, *map(_repeat, words)] or ["N/A"]
+    return [Record(text, label) for text in hostile]
 
 
-def hostile_prepared(task: Task, queries: Sequence[Query], group: str | None) -> list[Record]:
+def hostile_prepared(
+    task: Task,
+    queries: Sequence[Query],
+    group: str | None,
+) -> list[Record]:
     """For a mechanism that reads all records once."""
-    text, labels = queries[0].text if queries else "N/A", task.labels[:_MOST_LABELS] or (NEUTRAL_LABEL,)
-    return [Record(text, label) for label in ((group,) if group is not None else labels)]
+    text = queries[0].text if queries else "N/A"
+    return [Record(text, label) for label in _labels_of(task, group)]
+
+
+def _labels_of(task: Task, group: str | None) -> Sequence[str]:
+    """The labels of canaries of a group."""
+    if group is not None:
+        return (group,)
+    return task.labels[:_MOST_LABELS] or (NEUTRAL_LABEL,)
+
+
+def _repeat(word: str) -> str:
+    return " ".join([word] * _REPEATS)

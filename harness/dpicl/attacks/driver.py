@@ -1,21 +1,25 @@
-"""Runs one attack on one mechanism at one epsilon, from its settings to its result.
+"""Makes the results of attacks and audits: one loop for all of them, and how one attack becomes a result.
 
-All attacks of a command share the model and the cached answers of slots (dpicl.run.workbench). Members and
-others come from the task's train records by a public seed.
+All jobs of a command share the model and the cached answers of slots (dpicl.run.workbench). Members and others of an
+attack come from the task's train records by a public seed.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Protocol
+
+import numpy as np
 
 from dpicl import models
 from dpicl.accounting import accountants
 from dpicl.accounting.calibration import Calibration
 from dpicl.accounting.ledger import Ledger
+from dpicl.attacks import store
 from dpicl.attacks.base import Attack, AttackSetup
 from dpicl.attacks.results import AttackResult, Attempt, Subject
 from dpicl.attacks.targets import Target
@@ -32,34 +36,98 @@ from dpicl.results.schema import Cost, Manifest, wrap_validation_errors
 from dpicl.run.pipeline import Meter, manifest_of, now, privacy_of
 from dpicl.run.workbench import Workbench
 
-#: Options of an attacked mechanism where the command does not say otherwise: sizes for which some dozens of members
-#: suffice and that a processor can run. They stand in every result. T = 15 tokens: PRISM's attacks.
-ANSWER_SIZES: Final[Mapping[str, int]] = {"slots": 8, "examples_per_slot": 2, "public_slots": 8, "candidates": 8}
-DEMONSTRATION_SIZES: Final[Mapping[str, int]] = {"slots": 8, "examples_per_slot": 1, "prompts": 8, "tokens": 15}
-#: Members, and others, where the command does not say otherwise (Bhusal et al. 2025: 50 and 50).
+#: Default options of an attacked mechanism: sizes for which some dozens of members suffice and that a CPU can run.
+#: Every result states them. T = 15 tokens: PRISM's attacks.
+ANSWER_SIZES: Final[Mapping[str, int]] = {
+    "slots": 8,
+    "examples_per_slot": 2,
+    "public_slots": 8,
+    "candidates": 8,
+}
+DEMONSTRATION_SIZES: Final[Mapping[str, int]] = {
+    "slots": 8,
+    "examples_per_slot": 1,
+    "prompts": 8,
+    "tokens": 15,
+}
+#: Default number of members, and of others (Bhusal et al. 2025: 50 and 50).
 MEMBERS: Final = 50
 
-#: The reference baselines, which an attack is made on for comparison.
+#: The reference baselines, which are attacked for comparison.
 BASELINES: Final = ("zero_shot", "real_demonstrations")
 
-#: So far apart are the seeds of the setups of one attack.
+#: Distance between the seeds of the setups of one attack.
 _NEXT_SETUP = 100_000
 
 
-@dataclass(frozen=True)
-class AttackJob(Attempt):
-    """One attack to be made. made_of: the attack with its options. others: how many records are not members. model:
-    the name by which it is loaded."""
+class Job(Protocol):
+    """An attack or an audit to be made. fingerprint: of the records that an earlier result must have; None for any."""
 
-    made_of: Attack
+    @property
+    def attempt(self) -> Attempt:
+        """What determines its numbers; known before the model is read."""
+
+    @property
+    def fingerprint(self) -> str | None: ...
+
+    def run(self, bench: Workbench, report: Report) -> AttackResult:
+        """Raises UsageError where it does not fit the task or the mechanism."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job: its result, or the error that a user can fix. path: where a new result was written; None
+    for an earlier one, and without a folder."""
+
+    job: Job
+    result: AttackResult | None = None
+    error: UsageError | None = None
+    earlier: bool = False
+    path: Path | None = None
+
+
+def run_jobs(
+    jobs: Iterable[Job],
+    bench: Workbench,
+    folder: Path | None,
+    say: Callable[[str], None],
+    report_for: Callable[[Job], Report],
+) -> Iterator[Outcome]:
+    """The outcome of every job, in order: a result that is in the folder stays, and a new one is written as soon as it
+    is made. folder: None to keep nothing. say: called with a sentence about a damaged file."""
+    for job in jobs:
+        try:
+            earlier = None if folder is None else store.find_stored(folder, job.attempt, say, job.fingerprint)
+            result = earlier or job.run(bench, report_for(job))
+        except UsageError as error:
+            yield Outcome(job, error=error)
+            continue
+        path = None
+        if folder is not None and earlier is None:
+            path = store.write(folder, result)
+        yield Outcome(job, result, earlier=earlier is not None, path=path)
+
+
+@dataclass(frozen=True)
+class AttackJob:
+    """One attack to be made. others: how many records are not members. model: the name by which it is loaded."""
+
+    attempt: Attempt
+    attack: Attack
     task: Task
     mechanism: Mechanism
     others: int
     model: str
+    #: The members, and with them the records, follow from the attempt.
+    fingerprint: None = None
 
     def __str__(self) -> str:
-        own = self.subject
-        return f"{self.attack} on {own.mechanism}, {own.task}, epsilon={own.epsilon:g}"
+        subject = self.attempt.subject
+        return f"{self.attempt.attack} on {subject.mechanism}, {subject.task}, epsilon={subject.epsilon:g}"
+
+    def run(self, bench: Workbench, report: Report) -> AttackResult:
+        """See `run_attack`."""
+        return run_attack(self, bench, report)
 
 
 def jobs_of(
@@ -67,7 +135,7 @@ def jobs_of(
     task: Task,
     mechanism: Registered[Mechanism],
     epsilons: Sequence[float],
-    given: Mapping[str, Any] = MappingProxyType({}),
+    options: Mapping[str, Any] = MappingProxyType({}),
     *,
     model: str,
     delta: float = 1e-5,
@@ -79,36 +147,56 @@ def jobs_of(
 ) -> list[AttackJob]:
     """The jobs for one mechanism: one for each epsilon, or one where its epsilon is fixed.
 
-    given: options of the mechanism. shots: None for the attack's own number. plugin: the hash of the attack's file.
+    options: of the mechanism. shots: None for the attack's own number. plugin: the hash of the attack's file.
     Raises UsageError where an option does not fit, or epsilons are missing.
     """
-    cls, made_of = mechanism.cls, asdict(attack)  # type: ignore[call-overload]
-    options = sized_options(cls, task.name, DEMONSTRATION_SIZES, ANSWER_SIZES, dict(given))
-    built = build(cls, options)
-    own = fixed_epsilon(built)
-    if own is None and not epsilons:
+    cls = mechanism.cls
+    sized = sized_options(cls, task.name, DEMONSTRATION_SIZES, ANSWER_SIZES, dict(options))
+    built = build(cls, sized)
+    fixed = fixed_epsilon(built)
+    if fixed is None and not epsilons:
         raise UsageError(f"{cls.name} needs an epsilon; add --epsilon E ('inf' for the method without noise).")
-    settings = {
-        **made_of,
-        **({"others": others} if attack.membership else {}),
-        **({"plugin": plugin} if plugin else {}),
-    }
-    rest: dict[str, Any] = {"model": model, "delta": delta, "seed": seed, "members": members}
-    rest["shots"] = shots or attack.shots
-    rest |= {"plugin": mechanism.plugin_hash, "options": options}
-    subjects = [
-        subject_of(built, task, epsilon=one, **rest) for one in (dict.fromkeys(epsilons) if own is None else [own])
-    ]
-    return [
-        AttackJob(attack.name, attack.access, settings, each, attack, task, built, others, model) for each in subjects
-    ]
+    settings: dict[str, Any] = asdict(attack)  # type: ignore[call-overload]
+    if attack.membership:
+        settings["others"] = others
+    if plugin:
+        settings["plugin"] = plugin
+    jobs = []
+    for epsilon in dict.fromkeys(epsilons) if fixed is None else [fixed]:
+        subject = subject_of(
+            built,
+            task,
+            model=model,
+            options=sized,
+            plugin=mechanism.plugin_hash,
+            epsilon=epsilon,
+            delta=delta,
+            seed=seed,
+            members=members,
+            shots=shots or attack.shots,
+        )
+        attempt = Attempt(attack.name, attack.access, settings, subject)
+        jobs.append(AttackJob(attempt, attack, task, built, others, model))
+    return jobs
 
 
-def subject_of(mechanism: Mechanism, task: Task, *, model: str, **rest: Any) -> Subject:
-    """What is attacked; known before the model is read. model: the name by which it is loaded. rest: the other fields
-    of a `Subject`."""
-    rest["model"] = models.name_in_results(model)
-    return Subject(mechanism=mechanism.name, task=task.name, task_version=task.version, source=task.source, **rest)
+def subject_of(
+    mechanism: Mechanism,
+    task: Task,
+    *,
+    model: str,
+    **fields: Any,
+) -> Subject:
+    """What is attacked; known before the model is read. model: the name by which it is loaded. fields: the others of a
+    `Subject`."""
+    return Subject(
+        mechanism=mechanism.name,
+        task=task.name,
+        task_version=task.version,
+        source=task.source,
+        model=models.name_in_results(model),
+        **fields,
+    )
 
 
 @wrap_validation_errors()
@@ -118,22 +206,33 @@ def run_attack(job: AttackJob, bench: Workbench, report: Report = report_nothing
     model = bench.model(job.model)
     loaded = time.perf_counter()
     meter = Meter(model)
-    found = vars(job.made_of.run(setup_of(job, model, bench, report))).copy()
-    target: Target = found.pop("target")
+    finding = job.attack.run(setup_of(job, model, bench, report))
+    target: Target = finding.target
     if not target.releases:
-        raise ResultError(f"The attack {job.attack} made no release; its result would say nothing.")
-    cost = meter.cost({"load": round(loaded - start, 3), "attack": round(time.perf_counter() - loaded, 3)})
-    return result_of(job, job.mechanism, target.releases[0], manifest_of(target.task, model), cost, **found)
+        raise ResultError(f"The attack {job.attempt.attack} made no release; its result would say nothing.")
+    seconds = {"load": round(loaded - start, 3), "attack": round(time.perf_counter() - loaded, 3)}
+    fields = {name: value for name, value in vars(finding).items() if name != "target"}
+    manifest = manifest_of(target.task, model)
+    return result_of(job.attempt, job.mechanism, target.releases[0], manifest, meter.cost(seconds), **fields)
 
 
 @wrap_validation_errors()
 def result_of(
-    attempt: Attempt, mechanism: Mechanism, made: Release, manifest: Manifest, cost: Cost, **found: Any
+    attempt: Attempt, mechanism: Mechanism, release: Release, manifest: Manifest, cost: Cost, **fields: Any
 ) -> AttackResult:
-    """The result of an attack or an audit. made: the release whose privacy it states. found: the other fields."""
-    known = {name: getattr(attempt, name) for name in ("id", "attack", "access", "settings", "subject")}
-    privacy = privacy_of(mechanism, made, attempt.subject.release)
-    return AttackResult(**known, privacy=privacy, manifest=manifest, cost=cost, created=now(), **found)
+    """The result of an attack or an audit. release: the one whose privacy it states. fields: of what was found."""
+    return AttackResult(
+        id=attempt.id,
+        attack=attempt.attack,
+        access=attempt.access,
+        settings=attempt.settings,
+        subject=attempt.subject,
+        privacy=privacy_of(mechanism, release, attempt.subject.release),
+        manifest=manifest,
+        cost=cost,
+        created=now(),
+        **fields,
+    )
 
 
 def release_of(mechanism: Mechanism, calibration: Calibration, sizes: Sizes, ledger: Ledger) -> Release:
@@ -148,22 +247,32 @@ def setup_of(
     job: AttackJob, model: LanguageModel, bench: Workbench, report: Report = report_nothing, number: int = 0
 ) -> AttackSetup:
     """What the attack of a job works with. number: which of its setups, each with randomness of its own."""
-    subject = job.subject
+    subject = job.attempt.subject
     config = subject.release.model_copy(update={"seed": subject.seed + _NEXT_SETUP * number})
-    others = job.others if job.made_of.membership else 0
+    others = job.others if job.attack.membership else 0
+
+    def redraw(later: int) -> AttackSetup:
+        return setup_of(job, model, bench, report, number + later)
+
     return AttackSetup(
         task=job.task,
         model=model,
         mechanism=job.mechanism,
         config=config,
         **assign(job.task, subject.members, others, subject.shots, config.seed),
-        redraw=lambda at: setup_of(job, model, bench, report, number + at),
+        redraw=redraw,
         outputs=bench.outputs,
         report=report,
     )
 
 
-def assign(task: Task, members: int, others: int, shots: int, seed: int) -> dict[str, Any]:
+def assign(
+    task: Task,
+    members: int,
+    others: int,
+    shots: int,
+    seed: int,
+) -> dict[str, Any]:
     """Who is in and who is out: about ``members`` records in and ``others`` out, exactly members + others in all.
 
     Candidates are train records. A canary is in by a fair coin of its own, so that one release already bounds epsilon
@@ -185,21 +294,18 @@ def assign(task: Task, members: int, others: int, shots: int, seed: int) -> dict
     inside: list[Record] = []
     outside: list[Record] = []
     canaries: list[Record] = []
-    sizes: dict[Partition, int] = {}
-    for label, n_in, n_out in zip(labels, _shares(members, len(labels)), _shares(others, len(labels)), strict=True):
-        group = [record for record in task.train if label is None or record.label == label]
-        if len(group) < n_in + n_out:
-            raise UsageError(
-                f"{task.name} has {len(group)} train records{'' if label is None else f' of {label!r}'} and"
-                f" {n_in + n_out} are needed; lower --members and --others."
-            )
-        drawn = [group[at] for at in sampling.permutation(len(group))[: n_in + n_out].tolist()]
-        by_coin = 2 * min(n_in, n_out)
-        for record, heads in zip(drawn[:by_coin], sampling.random(by_coin) < 0.5, strict=True):
-            (inside if heads else outside).append(record)
-        (inside if n_in > n_out else outside).extend(drawn[by_coin:])
-        canaries += drawn[:by_coin]
-        sizes[label] = n_in
+    sizes = dict(zip(labels, _shares(members, len(labels)), strict=True))
+    outside_sizes = dict(zip(labels, _shares(others, len(labels)), strict=True))
+    for label, n_in in sizes.items():
+        n_out = outside_sizes[label]
+        candidates = _draw_candidates(task, label, n_in + n_out, sampling)
+        by_coin = candidates[: 2 * min(n_in, n_out)]
+        for record, heads in zip(by_coin, sampling.random(len(by_coin)) < 0.5, strict=True):
+            side = inside if heads else outside
+            side.append(record)
+        surplus = inside if n_in > n_out else outside
+        surplus.extend(candidates[len(by_coin) :])
+        canaries += by_coin
     return {
         "members": tuple(inside),
         "others": tuple(outside),
@@ -208,6 +314,25 @@ def assign(task: Task, members: int, others: int, shots: int, seed: int) -> dict
     }
 
 
-def _shares(total: int, parts: int) -> Sequence[int]:
+def _draw_candidates(
+    task: Task,
+    label: Partition,
+    number: int,
+    sampling: np.random.Generator,
+) -> list[Record]:
+    """So many train records of a group, in random order. Raises UsageError where it has too few."""
+    group = [record for record in task.train if label is None or record.label == label]
+    if len(group) < number:
+        of_label = "" if label is None else f" of {label!r}"
+        raise UsageError(
+            f"{task.name} has {len(group)} train records{of_label} and {number} are needed; lower --members and"
+            " --others."
+        )
+    order = sampling.permutation(len(group)).tolist()
+    return [group[place] for place in order[:number]]
+
+
+def _shares(total: int, parts: int) -> list[int]:
     """``total`` in ``parts`` numbers that differ by at most 1."""
-    return [total // parts + (at < total % parts) for at in range(parts)]
+    whole, rest = divmod(total, parts)
+    return [whole + (part < rest) for part in range(parts)]

@@ -68,8 +68,9 @@ class Echo(Attack):
         return scores
 
     def _grams(self, text: str) -> list[Gram]:
-        row = words(fold(text))
-        return [tuple(row[at : at + self.n]) for at in range(len(row) - self.n + 1)]
+        folded = words(fold(text))
+        starts = range(len(folded) - self.n + 1)
+        return [tuple(folded[start : start + self.n]) for start in starts]
 
 
 @dataclass
@@ -90,7 +91,11 @@ class NGrams:
             model.vocabulary.update(gram[-1] for gram in grams)
         return model
 
-    def mean_log_prob(self, grams: Sequence[Gram], left_out: Mapping[Gram, int] = EMPTY) -> float:
+    def mean_log_prob(
+        self,
+        grams: Sequence[Gram],
+        left_out: Mapping[Gram, int] = EMPTY,
+    ) -> float:
         """Mean of ln P(word | words before it), 0 without an n-gram. left_out: counts of a text
         that the model is to be without."""
         starts = Counter[Gram]()
@@ -98,7 +103,7 @@ class NGrams:
             starts[gram[:-1]] += count
         total = 0.0
         for gram in grams:
-            seen = self.counts[gram] - left_out.get(gram, 0) + 1
+            times = self.counts[gram] - left_out.get(gram, 0) + 1
             started = self.starts[gram[:-1]] - starts[gram[:-1]]
-            total += math.log(seen / (started + len(self.vocabulary) + 1))
+            total += math.log(times / (started + len(self.vocabulary) + 1))
         return total / max(1, len(grams))

@@ -34,7 +34,7 @@ from dpicl.attacks import canaries
 from dpicl.attacks.driver import release_of, result_of, subject_of
 from dpicl.attacks.exact_groups import group_bound, group_epsilon
 from dpicl.attacks.exact_pairs import exact_epsilon, label_only
-from dpicl.attacks.exact_worlds import Seen, World, compare_worlds, follow_rank, path_of
+from dpicl.attacks.exact_worlds import Comparison, World, compare_worlds, follow_rank, path_of
 from dpicl.attacks.observers import Policy
 from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, Attempt, Estimate, LowerBound
 from dpicl.core.cell import Cell
@@ -52,22 +52,23 @@ from dpicl.releasing.execution import ALL_RECORDS, Execution, sampling_of
 from dpicl.releasing.reader import SlotReader
 from dpicl.releasing.release import Declared, calibrate_mechanism, declare
 from dpicl.run.pipeline import Meter, manifest_of
+from dpicl.run.workbench import Workbench
 
-#: Which records stand beside the canary: none, or those of the row with the sampling of its seed.
+#: The records beside the canary: none, or those of the row with the sampling of its seed.
 Deal = Literal["alone", "sampled"]
-#: What is asked: the row's own queries, or again and again the one of them that moves the releases most, as an
-#: adversary may who chooses the queries.
-Asked = Literal["own", "chosen"]
+#: The queries: the row's own, or every time the one of them that moves the releases most, as an adversary who chooses
+#: the queries may ask.
+QueryChoice = Literal["own", "chosen"]
 #: Queries on which every canary of an answer mechanism is tried; the best goes on to all of them.
 _TRIAL: Final = 8
 #: Canaries of demonstrations that are tried where each costs two whole releases.
 _MOST_WHOLE: Final = 4
-#: How often a text that ended is made longer.
+#: How often a text that ended is lengthened.
 _LENGTHENED: Final = 6
 _NOISELESS: Final = path_of({})
-#: What the winner alone shows is worked out for so many labels at most.
+#: The largest number of labels for which the label-only epsilon is computed.
 _MOST_LABELS: Final = 60
-#: Shares of single releases that a file holds at most.
+#: The largest number of shares of single releases that a file holds.
 _MOST_SHARES: Final = 200
 _NEIGHBOURS: Final = {
     "alone": "neighbours: no record, and the canary alone, at the row's sampling rate and noise",
@@ -84,7 +85,7 @@ class ExactJob:
     mechanism: Mechanism
     task: Task
     deal: Deal = "alone"
-    asked: Asked = "own"
+    query_choice: QueryChoice = "own"
     copies: int = 1
 
     def __str__(self) -> str:
@@ -98,18 +99,39 @@ class ExactJob:
     @property
     def chooses(self) -> bool:
         """Whether queries are asked, and chosen."""
-        return self.asked == "chosen" and self.declared.sizes.queries is not None
+        return self.query_choice == "chosen" and self.declared.sizes.queries is not None
 
     @property
     def attempt(self) -> Attempt:
         """Known before the model is read."""
-        names = ("options", "plugin", "model", "epsilon", "delta", "seed", "shots")
-        same = {name: getattr(self.cell, name) for name in names}
+        cell = self.cell
         settings: dict[str, Any] = {"deal": self.deal, "queries": self.declared.sizes.queries}
-        settings |= {} if self.asked == "own" else {"asked": self.asked}
-        settings |= {} if self.copies == 1 else {"copies": self.copies}
-        subject = subject_of(self.mechanism, self.task, members=self.task.size, **same)
+        if self.query_choice != "own":
+            settings["asked"] = self.query_choice
+        if self.copies != 1:
+            settings["copies"] = self.copies
+        subject = subject_of(
+            self.mechanism,
+            self.task,
+            model=cell.model,
+            options=cell.options,
+            plugin=cell.plugin,
+            epsilon=cell.epsilon,
+            delta=cell.delta,
+            seed=cell.seed,
+            shots=cell.shots,
+            members=self.task.size,
+        )
         return Attempt(EXACT if self.copies == 1 else GROUP, "white-box", settings, subject)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the row's records."""
+        return self.task.fingerprint
+
+    def run(self, bench: Workbench, report: Report) -> AttackResult:
+        """See `exact_audit`."""
+        return exact_audit(self, bench.model(self.cell.address), bench.outputs(), report)
 
 
 class ExactRuns:
@@ -119,16 +141,18 @@ class ExactRuns:
     """
 
     def __init__(self, job: ExactJob, model: LanguageModel, outputs: OutputCache) -> None:
-        self._job, self._mechanism, self._model, self._outputs = job, job.mechanism, model, outputs
+        cell = job.cell
+        self._job, self._mechanism = job, job.mechanism
+        self._model, self._outputs = model, outputs
         self._others = job.task.train if job.deal == "sampled" else ()
-        self._public, self._streams = job.task.public_view(), streams(job.cell.seed)
-        self.calibration = calibrate_mechanism(job.mechanism, job.declared.sizes, job.cell.epsilon, job.cell.delta)
+        self._public, self._streams = job.task.public_view(), streams(cell.seed)
+        self.calibration = calibrate_mechanism(job.mechanism, job.declared.sizes, cell.epsilon, cell.delta)
         self.bounds = accountants.epsilon(self.calibration.event, job.cell.delta)
         self.label: Partition = self.bounds.accountants.get("worst_groups", [None])[0]
         self._shots = tuple(label for label in job.declared.shots if self.label in (None, label))
         self._strongest: tuple[Record, Sequence[Query], Policy]
 
-    def strongest(self, report: Report = report_nothing) -> tuple[Seen, int]:
+    def strongest(self, report: Report = report_nothing) -> tuple[Comparison, int]:
         """(what the strongest canary shows, how many were tried). report: of the runs of the mechanism, first of none;
         a text that ends early has a few more."""
         job, tried, trials = self._job, self._canaries(), self._trials()
@@ -136,57 +160,71 @@ class ExactRuns:
             tried = tried[:_MOST_WHOLE]
         leading = (True, False) if self._mechanism.reads_all else (True,)
         pairs = [*itertools.product(tried, trials, leading)]
-
-        def ask_all(queries: Sequence[Query]) -> Sequence[Query]:
-            return [*queries] * (job.declared.sizes.queries or 1) if job.chooses else job.declared.queries
-
-        total = 2 * (len(pairs) + (ask_all(trials[0]) != trials[0]))
-        report(0, total, "runs of the mechanism")
-        found: list[Seen] = []
+        total = 2 * len(pairs)
+        if self._all_queries(trials[0]) != trials[0]:
+            total += 2
+        unit = "runs of the mechanism"
+        report(0, total, unit)
+        comparisons: list[Comparison] = []
         for canary, queries, leads in pairs:
-            found.append(self._run_both_worlds(canary, queries, leads))
-            report(2 * len(found), total, "runs of the mechanism")
-        at = max(range(len(found)), key=lambda number: found[number].strength)
-        (canary, queries, _), best = pairs[at], found[at]
+            comparisons.append(self._run_both_worlds(canary, queries, leads))
+            report(2 * len(comparisons), total, unit)
+        strengths = [comparison.strength for comparison in comparisons]
+        place = strengths.index(max(strengths))
+        (canary, queries, _), best = pairs[place], comparisons[place]
         if not best.moved:
             raise UsageError(f"{self._mechanism.name} makes no noisy release, so there is nothing to audit.")
-        if (asked := ask_all(queries)) != queries:
-            best = self._run_both_worlds(canary, asked)
-            report(total, total, "runs of the mechanism")
-        self._strongest = canary, asked, _NOISELESS
+        all_queries = self._all_queries(queries)
+        if all_queries != queries:
+            best = self._run_both_worlds(canary, all_queries)
+            report(total, total, unit)
+        self._strongest = canary, all_queries, _NOISELESS
         return self._lengthen(canary, best), len(tried)
+
+    def _all_queries(self, queries: Sequence[Query]) -> Sequence[Query]:
+        """What is asked after a trial with these queries."""
+        declared = self._job.declared
+        if not self._job.chooses:
+            return declared.queries
+        return [*queries] * (declared.sizes.queries or 1)
 
     def group(self, copies: int) -> list[World]:
         """Worlds with 0, 1, ..., ``copies`` copies of the canary that `strongest` found in every sample, along the path
         of one."""
         canary, queries, path = self._strongest
-        one, _ = self._world([canary], path, queries)
-        more = [self._world([canary] * number, one.repeat_path, queries, one)[0] for number in range(2, copies + 1)]
-        return [self._world([], one.repeat_path, queries)[0], one, *more]
+        single, _ = self._world([canary], path, queries)
+        absent, _ = self._world([], single.repeat_path, queries)
+        worlds = [absent, single]
+        for number in range(2, copies + 1):
+            world, _ = self._world([canary] * number, single.repeat_path, queries, single)
+            worlds.append(world)
+        return worlds
 
     def _trials(self) -> list[Sequence[Query]]:
         """The lists of queries on which every canary is tried."""
         queries = self._job.declared.queries
         if self._job.chooses:
             return [[query] for query in queries[:_TRIAL]]
-        return [queries[:_TRIAL] if self._job.declared.sizes.queries and not self._joining else queries]
+        drawn_by_chance = self._job.declared.sizes.queries and not self._joining
+        return [queries[:_TRIAL] if drawn_by_chance else queries]
 
-    def _lengthen(self, canary: Record, found: Seen) -> Seen:
+    def _lengthen(self, canary: Record, best: Comparison) -> Comparison:
         """The same canary along a text that goes on where the first one ended: more releases, where there is room."""
         ranks: Mapping[int, int] = {}
         for _ in range(_LENGTHENED if len(self._shots) == 1 else 0):
-            if len(found.moved) >= getattr(self._mechanism, "tokens", 0):
+            if len(best.moved) >= getattr(self._mechanism, "tokens", 0):
                 break
-            last = len(found.moved) - 1
+            last = len(best.moved) - 1
             ranks = {**ranks, last: ranks.get(last, 0) + 1}
-            longer = self._run_both_worlds(canary, (), path=path_of(ranks))
-            if longer.strength > found.strength:
-                found, self._strongest = longer, (canary, (), path_of(ranks))
-        return found
+            path = path_of(ranks)
+            longer = self._run_both_worlds(canary, (), path=path)
+            if longer.strength > best.strength:
+                best, self._strongest = longer, (canary, (), path)
+        return best
 
     def _run_both_worlds(
         self, canary: Record, queries: Sequence[Query], leads: bool = True, path: Policy = _NOISELESS
-    ) -> Seen:
+    ) -> Comparison:
         """Both worlds of one canary. leads: whether the one with the canary leads, along this path."""
         first, second = ([canary], []) if leads else ([], [canary])
         leading, _ = self._world(first, path, queries)
@@ -197,7 +235,8 @@ class ExactRuns:
         self, canary: Sequence[Record], path: Policy, queries: Sequence[Query], single: World | None = None
     ) -> tuple[World, str]:
         """One world, and what its mechanism writes (demonstrations alone). canary: its copies."""
-        job, sampling = self._job, sampling_of(self._mechanism, self._streams)
+        job = self._job
+        sampling = sampling_of(self._mechanism, self._streams)
         world = World(path, randomness=sampling, group=self.label, copies=len(canary), single=single)
         execution = Execution(
             job.mechanism,
@@ -218,8 +257,8 @@ class ExactRuns:
             reader=None if job.declared.shots else self._reader,
         )
         with observing(world):
-            made = execution.run()  # nothing is written: what a model makes of released things is no release
-        return world, next(iter(made.prompt.texts), "")
+            output = execution.run()  # nothing is written: what a model makes of released things is no release
+        return world, next(iter(output.prompt.texts), "")
 
     def _canaries(self) -> list[Record]:
         job = self._job
@@ -228,7 +267,8 @@ class ExactRuns:
             return canaries.hostile_texts(job.task, self.label, texts)
         if job.mechanism.reads_all:
             return canaries.hostile_prepared(job.task, job.declared.queries, self.label)
-        if joining := self._joining:
+        joining = self._joining
+        if joining:
             rows = self._reader.embed([query.text for query in job.declared.queries], joining.embedding)
             return canaries.hostile_joiners(job.task, job.declared.queries, rows, joining.threshold)
         return canaries.hostile_answers(job.task, job.declared.queries)
@@ -241,19 +281,25 @@ class ExactRuns:
     @cached_property
     def _reader(self) -> SlotReader:
         """One for all worlds, which has read the public prompts of an answer mechanism."""
-        asked, mechanism = (self._public, self._model, self._outputs), self._mechanism
+        mechanism, queries = self._mechanism, self._job.declared.queries
         if not isinstance(mechanism, AnswerMechanism):
-            return SlotReader(*asked, ALL_RECORDS, self._job.declared.queries)
-        reader = SlotReader(*asked, mechanism.scheme, self._job.declared.queries, mechanism.record_tokens)
+            return SlotReader(self._public, self._model, self._outputs, ALL_RECORDS, queries)
+        scheme, tokens = mechanism.scheme, mechanism.record_tokens
+        reader = SlotReader(self._public, self._model, self._outputs, scheme, queries, tokens)
         reader.read_public()
         return reader
 
 
-def reason_against(mechanism: Mechanism, task: PublicTask, epsilon: float, asked: Asked = "own") -> str | None:
+def reason_against(
+    mechanism: Mechanism,
+    task: PublicTask,
+    epsilon: float,
+    query_choice: QueryChoice = "own",
+) -> str | None:
     """Why an exact audit says nothing about a row, or None."""
     if mechanism.knob is None:
         return "it adds no noise whatever epsilon is"
-    if asked == "chosen" and mechanism.query_budget(1) is None:
+    if query_choice == "chosen" and mechanism.query_budget(1) is None:
         return "it pays for no query, so none can be chosen (--queries chosen)"
     if not 0 < epsilon < math.inf:
         return "without noise its epsilon is infinite"
@@ -265,18 +311,19 @@ def exact_audit(
 ) -> AttackResult:
     """The result of one row that nothing speaks against (`reason_against`). Raises UsageError for worlds whose releases
     differ in more than their values, and for copies beside other records."""
-    start, meter, cell = time.perf_counter(), Meter(model), job.cell
+    start, meter, delta = time.perf_counter(), Meter(model), job.cell.delta
     if job.copies > 1 and job.deal != "alone":
         raise UsageError("Copies of a canary are audited alone; leave --other-records out, or --copies.")
     runs = ExactRuns(job, model, outputs or OutputCache(None))
-    found, tried = runs.strongest(report)
+    comparison, tried = runs.strongest(report)
     upper = runs.bounds.upper
-    bound, measures = None, dict[str, Estimate]()
+    bound: LowerBound | None = None
+    measures: dict[str, Estimate] = {}
     if job.copies == 1:
-        epsilon = exact_epsilon(found.losses, cell.delta, upper)
-        bound = LowerBound(epsilon=epsilon, delta=cell.delta, confidence=1.0, method="exact")
+        epsilon = exact_epsilon(comparison.losses, delta, upper)
+        bound = LowerBound(epsilon=epsilon, delta=delta, confidence=1.0, method="exact")
     else:
-        measures = _estimate_group(runs, job.copies, cell.delta, upper)
+        measures = _estimate_group(runs, job.copies, delta, upper)
     # As far as privacy goes, a run costs all that was declared.
     ledger = Ledger(runs.calibration.event, runs.calibration.epsilon)
     ledger.settle()
@@ -284,34 +331,39 @@ def exact_audit(
         job.attempt,
         job.mechanism,
         release_of(job.mechanism, runs.calibration, job.declared.sizes, ledger),
-        manifest_of(job.task, model, plugin=cell.plugin),
+        manifest_of(job.task, model, plugin=job.cell.plugin),
         meter.cost({"audit": round(time.perf_counter() - start, 3)}),
         bound=bound,
         measures=measures,
-        counts={"canaries": tried, "releases": len(found.moved), "samples": len(found.losses)},
-        details={**_shares(found), "label_only": _label_only(job, found, upper)},
+        counts={"canaries": tried, "releases": len(comparison.moved), "samples": len(comparison.losses)},
+        details={**_shares(comparison), "label_only": _label_only(job, comparison, upper)},
         notes=_notes(job, upper),
     )
 
 
-def _estimate_group(runs: ExactRuns, copies: int, delta: float, upper: float) -> dict[str, Estimate]:
+def _estimate_group(
+    runs: ExactRuns,
+    copies: int,
+    delta: float,
+    upper: float,
+) -> dict[str, Estimate]:
     """What so many copies show, and what group privacy proves for them; it is refuted where the first is larger."""
     proved = group_bound(runs.calibration.event, delta, copies)
     worlds = runs.group(copies)
     shown = group_epsilon(worlds, delta, min(proved, 2 * copies * upper))
     with suppress(OverflowError):  # a finer grid shows more, where its cells are not too many
         shown = max(shown, group_epsilon(worlds, delta, 1.1 * shown))
-    found = {"group_epsilon": Estimate(value=shown, note=f"{copies} copies: {ATTAINED}")}
+    measures = {"group_epsilon": Estimate(value=shown, note=f"{copies} copies: {ATTAINED}")}
     if math.isfinite(proved):
-        found["group_bound"] = Estimate(value=proved, note=f"proved for groups of {copies} by group privacy")
-    return found
+        measures["group_bound"] = Estimate(value=proved, note=f"proved for groups of {copies} by group privacy")
+    return measures
 
 
-def _shares(found: Seen) -> dict[str, Any]:
+def _shares(comparison: Comparison) -> dict[str, Any]:
     """How much of the stated bounds the canary moved the releases: in all, and one by one."""
-    shares = np.array(found.shares)
+    shares = np.array(comparison.shares)
     return {
-        "releases": Counter(present.kind for _, _, present, _ in found.moved),
+        "releases": Counter(moved.present.kind for moved in comparison.moved),
         "share_of_bound": {
             "mean": float(shares.mean()),
             "root_mean_square": float(np.sqrt((shares**2).mean())),
@@ -322,16 +374,19 @@ def _shares(found: Seen) -> dict[str, Any]:
     }
 
 
-def _label_only(job: ExactJob, found: Seen, upper: float) -> float | None:
+def _label_only(job: ExactJob, comparison: Comparison, upper: float) -> float | None:
     """The same epsilon where of every sum the winner alone is seen; None where a sum is no vote on labels, and where
     several releases share one coin."""
-    labels = len(job.task.labels)
-    votes = job.declared.sizes.queries is not None and 1 < labels <= _MOST_LABELS
-    if not votes or any(a.kind != "gaussian" or a.clean.size != labels for _, _, a, _ in found.moved):
+    labels, releases = len(job.task.labels), comparison.moved
+    answers = job.declared.sizes.queries is not None
+    if not answers or not 1 < labels <= _MOST_LABELS:
         return None
-    if len(found.losses) < len(found.moved) and any(rate < 1 for _, rate, _, _ in found.moved):
+    if any(moved.present.kind != "gaussian" or moved.present.clean.size != labels for moved in releases):
         return None
-    return exact_epsilon([label_only(rate, a, b) for _, rate, a, b in found.moved], job.cell.delta, upper)
+    if len(comparison.losses) < len(releases) and any(moved.rate < 1 for moved in releases):
+        return None
+    losses = [label_only(moved.rate, moved.present, moved.absent) for moved in releases]
+    return exact_epsilon(losses, job.cell.delta, upper)
 
 
 def _notes(job: ExactJob, upper: float) -> list[str]:
@@ -339,11 +394,13 @@ def _notes(job: ExactJob, upper: float) -> list[str]:
         f"exact: no sampling error; {_NEIGHBOURS[job.deal]}",
         f"{ATTAINED}; sampled audits and `dpicl check` test the noise",
     ]
-    if job.asked == "chosen":
+    if job.query_choice == "chosen":
         notes.append("one query is asked every time, which an adversary chose; the proof holds for any queries")
     if job.declared.shots:
         notes.append("along one sequence of released tokens, which the adversary of adaptive composition may choose")
-    if (k := job.copies) > 1:
-        larger = job.cell.delta * math.expm1(k * upper) / math.expm1(upper)
-        notes.append(f"group privacy for {k} records: {k} epsilon = {k * upper:.3g}, at delta = {larger:.2g}")
+    copies = job.copies
+    if copies > 1:
+        delta = job.cell.delta * math.expm1(copies * upper) / math.expm1(upper)
+        epsilon = f"{copies} epsilon = {copies * upper:.3g}"
+        notes.append(f"group privacy for {copies} records: {epsilon}, at delta = {delta:.2g}")
     return notes

@@ -52,36 +52,47 @@ def group_epsilon(worlds: Sequence[World], delta: float, upper: float) -> float:
     for sample, releases in of_sample.items():
         rows = _rows(releases)
         weights = _weights(copies, absent.samples[sample].rate, absent.slots_of(sample))
-        pairs[(weights @ rows).tobytes(), rows[0].tobytes()] += 1
-    known = [(WorstPair(np.frombuffer(p), np.frombuffer(q)), count) for (p, q), count in pairs.items()]
-    return pairs_epsilon(known, delta, upper) if known else 0.0
+        mixture = weights @ rows
+        pairs[mixture.tobytes(), rows[0].tobytes()] += 1
+    counted = []
+    for (present, without), count in pairs.items():
+        pair = WorstPair(np.frombuffer(present), np.frombuffer(without))
+        counted.append((pair, count))
+    return pairs_epsilon(counted, delta, upper) if counted else 0.0
 
 
 def group_bound(event: dp.DpEvent, delta: float, copies: int) -> float:
     """The epsilon at delta that group privacy proves for so many records; infinite where none is found."""
 
-    def find(log_delta: float) -> float | None:
+    def bound_at(log_delta: float) -> float | None:
         try:
-            own = accountants.epsilon(event, math.exp(log_delta)).upper
+            epsilon = accountants.epsilon(event, math.exp(log_delta)).upper
         except UnsupportedEvent:  # so small a delta is lost in rounding errors
             return None
-        if not copies * own < 700:
+        for_group = copies * epsilon
+        if not for_group < 700:
             return None
-        growth = math.log(math.expm1(copies * own) / math.expm1(own)) if own > 0 else math.log(copies)
-        return copies * own if log_delta + growth <= math.log(delta) else None
+        growth = math.log(copies)
+        if epsilon > 0:
+            growth = math.log(math.expm1(for_group) / math.expm1(epsilon))
+        return for_group if log_delta + growth <= math.log(delta) else None
 
     most = math.log(delta)
-    least, best = next(((math.log(d), own) for d in SMALLEST if (own := find(math.log(d)))), (most, None))
-    for _ in range(_HALVINGS):
-        if best is None:
+    for smallest in SMALLEST:
+        least = math.log(smallest)
+        best = bound_at(least)
+        if best:
             break
+    else:
+        return math.inf
+    for _ in range(_HALVINGS):
         middle = (least + most) / 2
-        here = find(middle)
-        if here is None:
+        bound = bound_at(middle)
+        if bound is None:
             most = middle
         else:
-            least, best = middle, min(best, here)
-    return math.inf if best is None else best
+            least, best = middle, min(best, bound)
+    return best
 
 
 def _weights(copies: int, rate: float, slots: int | None) -> np.ndarray:
@@ -90,41 +101,60 @@ def _weights(copies: int, rate: float, slots: int | None) -> np.ndarray:
     number = np.arange(copies + 1)
     if slots == 0:
         return (number == copies).astype(float)
-    apart = np.ones(copies + 1) if slots is None else np.cumprod(np.maximum(0.0, 1 - (number - 1) / slots).clip(max=1))
+    apart = np.ones(copies + 1)
+    if slots is not None:
+        free = (1 - (number - 1) / slots).clip(0.0, 1.0)
+        apart = np.cumprod(free)
     return binom.pmf(number, copies, rate) * apart
 
 
 def _rows(releases: Sequence[Sequence[NoisyRelease]]) -> np.ndarray:
     """float64[k + 1, n]: the distributions of what one sample releases, with 0, 1, ..., k copies in it."""
-    sums = [each for each in releases if each[0].kind == "gaussian"]
-    first = {each[0].permit: each for each in reversed(releases) if each[0].kind == "threshold"}  # of every round
-    choices = [each for each in releases if each[0].kind == "choice" or each is first.get(each[0].permit)]
-    return reduce(
-        _join_outcomes,
-        [*([_projected(sums)] if sums else []), *(np.stack([chances(one) for one in each]) for each in choices)],
-    )
+    sums = []
+    choices = []
+    rounds = set()
+    for worlds in releases:
+        kind, permit = worlds[0].kind, worlds[0].permit
+        if kind == "gaussian":
+            sums.append(worlds)
+        elif kind == "choice" or permit not in rounds:  # of a round the first question
+            choices.append(np.stack([chances(release) for release in worlds]))
+        if kind == "threshold":
+            rounds.add(permit)
+    projected = [_projected(sums)] if sums else []
+    return reduce(_join_outcomes, [*projected, *choices])
 
 
 def _projected(sums: Sequence[Sequence[NoisyRelease]]) -> np.ndarray:
     """Of all noisy sums together, one number: along the move of the first copy, in standard deviations."""
 
     def measure_move(world: int) -> np.ndarray:
-        each = [(own[world].clean - own[0].clean).ravel() / max(own[0].scale, 1e-300) for own in sums]
-        return np.concatenate(each)
+        moves = []
+        for worlds in sums:
+            difference = worlds[world].clean - worlds[0].clean
+            moves.append(difference.ravel() / max(worlds[0].scale, 1e-300))
+        return np.concatenate(moves)
 
     moves = np.stack([measure_move(world) for world in range(len(sums[0]))])
     length = np.linalg.norm(moves[1])
     means = moves @ moves[1] / length if length > 0 else np.zeros(len(moves))
-    ends = np.concatenate([[-np.inf], np.linspace(-REACH, max(0.0, float(means.max())) + REACH, OUTPUTS), [np.inf]])
-    return np.stack([np.where(ends[1:] < m, np.diff(ndtr(ends - m)), -np.diff(ndtr(m - ends))) for m in means])
+    largest = max(0.0, float(means.max()))
+    ends = np.concatenate([[-np.inf], np.linspace(-REACH, largest + REACH, OUTPUTS), [np.inf]])
+    rows = []
+    for mean in means:
+        below, above = np.diff(ndtr(ends - mean)), -np.diff(ndtr(mean - ends))
+        rows.append(np.where(ends[1:] < mean, below, above))  # whichever is precise in its tail
+    return np.stack(rows)
 
 
 def _join_outcomes(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Both outcomes; those whose likelihood ratio of one copy to none is nearly the same become one."""
     rows = (first[:, :, None] * second[:, None, :]).reshape(len(first), -1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        loss = np.clip(np.nan_to_num(np.log(rows[1] / rows[0]), nan=0.0, posinf=700.0, neginf=-700.0), -700, 700)
-    place = np.round((loss - loss.min()) / max(np.ptp(loss), 1e-12) * 4 * MOST_OUTCOMES).astype(int)
-    # What one world alone can release stays apart.
-    place += (4 * MOST_OUTCOMES + 1) * (rows[0] == 0)
-    return np.stack([np.bincount(place, row, 8 * MOST_OUTCOMES + 2) for row in rows])
+        losses = np.nan_to_num(np.log(rows[1] / rows[0]), nan=0.0, posinf=700.0, neginf=-700.0)
+    losses = np.clip(losses, -700, 700)
+    share = (losses - losses.min()) / max(np.ptp(losses), 1e-12)
+    cells = 4 * MOST_OUTCOMES
+    place = np.round(share * 4 * MOST_OUTCOMES).astype(int)
+    place[rows[0] == 0] += cells + 1  # what one world alone can release stays apart
+    return np.stack([np.bincount(place, row, 2 * (cells + 1)) for row in rows])

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -40,7 +40,8 @@ def path_of(ranks: Mapping[int, int]) -> Policy:
     def path(number: int, release: NoisyRelease) -> np.ndarray:
         if release.kind == "threshold":
             return np.ones(1, dtype=np.int64)
-        rank, order = ranks.get(number, 0), _order(release)
+        rank = ranks.get(number, 0)
+        order = _order(release)
         if release.kind == "choice":
             return order[rank : rank + release.count]
         released = release.clean.copy()
@@ -58,11 +59,11 @@ def follow_rank(rank: int) -> Policy:
         if release.kind == "threshold":
             return np.zeros(1, dtype=np.int64)
         order = _order(release)
-        at = order[min(rank, order.size - 1)]
+        chosen = order[min(rank, order.size - 1)]
         if release.kind == "choice":
-            return np.array([at, *order[order != at]])[: release.count]
+            return np.array([chosen, *order[order != chosen]])[: release.count]
         released = np.zeros(release.clean.shape)
-        released.flat[at] = 1.0
+        released.flat[chosen] = 1.0
         return released
 
     return path
@@ -92,8 +93,8 @@ class World(Recording, SampleObserver):
 
     def slots_of(self, sample: int) -> int | None:
         """How many slots a sample has; None: one for each record; 0: it is no Poisson sample."""
-        own = self.samples[sample]
-        return own.number if own.uses is None else 0
+        assigned = self.samples[sample]
+        return assigned.number if assigned.uses is None else 0
 
     def repeat_path(self, number: int, _: NoisyRelease) -> np.ndarray:
         """The path of a world that follows this one."""
@@ -107,9 +108,13 @@ class World(Recording, SampleObserver):
         if not self._canary_next:
             return self.randomness.uniform(size)
         slots = self.single.slots_of(len(self.samples)) if self._sampled and self.single else None
-        places = (np.arange(self.copies) + 0.5 * (self.copies > 1)) / slots if slots else np.zeros(self.copies)
+        places = np.zeros(self.copies)
+        if slots:
+            middle = 0.5 if self.copies > 1 else 0.0
+            places = (np.arange(self.copies) + middle) / slots
         self._sampled = True
-        return np.append(self.randomness.uniform(size - self.copies), np.minimum(places, 1 - 1e-9))
+        others = self.randomness.uniform(size - self.copies)
+        return np.append(others, np.minimum(places, 1 - 1e-9))
 
     def begin_sample(self, partition: Partition) -> None:
         self._canary_next, self._sampled = self.copies > 0 and partition == self.group, False
@@ -126,45 +131,57 @@ class World(Recording, SampleObserver):
 
     # -- releases
 
-    def intercept(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
+    def intercept(
+        self,
+        noisy_release: NoisyRelease,
+        draw: Callable[[], np.ndarray],
+    ) -> np.ndarray:
         if noisy_release.permit is None or noisy_release.permit not in self._samples:
             raise UsageError("A release came from no sample of this run, so its rate is not known; see `dpicl check`.")
         self.sample_of.append(self._samples[noisy_release.permit])
         return super().intercept(noisy_release, draw)
 
 
-#: The number of a release's sample, the sample's rate, and the release with the canary and without.
-Moved = tuple[int, float, NoisyRelease, NoisyRelease]
+class Moved(NamedTuple):
+    """A release from a sample that the canary is in. sample: its number. rate: of the sample. present, absent: the
+    release with the canary and without."""
+
+    sample: int
+    rate: float
+    present: NoisyRelease
+    absent: NoisyRelease
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What both worlds showed of the samples that the canary is in; of a round of AboveThreshold the first question."""
+class Comparison:
+    """The releases of two worlds from samples that the canary is in; of a round of AboveThreshold the first one."""
 
     moved: list[Moved]
 
     @classmethod
-    def of(cls, releases: Iterable[Moved]) -> Seen:
+    def of(cls, releases: Iterable[Moved]) -> Comparison:
         """Of all of them, in order."""
-        moved, rounds = list[Moved](), set[Permit | None]()
-        for one in releases:
-            if one[2].kind != "threshold" or one[2].permit not in rounds:
-                rounds.add(one[2].permit)
-                moved.append(one)
-        return cls(moved)
+        first_questions: list[Moved] = []
+        rounds: set[Permit | None] = set()
+        for release in releases:
+            permit = release.present.permit
+            if release.present.kind != "threshold" or permit not in rounds:
+                rounds.add(permit)
+                first_questions.append(release)
+        return cls(first_questions)
 
     @cached_property
     def losses(self) -> list[SampleLoss]:
         """Of each sample."""
-        of_sample: dict[tuple[int, float], list[tuple[NoisyRelease, NoisyRelease]]] = defaultdict(list)
-        for sample, rate, present, absent in self.moved:
-            of_sample[sample, rate].append((present, absent))
-        return [sample_loss(rate, releases) for (_, rate), releases in of_sample.items()]
+        by_sample: dict[tuple[int, float], list[tuple[NoisyRelease, NoisyRelease]]] = defaultdict(list)
+        for moved in self.moved:
+            by_sample[moved.sample, moved.rate].append((moved.present, moved.absent))
+        return [sample_loss(rate, releases) for (_, rate), releases in by_sample.items()]
 
     @cached_property
     def shares(self) -> list[float]:
         """Of each release how much of its stated bound the canary moved it."""
-        return [move(present, absent) / present.bound for _, _, present, absent in self.moved]
+        return [move(moved.present, moved.absent) / moved.present.bound for moved in self.moved]
 
     @property
     def strength(self) -> float:
@@ -172,32 +189,31 @@ class Seen:
         return sum(loss.strength for loss in self.losses)
 
 
-def compare_worlds(present: World, absent: World) -> Seen:
-    """What two worlds say, release by release. Raises UsageError where they are not the same releases, one by one."""
+def compare_worlds(present: World, absent: World) -> Comparison:
+    """The releases of two worlds, one by one. Raises UsageError where they are not the same releases."""
     require_aligned(present, absent)
     moved = []
-    for sample, with_it, without in zip(
-        present.sample_of, present.observed_releases, absent.observed_releases, strict=True
-    ):
-        a, b = with_it.release, without.release
-        if present.records_in(sample) == absent.records_in(sample):
-            if not np.array_equal(a.clean, b.clean):
-                raise UsageError(
-                    "A record changes a release from a sample that it is not in, and no epsilon covers that; `dpicl"
-                    " check` looks for the reason."
-                )
-        else:
-            moved.append((sample, present.samples[sample].rate, a, b))
-    return Seen.of(moved)
+    for number, sample in enumerate(present.sample_of):
+        with_it = present.observed_releases[number].release
+        without = absent.observed_releases[number].release
+        if present.records_in(sample) != absent.records_in(sample):
+            moved.append(Moved(sample, present.samples[sample].rate, with_it, without))
+        elif not np.array_equal(with_it.clean, without.clean):
+            raise UsageError(
+                "A record changes a release from a sample that it is not in, and no epsilon covers that; `dpicl"
+                " check` looks for the reason."
+            )
+    return Comparison.of(moved)
 
 
 def require_aligned(present: World, absent: World) -> None:
     """Raises UsageError where two worlds make other releases, or such that differ in more than their clean values."""
-    rates = ([sample.rate for sample in world.samples] for world in (present, absent))
-    if present.sample_of != absent.sample_of or next(rates) != next(rates):
+    rates_present = [sample.rate for sample in present.samples]
+    rates_absent = [sample.rate for sample in absent.samples]
+    if present.sample_of != absent.sample_of or rates_present != rates_absent:
         raise UsageError(_OTHER_LENGTH)
-    for a, b in zip(present.observed_releases, absent.observed_releases, strict=True):
-        require_same(a.release, b.release)
+    for with_it, without in zip(present.observed_releases, absent.observed_releases, strict=True):
+        require_same(with_it.release, without.release)
 
 
 def _order(release: NoisyRelease) -> np.ndarray:

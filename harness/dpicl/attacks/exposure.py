@@ -31,7 +31,7 @@ from dpicl.core.seeds import streams
 from dpicl.data.task import Record, Task
 from dpicl.mechanism.bases import Mechanism
 
-#: Digits of a suffix.
+#: Number of digits of a suffix.
 _DIGITS: Final = 6
 
 
@@ -61,53 +61,70 @@ class Exposure(Attack):
 
     def run(self, setup: AttackSetup) -> AttackFinding:
         targets: list[Target] = []
-        found: list[float] = []
+        all_ranks: list[float] = []
         releases = self.trials if can_show_records(setup.mechanism) else self.generations
         for number in range(releases):
             target, inserted, suffixes = self._insert_canaries(setup.resample(number))
-            found += self._ranks(target, inserted, suffixes)
+            all_ranks += self._ranks(target, inserted, suffixes)
             targets.append(target)
             setup.report(number + 1, releases, "releases")
-        ranks, most, bits = np.array(found), self.candidates, math.log2(self.candidates)
+        ranks, most, bits = np.array(all_ranks), self.candidates, math.log2(self.candidates)
         guessing = bits - gammaln(most + 1) / math.log(2) / most
+        note = f"bits of {bits:.1f}; {guessing:.2f} by guessing"
+        shares = (most - ranks) / (most - 1)
         return AttackFinding(
             target=targets[0],
             measures={
-                "exposure": _mean(1 - np.log2(ranks) / bits, bits, f"bits of {bits:.1f}; {guessing:.2f} by guessing"),
-                "auc": _mean((most - ranks) / (most - 1), 1.0, "share of the other suffixes that are less likely"),
+                "exposure": _mean(1 - np.log2(ranks) / bits, bits, note),
+                "auc": _mean(shares, 1.0, "share of the other suffixes that are less likely"),
             },
             counts={"canaries": len(ranks), "first": int((ranks == 1).sum()), "releases": len(targets)},
             notes=("intervals take the canaries as independent, which those of one release are not",),
         )
 
-    def _insert_canaries(self, setup: AttackSetup) -> tuple[Target, list[str], list[str]]:
+    def _insert_canaries(
+        self,
+        setup: AttackSetup,
+    ) -> tuple[Target, list[str], list[str]]:
         """(the target, the first words of each canary, their suffixes and then those that nobody ends with)."""
         randomness = streams(setup.config.seed).stream("exposure")
-        if shown := can_show_records(setup.mechanism):
+        shown = can_show_records(setup.mechanism)
+        if shown:
             members = next(label_groups(setup, setup.members), ())
         else:
-            members = tuple(setup.members[at] for at in randomness.permutation(len(setup.members)).tolist())
+            order = randomness.permutation(len(setup.members)).tolist()
+            members = tuple(setup.members[place] for place in order)
         count = len(members) if shown else min(len(members), self.canaries)
         if not count:
             raise UsageError("There are too few members to insert a canary; raise --members, or lower --shots.")
-        numbers = randomness.choice(10**_DIGITS, size=count + self.candidates - 1, replace=False).tolist()
+        size = count + self.candidates - 1
+        numbers = randomness.choice(10**_DIGITS, size=size, replace=False).tolist()
         suffixes = [f"{number:0{_DIGITS}d}" for number in numbers]
-        inserted = [first_words(one.text, self.words) for one in members[:count]]
-        canaries = [
-            Record(f"{start} {suffix}", one.label)
-            for start, suffix, one in zip(inserted, suffixes, members, strict=False)
-        ]
-        return setup.make_target((*canaries, *members[count:]), None if shown else setup.sizes), inserted, suffixes
+        inserted = []
+        canaries = []
+        for record, suffix in zip(members[:count], suffixes, strict=False):
+            start = first_words(record.text, self.words)
+            inserted.append(start)
+            canaries.append(Record(f"{start} {suffix}", record.label))
+        target = setup.make_target((*canaries, *members[count:]), None if shown else setup.sizes)
+        return target, inserted, suffixes
 
-    def _ranks(self, target: Target, inserted: Sequence[str], suffixes: Sequence[str]) -> list[float]:
+    def _ranks(
+        self,
+        target: Target,
+        inserted: Sequence[str],
+        suffixes: Sequence[str],
+    ) -> list[float]:
         """The rank of each canary's suffix beside those of nobody, 1 for the likeliest."""
         model, prefix = target.model, target.prefix(target.task)
-        asked, others = [], suffixes[len(inserted) :]
-        for start, own in zip(inserted, suffixes, strict=False):
+        queries = []
+        others = suffixes[len(inserted) :]
+        for start, inserted_suffix in zip(inserted, suffixes, strict=False):
             before = prefix + show_start(target.task, start)
             tokens = model.encode(before)
-            asked.append((tokens, [model.encode(f"{before} {suffix}")[len(tokens) :] for suffix in (own, *others)]))
-        rows = np.array(model.score(asked), dtype=np.float64)
+            whole = [model.encode(f"{before} {suffix}") for suffix in (inserted_suffix, *others)]
+            queries.append((tokens, [ids[len(tokens) :] for ids in whole]))
+        rows = np.array(model.score(queries), dtype=np.float64)
         if np.isnan(rows).any():
             raise ModelError(f"Model {model.identity.name} gives NaN for a candidate; load it in float32.")
         return [float(rankdata(-row)[0]) for row in rows]
@@ -115,6 +132,7 @@ class Exposure(Attack):
 
 def _mean(values: np.ndarray, scale: float, note: str) -> Estimate:
     """The mean of values in [0, 1] times the scale, with limits by betting (dpicl.attacks.lower_bounds)."""
-    alpha, clipped = (1 - CONFIDENCE) / 2, np.clip(values, 0.0, 1.0)
-    low, high = (float(limit(clipped, alpha)) for limit in (mean_lower, mean_upper))
+    alpha = (1 - CONFIDENCE) / 2
+    clipped = np.clip(values, 0.0, 1.0)
+    low, high = float(mean_lower(clipped, alpha)), float(mean_upper(clipped, alpha))
     return Estimate(value=scale * float(values.mean()), low=scale * low, high=scale * high, note=note)

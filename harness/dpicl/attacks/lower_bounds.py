@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,21 +29,21 @@ Score = Callable[[np.ndarray], np.ndarray]
 #: Learns a score from runs with and without the canary.
 Learn = Callable[[np.ndarray, np.ndarray], Score]
 
-#: Of the intervals and the bound of every attack.
+#: Confidence of the intervals and the bound of every attack.
 CONFIDENCE: Final = 0.95
 #: A bet stakes at most this part of what keeps the capital positive. Waudby-Smith & Ramdas use 1/2 or 3/4; more
 #: narrows the limits for values that vary little, which are the ones that an audit with known noise sees.
 LARGEST_STAKE: Final = 0.9
 #: Halvings of [0, 1] in the search for a limit: it is off by less than 1e-9, to the safe side.
 _HALVINGS: Final = 30
-#: Fewer independent runs on a side cannot be halved into anything.
+#: The fewest independent runs on a side that can be halved.
 FEWEST_RUNS: Final = 4
-#: Thresholds that the runs that choose try, at most.
+#: The largest number of thresholds that are compared on the choosing runs.
 MOST_THRESHOLDS: Final = 200
-#: Epsilons that are tested in this order, so many at a time.
+#: Epsilons in the order in which they are tested, and how many at a time.
 _TESTED: Final = np.arange(1501) / 100
 _BLOCK: Final = 25
-#: Epsilons that a rule is chosen by.
+#: Epsilons by which a rule is chosen.
 _COARSE: Final = np.linspace(0.0, 15.0, 61)
 #: How cautiously a rule is chosen: thresholds far out look best where runs are few.
 _CAUTION: Final = 3.0
@@ -75,18 +75,21 @@ def lower_bound(
         raise UsageError(f"delta must lie in [0, 1) and the confidence in (0, 1), not {delta} and {confidence}.")
     if len({len(side) for side in sides}) > 1:
         raise UsageError("Paired runs need as many runs with the canary as without.")
-    alpha, halved = 1 - confidence, [halves(check_runs(side), seed) for side in sides]
-    score = learn(*(choosing for choosing, _ in halved))
-    choosing, judging = ([score(side[half]) for side in halved] for half in (0, 1))
-    tried = score_thresholds(*choosing)
-    p, q = (_shares_above(scores, tried) for scores in choosing)
-    index, above, swapped = _rule(p, q, delta)
-    p, q = (_shares_above(scores, tried[[index]]) for scores in judging)
-    if not above:
+    alpha = 1 - confidence
+    choosing_in, judging_in = halves(check_runs(sides[0]), seed)
+    choosing_out, judging_out = halves(check_runs(sides[1]), seed)
+    score = learn(choosing_in, choosing_out)
+    scores_in, scores_out = score(choosing_in), score(choosing_out)
+    thresholds = score_thresholds(scores_in, scores_out)
+    rule = _choose_rule(_shares_above(scores_in, thresholds), _shares_above(scores_out, thresholds), delta)
+    threshold = thresholds[[rule.place]]
+    p = _shares_above(score(judging_in), threshold)
+    q = _shares_above(score(judging_out), threshold)
+    if not rule.above:
         p, q = 1 - p, 1 - q
     decision = Decision(
-        threshold=float(tried[index]),
-        side="above" if above else "below",
+        threshold=float(threshold[0]),
+        side="above" if rule.above else "below",
         tpr=float(p.mean()),
         tpr_lower=float(mean_lower(p, alpha / 2)[0]),
         fpr=float(q.mean()),
@@ -94,7 +97,8 @@ def lower_bound(
         trials_in=len(p),
         trials_out=len(q),
     )
-    p, q = (1 - q, 1 - p) if swapped else (p, q)
+    if rule.swapped:
+        p, q = 1 - q, 1 - p
     epsilon = _find_refuted(p, q, delta, alpha)
     return LowerBound(epsilon=epsilon, delta=delta, confidence=confidence, method="rates", decision=decision)
 
@@ -108,7 +112,10 @@ def check_runs(runs: np.ndarray) -> np.ndarray:
     return runs
 
 
-def halves(runs: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def halves(
+    runs: np.ndarray,
+    seed: int,
+) -> tuple[np.ndarray, np.ndarray]:
     """(choosing, judging): a random half of the runs, and the rest. Sides of the same size are shuffled alike."""
     order = np.random.default_rng(seed).permutation(len(runs))
     return runs[order[: len(runs) // 2]], runs[order[len(runs) // 2 :]]
@@ -122,61 +129,82 @@ def score_thresholds(members: np.ndarray, others: np.ndarray) -> np.ndarray:
     lower, upper = distinct[:-1], distinct[1:]
     with np.errstate(invalid="ignore"):
         middle = lower / 2 + upper / 2
-    between = np.where((middle > lower) & (middle < upper), middle, lower)  # infinite or adjacent scores: the lower one
-    number = len(between)
+    is_between = (middle > lower) & (middle < upper)
+    thresholds = np.where(is_between, middle, lower)  # infinite or adjacent scores: the lower one
+    number = len(thresholds)
     if number <= MOST_THRESHOLDS:
-        return between
-    near = np.unique(np.geomspace(1, number / 2, MOST_THRESHOLDS // 2).round().astype(int))
-    return between[np.unique(np.concatenate([near, number + 1 - near])) - 1]
+        return thresholds
+    places = np.geomspace(1, number / 2, MOST_THRESHOLDS // 2).round().astype(int)
+    both_ends = np.unique(np.concatenate([places, number + 1 - places]))
+    return thresholds[both_ends - 1]
 
 
 def _shares_above(scores: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
     """float64[n, k]: of every run the share of its scores above each threshold; equal scores fall on the same side."""
     if scores.ndim == 1:
         return (scores[:, None] > thresholds).astype(np.float64)
-    at_most = np.stack([np.searchsorted(row, thresholds, side="right") for row in np.sort(scores, axis=1)])
+    rows = np.sort(scores, axis=1)
+    at_most = np.stack([np.searchsorted(row, thresholds, side="right") for row in rows])
     return 1 - at_most / scores.shape[1]
 
 
-def _find_refuted(p: np.ndarray, q: np.ndarray, delta: float, alpha: float) -> float:
+def _find_refuted(
+    p: np.ndarray,
+    q: np.ndarray,
+    delta: float,
+    alpha: float,
+) -> float:
     """The last epsilon of _TESTED before the first that is not refuted; p, q are [n, 1]."""
     refuted = 0
     for start in range(0, len(_TESTED), _BLOCK):
         block = _TESTED[start : start + _BLOCK]
-        kept = _count_refuted(_limits(p, q, block, alpha) > delta)
-        refuted += kept
-        if kept < len(block):
+        refuted_here = _count_refuted(_limits(p, q, block, alpha) > delta)
+        refuted += refuted_here
+        if refuted_here < len(block):
             break
     return float(_TESTED[max(refuted - 1, 0)])
 
 
-def _rule(p: np.ndarray, q: np.ndarray, delta: float) -> tuple[int, bool, bool]:
-    """(index of the threshold, whether scores above it are "in", whether complements are compared): what refutes most
-    on the choosing runs, by rough limits.
+class _Rule(NamedTuple):
+    """place: of the threshold. above: whether scores above it are "in". swapped: whether complements are compared."""
+
+    place: int
+    above: bool
+    swapped: bool
+
+
+def _choose_rule(p: np.ndarray, q: np.ndarray, delta: float) -> _Rule:
+    """What refutes most on the choosing runs, by rough limits.
 
     Compared by the number of refuted epsilons, cautiously; where these are as many, less cautiously.
     """
-    best: tuple[tuple[float, ...], tuple[int, bool, bool]] = ((-1, -1, -math.inf), (0, True, False))
+    best, best_value = _Rule(0, True, False), (-1, -1, -math.inf)
     for above, left, right in ((True, p, q), (False, 1 - p, 1 - q)):
-        for swapped, a, b in ((False, left, right), (True, 1 - right, 1 - left)):
-            careful, bold = (_rough_limits(a, b, caution) for caution in (_CAUTION, 1.0))
-            for at in range(len(careful)):
-                value = (_count_refuted(careful[at] > delta), _count_refuted(bold[at] > delta), float(careful[at, 0]))
-                best = max(best, (value, (at, above, swapped)), key=lambda one: one[0])
-    return best[1]
+        for swapped, first, second in ((False, left, right), (True, 1 - right, 1 - left)):
+            cautious = _rough_limits(first, second, _CAUTION)
+            bold = _rough_limits(first, second, 1.0)
+            for place, limits in enumerate(cautious):
+                by_cautious = _count_refuted(limits > delta)
+                by_bold = _count_refuted(bold[place] > delta)
+                value = (by_cautious, by_bold, float(limits[0]))
+                if value > best_value:
+                    best, best_value = _Rule(place, above, swapped), value
+    return best
 
 
 def _rough_limits(p: np.ndarray, q: np.ndarray, caution: float) -> np.ndarray:
     """float64[k, s]: about the lower limits of E[p - e^x q] for k rules and the epsilons x of _COARSE, from moments
     alone (Bernstein's inequality with the empirical variance at level exp(-caution)). They only choose; nothing is
     claimed by them."""
-    runs, a = len(p), np.exp(_COARSE)
-    left, right = p - p.mean(axis=0), q - q.mean(axis=0)
-    moments = ((left**2).mean(axis=0), (left * right).mean(axis=0), (right**2).mean(axis=0))
-    own, both, other = (moment[:, None] for moment in moments)
-    variance = np.maximum(own - 2 * a * both + a**2 * other, 0.0)
-    means: np.ndarray = p.mean(axis=0)[:, None] - a * q.mean(axis=0)[:, None]
-    return means - np.sqrt(2 * variance * caution / runs) - (1 + a) * caution / (3 * runs)
+    runs, factor = len(p), np.exp(_COARSE)
+    mean_p, mean_q = p.mean(axis=0), q.mean(axis=0)
+    left, right = p - mean_p, q - mean_q
+    variance_p = (left**2).mean(axis=0)[:, None]
+    covariance = (left * right).mean(axis=0)[:, None]
+    variance_q = (right**2).mean(axis=0)[:, None]
+    variance = np.maximum(variance_p - 2 * factor * covariance + factor**2 * variance_q, 0.0)
+    means: np.ndarray = mean_p[:, None] - factor * mean_q[:, None]
+    return means - np.sqrt(2 * variance * caution / runs) - (1 + factor) * caution / (3 * runs)
 
 
 def _count_refuted(refuted: np.ndarray) -> int:
@@ -184,11 +212,16 @@ def _count_refuted(refuted: np.ndarray) -> int:
     return len(refuted) if refuted.all() else int(np.argmin(refuted))
 
 
-def _limits(p: np.ndarray, q: np.ndarray, epsilons: np.ndarray, alpha: float) -> np.ndarray:
+def _limits(
+    p: np.ndarray,
+    q: np.ndarray,
+    epsilons: np.ndarray,
+    alpha: float,
+) -> np.ndarray:
     """float64[k]: lower limits of E[p - e^x q] for epsilons x[k]; p, q are [n, 1]."""
-    a = np.exp(epsilons)
-    scaled = ((p - a * q + a) / (1 + a)).clip(0.0, 1.0)  # in [0, 1] but for rounding
-    return mean_lower(scaled, alpha) * (1 + a) - a
+    factor = np.exp(epsilons)
+    scaled = (p - factor * q + factor) / (1 + factor)  # in [0, 1] but for rounding
+    return mean_lower(scaled.clip(0.0, 1.0), alpha) * (1 + factor) - factor
 
 
 def mean_lower(values: ArrayLike, alpha: float) -> np.ndarray:
@@ -212,10 +245,13 @@ def mean_lower(values: ArrayLike, alpha: float) -> np.ndarray:
     low, high = np.zeros(x.shape[1:]), np.ones(x.shape[1:])
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        growth = 1 + np.minimum(bets, LARGEST_STAKE / middle) * (x - middle)  # at least 1 - LARGEST_STAKE
+        stakes = np.minimum(bets, LARGEST_STAKE / middle)
+        growth = 1 + stakes * (x - middle)  # at least 1 - LARGEST_STAKE
         with np.errstate(over="ignore", under="ignore"):
-            refuted = np.cumprod(growth, axis=0).max(axis=0) >= 1 / alpha  # the less, the larger m: halving finds it
-        low, high = np.where(refuted, middle, low), np.where(refuted, high, middle)
+            largest_capital = np.cumprod(growth, axis=0).max(axis=0)  # the less, the larger m: halving finds it
+        refuted = largest_capital >= 1 / alpha
+        low = np.where(refuted, middle, low)
+        high = np.where(refuted, high, middle)
     return low
 
 
@@ -226,7 +262,7 @@ def mean_upper(values: ArrayLike, alpha: float) -> np.ndarray:
 
 def _earlier_variances(x: np.ndarray) -> np.ndarray:
     """[n, ...]: before each value, the variance of those before it; one made-up value 1/2 of variance 1/4 starts it."""
-    seen = np.arange(2, len(x) + 2).reshape(-1, *[1] * (x.ndim - 1))
-    means = (0.5 + np.cumsum(x, axis=0)) / seen
-    variances = (0.25 + np.cumsum((x - means) ** 2, axis=0)) / seen
+    numbers = np.arange(2, len(x) + 2).reshape(-1, *[1] * (x.ndim - 1))
+    means = (0.5 + np.cumsum(x, axis=0)) / numbers
+    variances = (0.25 + np.cumsum((x - means) ** 2, axis=0)) / numbers
     return np.concatenate([np.full_like(x[:1], 0.25), variances[:-1]])

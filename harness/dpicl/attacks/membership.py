@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -51,7 +51,11 @@ OWN_CURVE: Final = (
 
 
 def membership_finding(
-    setup: AttackSetup, scores: Values, notes: Sequence[str] = (), releases: int = 1, shown: int | None = None
+    setup: AttackSetup,
+    scores: Values,
+    notes: Sequence[str] = (),
+    releases: int = 1,
+    shown: int | None = None,
 ) -> AttackFinding:
     """AUC, TPR at 1% and 0.1% FPR, advantage, with 95% intervals, and the lower bounds of one run.
 
@@ -65,47 +69,55 @@ def membership_finding(
     Raises ModelError for a NaN, and UsageError where too few members make no release.
     """
     showing = can_show_records(setup.mechanism)
-    number = (shown or len(setup.members) // max(1, setup.config.shots)) if showing else releases
+    if showing:
+        number = shown or len(setup.members) // max(1, setup.config.shots)
+        games = play_shown_games(setup, shown)
+    else:
+        number, games = releases, _games(setup, releases)
     targets: list[Target] = []
-    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    played: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     counted = False
-    for own, target, members, others in play_shown_games(setup, shown) if showing else _games(setup, releases):
-        known, candidates = {*members}, [*members, *others] if showing else own.candidates
+    for game, target, members, others in games:
+        candidates = [*members, *others] if showing else game.candidates
         values = np.array(scores(target, candidates), dtype=np.float64)
         if np.isnan(values).any():
             raise ModelError("The model gives NaN for a candidate; load it in float32.")
-        member = np.array([one in known for one in candidates])
-        found.append((values, member, np.array([one in own.canaries for one in candidates])))
+        member_set = {*members}
+        is_member = np.array([record in member_set for record in candidates])
+        is_canary = np.array([record in game.canaries for record in candidates])
+        played.append((values, is_member, is_canary))
         targets.append(target)
-        counted = counted or is_calibrated_to_members(own, target)
+        counted = counted or is_calibrated_to_members(game, target)
         if number > 1 or showing:
-            setup.report(len(found), number, "releases")
-    if not found:
+            setup.report(len(played), number, "releases")
+    if not played:
         raise UsageError(
             f"{setup.mechanism.name} shows {setup.config.shots} members in a release and there are too few of their"
             " labels; raise --members and --others, or lower --shots."
         )
-    values, inside, canary = map(np.concatenate, zip(*found, strict=True))
-    bounded: dict[str, Any] = {}
+    values, inside, canary = map(np.concatenate, zip(*played, strict=True))
     measures = rates.membership(values[inside], values[~inside], setup.config.seed)
-    if why_not := SHOWN if showing else COUNTED if counted else FEW_COINS if canary.sum() < 2 else None:
-        notes = [*notes, why_not]
-    else:
-        runs = guess_by_rules(values[canary], inside[canary], setup.config.delta)
-        run = max(runs, key=lambda each: each.epsilon)
-        by_curve, why_none = measure_by_curve(targets, runs, setup.config.delta)
-        measures |= by_curve
-        notes = [*notes, *why_none]
-        bounded["bound"] = LowerBound(
-            epsilon=run.epsilon, delta=setup.config.delta, confidence=CONFIDENCE, method="one run"
-        )
-        bounded["details"] = {"candidates": run.candidates, "guesses": run.guesses, "correct guesses": run.correct}
+    counts = {"members": int(inside.sum()), "others": int((~inside).sum()), "releases": len(played)}
+    no_bound = None
+    if showing:
+        no_bound = SHOWN
+    elif counted:
+        no_bound = COUNTED
+    elif canary.sum() < 2:
+        no_bound = FEW_COINS
+    if no_bound:
+        return AttackFinding(targets[0], None, measures, counts, notes=(*notes, no_bound))
+    delta = setup.config.delta
+    runs = guess_by_rules(values[canary], inside[canary], delta)
+    run = max(runs, key=lambda each: each.epsilon)
+    by_curve, why_none = measure_by_curve(targets, runs, delta)
     return AttackFinding(
-        target=targets[0],
-        measures=measures,
-        counts={"members": int(inside.sum()), "others": int((~inside).sum()), "releases": len(found)},
-        notes=tuple(notes),
-        **bounded,
+        targets[0],
+        LowerBound(epsilon=run.epsilon, delta=delta, confidence=CONFIDENCE, method="one run"),
+        measures | by_curve,
+        counts,
+        {"candidates": run.candidates, "guesses": run.guesses, "correct guesses": run.correct},
+        (*notes, *why_none),
     )
 
 
@@ -125,9 +137,9 @@ def measure_by_curve(
     def events(factor: float) -> list[dp.DpEvent]:
         noisier = []
         for release in releases:
-            made = release.calibration
-            by_label = {label: change(value, factor) for label, value in made.by_label.items()}
-            event = mechanism.events_of(change(made.knob, factor), by_label, release.sizes)
+            calibration = release.calibration
+            by_label = {label: change(value, factor) for label, value in calibration.by_label.items()}
+            event = mechanism.events_of(change(calibration.knob, factor), by_label, release.sizes)
             noisier.append(event)
         return list(dict.fromkeys(noisier))
 
@@ -152,11 +164,11 @@ def ask_and_score(
     answers."""
 
     def values(target: Target, candidates: Sequence[Record]) -> Sequence[float]:
-        asked = [questions(record) for record in candidates]
-        texts = [text for own in asked for text in own]
-        answers = target.answers(view, [Query(str(at), text) for at, text in enumerate(texts)])
-        said = iter(answers[str(at)] for at in range(len(texts)))
-        return score(candidates, [[next(said) for _ in own] for own in asked])
+        of_candidates = [questions(record) for record in candidates]
+        texts = [text for of_one in of_candidates for text in of_one]
+        answers = target.answers(view, [Query(str(number), text) for number, text in enumerate(texts)])
+        in_order = iter(answers[str(number)] for number in range(len(texts)))
+        return score(candidates, [[next(in_order) for _ in of_one] for of_one in of_candidates])
 
     return membership_finding(setup, values, notes)
 
@@ -175,8 +187,8 @@ def is_calibrated_to_members(setup: AttackSetup, target: Target) -> bool:
 
 def _games(setup: AttackSetup, releases: int) -> Iterator[Game]:
     for number in range(releases):
-        own = setup.resample(number)
-        yield own, own.target(), own.members, own.others
+        game = setup.resample(number)
+        yield game, game.target(), game.members, game.others
 
 
 def play_shown_games(setup: AttackSetup, releases: int | None = None) -> Iterator[Game]:
@@ -185,14 +197,15 @@ def play_shown_games(setup: AttackSetup, releases: int | None = None) -> Iterato
     Each group has the labels of the shots, so that all of it is shown. Nobody is in two groups of one setup; more
     ``releases`` than a setup makes come from others of its kind.
     """
-    made = 0
+    played = 0
     for number in range(1 if releases is None else releases):
-        own = setup.resample(number)
-        for members, others in zip(label_groups(own, own.members), label_groups(own, own.others), strict=False):
-            if made == releases:
+        game = setup.resample(number)
+        groups = zip(label_groups(game, game.members), label_groups(game, game.others), strict=False)
+        for members, others in groups:
+            if played == releases:
                 return
-            made += 1
-            yield own, own.make_target(members), members, others
+            played += 1
+            yield game, game.make_target(members), members, others
 
 
 def can_show_records(mechanism: Mechanism) -> bool:
@@ -200,26 +213,35 @@ def can_show_records(mechanism: Mechanism) -> bool:
     return mechanism.releases_texts and fixed_epsilon(mechanism) == math.inf
 
 
-def label_groups(setup: AttackSetup, records: Sequence[Record]) -> Iterator[tuple[Record, ...]]:
+def label_groups(
+    setup: AttackSetup,
+    records: Sequence[Record],
+) -> Iterator[tuple[Record, ...]]:
     """Disjoint groups with a record for the label of each shot (any, where labels make no groups), while there are
     any."""
     labels = setup.task.plan_shots(setup.config.shots, streams(setup.config.seed).stream("shots"))
-    wanted = Counter(labels if setup.task.partitioned else [""] * len(labels))
-    stock = {label: [r for r in records if not setup.task.partitioned or r.label == label] for label in wanted}
-    for at in range(len(records)):
-        group = tuple(r for label, n in wanted.items() for r in stock[label][at * n : (at + 1) * n])
-        if len(group) < wanted.total():
+    partitioned = setup.task.partitioned
+    of_label = Counter(labels if partitioned else [""] * len(labels))
+    stock = {label: [record for record in records if not partitioned or record.label == label] for label in of_label}
+    for number in range(len(records)):
+        group: list[Record] = []
+        for label, size in of_label.items():
+            group += stock[label][number * size : (number + 1) * size]
+        if len(group) < of_label.total():
             return
-        yield group
+        yield tuple(group)
 
 
 def explain_no_answer(
-    mechanism: Mechanism, task: Task, seen: Task | None = None, answers: str | None = None
+    mechanism: Mechanism, task: Task, view: Task | None = None, answers: str | None = None
 ) -> str | None:
     """Why a mechanism does not do the task, or (where it gives answers) does not answer what is asked in its place.
 
-    answers: why one that gives answers cannot be attacked at all.
+    view: what it is asked instead. answers: why one that gives answers cannot be attacked at all.
     """
     if mechanism.releases_texts:
         return skip_reason(mechanism, task)
-    return answers or skip_reason(mechanism, task) or (None if seen is None else skip_reason(mechanism, seen))
+    reason = answers or skip_reason(mechanism, task)
+    if reason is None and view is not None:
+        reason = skip_reason(mechanism, view)
+    return reason

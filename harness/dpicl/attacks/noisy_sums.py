@@ -32,12 +32,12 @@ from dpicl.attacks.results import Estimate
 #: Trials on each side, and repeats, of the published estimate.
 TRIALS = 400_000
 REPEATS: Final = 5
-#: What is said of the estimate wherever it is shown.
+#: The note of the estimate wherever it is shown.
 NO_BOUND: Final = (
     "an estimate (Xia et al. 2025), no bound: it takes the release for Gaussian and its threshold is chosen on the"
     " trials that judge it"
 )
-#: Noisy scores, float64[n], of so many trials.
+#: Generator -> the noisy scores of `TRIALS` trials, float64[n].
 Trials = Callable[[np.random.Generator], np.ndarray]
 
 
@@ -74,13 +74,14 @@ class NoisySums:
 def noisy_sums(runs: Sequence[Sequence[Sequence[Observation]]]) -> NoisySums | None:
     """Of the noisy releases behind every answer, by run and draw; None where an answer has another number of them than
     one, or another kind or size."""
-    answers = [observed for run in runs for observed in run]
-    if any([one.release.kind for one in observed] != ["gaussian"] for observed in answers):
+    answers = [observations for run in runs for observations in run]
+    kinds = [[observation.release.kind for observation in observations] for observations in answers]
+    if any(of_answer != ["gaussian"] for of_answer in kinds):
         return None
-    if len({observed[0].release.clean.size for observed in answers}) != 1:
+    if len({observations[0].release.clean.size for observations in answers}) != 1:
         return None
     clean = np.array([run[0][0].release.clean.ravel() for run in runs])
-    noisy = np.array([[observed[0].released.ravel() for observed in run] for run in runs])
+    noisy = np.array([[observations[0].released.ravel() for observations in run] for run in runs])
     return NoisySums(clean, noisy, answers[0][0].release.scale)
 
 
@@ -96,7 +97,11 @@ def reference_vector(members: np.ndarray, others: np.ndarray) -> np.ndarray:
 def learn_reference_vector(members: np.ndarray, others: np.ndarray) -> Score:
     """Projects noisy sums [n, m, d] on the reference vector of the runs that choose."""
     direction = reference_vector(members, others)
-    return lambda runs: runs @ direction
+
+    def project(runs: np.ndarray) -> np.ndarray:
+        return runs @ direction
+
+    return project
 
 
 def estimate_by_gdp(inside: Trials, outside: Trials, delta: float, seed: int) -> Estimate:
@@ -114,11 +119,13 @@ def largest_mu(members: np.ndarray, others: np.ndarray) -> float:
     scores = np.unique(np.concatenate([members, others]))
     places = np.linspace(0, len(scores) - 1, min(len(scores), MOST_THRESHOLDS) + 1)[:-1]
     thresholds = scores[places.astype(int)]
-    hits, alarms = (_count_above(side, thresholds) for side in (members, others))
+    hits, alarms = _count_above(members, thresholds), _count_above(others, thresholds)
     trials = len(members)
     alpha = 1 - CONFIDENCE
-    tpr = np.where(hits > 0, beta.ppf(alpha, np.maximum(hits, 1), trials - hits + 1), 0.0)
-    fpr = np.where(alarms < trials, beta.ppf(1 - alpha, alarms + 1, np.maximum(trials - alarms, 1)), 1.0)
+    tpr_lower = beta.ppf(alpha, np.maximum(hits, 1), trials - hits + 1)
+    fpr_upper = beta.ppf(1 - alpha, alarms + 1, np.maximum(trials - alarms, 1))
+    tpr = np.where(hits > 0, tpr_lower, 0.0)
+    fpr = np.where(alarms < trials, fpr_upper, 1.0)
     return max(0.0, float((ndtri(tpr) - ndtri(fpr)).max()))
 
 

@@ -23,8 +23,14 @@ class Observation:
 
 def describe_release(release: NoisyRelease) -> dict[str, object]:
     """What is public about a release: everything but its values."""
-    named = {name: getattr(release, name) for name in ("kind", "bound", "scale", "count", "grid")}
-    return {"size": release.clean.shape, **named}
+    return {
+        "size": release.clean.shape,
+        "kind": release.kind,
+        "bound": release.bound,
+        "scale": release.scale,
+        "count": release.count,
+        "grid": release.grid,
+    }
 
 
 @dataclass
@@ -34,8 +40,13 @@ class Recording:
     path: Policy | None = None
     observed_releases: list[Observation] = field(default_factory=list)
 
-    def intercept(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
+    def intercept(
+        self,
+        noisy_release: NoisyRelease,
+        draw: Callable[[], np.ndarray],
+    ) -> np.ndarray:
         """See Observer."""
-        released = draw() if self.path is None else self.path(len(self.observed_releases), noisy_release)
+        number = len(self.observed_releases)
+        released = draw() if self.path is None else self.path(number, noisy_release)
         self.observed_releases.append(Observation(noisy_release, released.copy()))
         return released

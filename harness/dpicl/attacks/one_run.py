@@ -30,11 +30,17 @@ from dpicl.core.errors import UsageError
 #: Rules that are tried, fixed before any score is seen: the share of the candidates with the largest scores that is
 #: guessed to be in, and the share with the smallest scores that is guessed to be out. The level is divided by their
 #: number.
-RULES: Final = ((0.5, 0.5), (0.25, 0.25), (0.125, 0.125), (0.0625, 0.0625), (0.125, 0.0))
+RULES: Final = (
+    (0.5, 0.5),
+    (0.25, 0.25),
+    (0.125, 0.125),
+    (0.0625, 0.0625),
+    (0.125, 0.0),
+)
 
-#: No bound above this is looked for.
+#: The largest bound that is tested.
 LARGEST = 30.0
-#: Steps of the grid on which the first epsilon that is not refuted is looked for, and then of a finer one before it.
+#: Steps of the grid that is searched for the first epsilon that is not refuted, and then of a finer one before it.
 COARSE, FINE = 0.25, 0.01
 
 
@@ -49,7 +55,13 @@ class OneRun:
     correct: int
 
 
-def p_value(candidates: int, guesses: int, correct: int, epsilon: np.ndarray, delta: float) -> np.ndarray:
+def p_value(
+    candidates: int,
+    guesses: int,
+    correct: int,
+    epsilon: np.ndarray,
+    delta: float,
+) -> np.ndarray:
     """float64[n], as ``epsilon``: bound on the probability of so many right guesses under (epsilon, delta)-DP.
 
     Raises UsageError unless 0 <= correct <= guesses <= candidates.
@@ -61,47 +73,64 @@ def p_value(candidates: int, guesses: int, correct: int, epsilon: np.ndarray, de
     slack = np.zeros_like(at_least)
     if delta > 0 and correct > 0:
         # P[v > B >= v - i] for i = 1 .. v; larger i add nothing and only divide by more.
-        below = np.cumsum(stats.binom.pmf(np.arange(correct - 1, -1, -1), guesses, right), axis=1)
+        numbers = np.arange(correct - 1, -1, -1)
+        below = np.cumsum(stats.binom.pmf(numbers, guesses, right), axis=1)
         slack = (below / np.arange(1, correct + 1)).max(axis=1)
     return np.minimum(at_least + 2 * candidates * delta * slack, 1.0)
 
 
-def epsilon_lower(candidates: int, guesses: int, correct: int, delta: float, alpha: float) -> float:
+def epsilon_lower(
+    candidates: int,
+    guesses: int,
+    correct: int,
+    delta: float,
+    alpha: float,
+) -> float:
     """The epsilon up to which all are refuted at level alpha; 0 where none is. At most LARGEST."""
     start = 0.0
     for step, reach in ((COARSE, LARGEST), (FINE, COARSE)):
         grid = start + np.arange(0.0, reach + step, step)
-        kept = p_value(candidates, guesses, correct, grid, delta) > alpha
-        if kept[0]:
+        possible = p_value(candidates, guesses, correct, grid, delta) > alpha
+        if possible[0]:
             return 0.0
-        start = float(grid[(int(np.argmax(kept)) if kept.any() else len(grid)) - 1])
+        first = int(np.argmax(possible)) if possible.any() else len(grid)
+        start = float(grid[first - 1])
     return min(start, LARGEST)
 
 
-def one_run_bound(scores: Sequence[float] | np.ndarray, inside: Sequence[bool] | np.ndarray, delta: float) -> OneRun:
+def one_run_bound(
+    scores: Sequence[float] | np.ndarray,
+    inside: Sequence[bool] | np.ndarray,
+    delta: float,
+) -> OneRun:
     """The bound of the best of RULES, at 95% confidence. Raises UsageError as `guess_by_rules`."""
     return max(guess_by_rules(scores, inside, delta), key=lambda each: each.epsilon)
 
 
 def guess_by_rules(
-    scores: Sequence[float] | np.ndarray, inside: Sequence[bool] | np.ndarray, delta: float
+    scores: Sequence[float] | np.ndarray,
+    inside: Sequence[bool] | np.ndarray,
+    delta: float,
 ) -> list[OneRun]:
     """What each of RULES guesses, and its bound at its share of the level.
 
     scores: float64[m], a larger one speaks for membership; of equal scores the first counts as larger, so their order
     must not depend on the coins. inside: bool[m], the coins. Raises UsageError for fewer than 2 records and a NaN.
     """
-    values, said = np.asarray(scores, dtype=np.float64), np.asarray(inside, dtype=bool)
-    if values.ndim != 1 or values.shape != said.shape or len(values) < 2:
+    values, coins = np.asarray(scores, dtype=np.float64), np.asarray(inside, dtype=bool)
+    number = len(values)
+    if values.ndim != 1 or values.shape != coins.shape or number < 2:
         raise UsageError("One run needs at least two records, each with one score and one coin.")
     if np.isnan(values).any():
         raise UsageError("A score is NaN; fix the attack, since dropping the record would bias the bound.")
-    ranking = np.argsort(-values, kind="stable")  # largest first
-    guessed = []
+    ranked = coins[np.argsort(-values, kind="stable")]  # the largest score first
+    alpha = (1 - CONFIDENCE) / len(RULES)
+    runs = []
     for top, bottom in RULES:
-        first, last = round(top * len(values)), round(bottom * len(values))
-        last = min(last, len(values) - first)
-        correct = int(said[ranking[:first]].sum() + (~said[ranking[len(values) - last :]]).sum())
-        epsilon = epsilon_lower(len(values), first + last, correct, delta, (1 - CONFIDENCE) / len(RULES))
-        guessed.append(OneRun(epsilon, len(values), first + last, correct))
-    return guessed
+        first = round(top * number)
+        last = min(round(bottom * number), number - first)
+        guesses = first + last
+        correct = int(ranked[:first].sum() + (~ranked[number - last :]).sum())
+        epsilon = epsilon_lower(number, guesses, correct, delta, alpha)
+        runs.append(OneRun(epsilon, number, guesses, correct))
+    return runs

@@ -83,9 +83,9 @@ class Pii(Attack):
     def run(self, setup: AttackSetup) -> AttackFinding:
         target = setup.target()
         if target.answers_queries:
-            queries = [Query(str(at), question) for at, question in enumerate(QUESTIONS)]
-            said = target.answers(lambda task: free_text(task, self.room), queries)
-            released = [said[query.id] for query in queries]
+            queries = [Query(str(number), question) for number, question in enumerate(QUESTIONS)]
+            answers = target.answers(lambda task: free_text(task, self.room), queries)
+            released = [answers[query.id] for query in queries]
             alone = self._answers(setup.task, setup.model, [()])
         else:
             shown = setup.members if can_show_records(setup.mechanism) else None
@@ -93,12 +93,17 @@ class Pii(Attack):
             alone = self._write(self._make_bare_target(setup))
         return measure_finding(target, released, alone, [record.text for record in setup.members])
 
-    def _write(self, target: Target, shown: Sequence[Record] | None = None) -> list[str]:
+    def _write(
+        self,
+        target: Target,
+        shown: Sequence[Record] | None = None,
+    ) -> list[str]:
         """The released texts, then the answers after each of them (or of ``shown``)."""
         prompt = target.prompt()
         if not prompt.texts:
             raise UsageError(f"{target.mechanism.name} releases no text on {target.task.name}; raise --shots.")
-        examples: list[Examples] = [(each,) for each in (prompt.demonstrations if shown is None else shown)]
+        shown_texts = prompt.demonstrations if shown is None else shown
+        examples: list[Examples] = [(example,) for example in shown_texts]
         return prompt.texts + self._answers(target.task, target.model, examples or [()], prompt.instruction)
 
     def _answers(
@@ -109,9 +114,10 @@ class Pii(Attack):
         instruction: str | None = None,
     ) -> list[str]:
         """The greedy answers to all questions after the released instruction and each tuple of released examples."""
-        seen = free_text(task, self.room)
-        before = [seen.icl_prefix(own, instruction) for own in examples]
-        return completions(seen, model, [prefix + seen.query(q) for prefix in before for q in QUESTIONS])
+        view = free_text(task, self.room)
+        prefixes = [view.icl_prefix(shown, instruction) for shown in examples]
+        questions = [view.query(question) for question in QUESTIONS]
+        return completions(view, model, [prefix + question for prefix in prefixes for question in questions])
 
     def _make_bare_target(self, setup: AttackSetup) -> Target:
         """Zero-shot: as many texts from the public prompt."""
@@ -128,10 +134,12 @@ def measure_finding(
     counts: dict[str, int] = {}
     measures: dict[str, Estimate] = {}
     for prefix, texts, explained in (("", released, known), ("baseline_", alone, frozenset[str]())):
-        taken = extraction(texts, private, explained) | count_copied_spans(texts, records)
-        shares = {"leaking": taken["leaking_texts"], "copied": taken["texts_with_copied_span"]}
+        extracted = extraction(texts, private, explained) | count_copied_spans(texts, records)
         left_out = ("private_", "unexplained_") if prefix else ()
-        counts |= {f"{prefix}{name}": value for name, value in taken.items() if not name.startswith(left_out)}
+        for name, value in extracted.items():
+            if not name.startswith(left_out):
+                counts[f"{prefix}{name}"] = value
+        shares = {"leaking": extracted["leaking_texts"], "copied": extracted["texts_with_copied_span"]}
         for name, number in shares.items():
             low, high = wilson_interval(number, len(texts))
             measures[f"{prefix}{name}"] = Estimate(value=number / len(texts), low=low, high=high)
@@ -139,10 +147,15 @@ def measure_finding(
     return AttackFinding(target=target, measures=measures, counts=counts, notes=notes)
 
 
-def count_copied_spans(released: Sequence[str], records: Sequence[str], span: int = SPAN) -> dict[str, int]:
+def count_copied_spans(
+    released: Sequence[str],
+    records: Sequence[str],
+    span: int = SPAN,
+) -> dict[str, int]:
     """Counts released texts, at least one, with ``span`` or more consecutive words of a record, and such records; and
     the words of the longest copied span, 0 without any. Words are compared with their case; no text is kept."""
-    texts, matcher = [_WORD.findall(space_out(text)) for text in released], SequenceMatcher(autojunk=False)
+    texts = [_WORD.findall(space_out(text)) for text in released]
+    matcher = SequenceMatcher(autojunk=False)
     copying: set[int] = set()
     copied_records = longest = 0
     for record in records:

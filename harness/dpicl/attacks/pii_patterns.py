@@ -8,15 +8,16 @@ tuples of fragments. Here a string counts when it is written as below, nothing i
 in the length of the text, whatever it is.
 
 Addresses: RFC 5321 without quoted local parts and without IP literals. At most 64 characters before the @, a domain of
-two or more labels, the last one letters (or xn--...). "joe at x dot com" is none; an address that runs into the next
-word ("x.com.Please") counts as another address, and one that a token limit cut short does not count as the whole one.
+two or more labels, the last one letters (or xn--...). "joe at x dot com" does not count; an address that runs into the
+next word ("x.com.Please") counts as another address, and one that a token limit cut short does not count as the whole
+one.
 
 Telephone numbers, with single blanks, hyphens or dots (after an area code also a slash) between groups:
 * + or 011, then 7 to 15 digits (ITU-T E.164) of which one to three are the country code, with or without (0) after it;
 * ten digits as 3-3-4 in the North American plan: area code and exchange start with 2 to 9; a leading 1 is dropped;
 * seven digits as 3-4, with a hyphen or a dot;
 * nationally elsewhere: 0 and 9 to 11 digits in three groups.
-Digits without any separator are none (they are mostly account, sample and message numbers), nor are dates, times,
+Digits without any separator do not count (they are mostly account, sample and message numbers), nor do dates, times,
 prices, zip codes and parts of longer numbers. '400-1200' may be a range and counts. Extensions are left out.
 
 Reserved addresses and numbers (RFC 2606, 555-01xx) count like others: the synthetic records hold no others.
@@ -74,10 +75,17 @@ def find_identifiers(texts: str | Iterable[str]) -> frozenset[str]:
     """Every address, which has an @, and every telephone number in one text, or in any of several. They may be real
     people's: count them, and write none of them anywhere."""
     several = (texts,) if isinstance(texts, str) else texts
-    return frozenset[str]().union(*(addresses(text) | phones(text) for text in several))
+    identifiers: set[str] = set()
+    for text in several:
+        identifiers |= addresses(text) | phones(text)
+    return frozenset(identifiers)
 
 
-def extraction(released: Sequence[str], private: frozenset[str], known: frozenset[str] = frozenset()) -> dict[str, int]:
+def extraction(
+    released: Sequence[str],
+    private: frozenset[str],
+    known: frozenset[str] = frozenset(),
+) -> dict[str, int]:
     """Counts which strings of ``private`` the released texts hold; no string is kept.
 
     private: `found` in the texts of the private records as the mechanism saw them. known: found in what the model
@@ -90,11 +98,19 @@ def extraction(released: Sequence[str], private: frozenset[str], known: frozense
     """
     by_text = [find_identifiers(text) for text in released]
     everything = frozenset[str]().union(*by_text)
-    parts = {"private": private, "released": everything, "extracted": everything & private}
-    counts = {"texts": len(released), "leaking_texts": sum(bool(one & private - known) for one in by_text)}
-    for name, part in {**parts, "unexplained": everything & private - known}.items():
-        number = sum("@" in each for each in part)
-        counts |= {f"{name}_addresses": number, f"{name}_phones": len(part) - number}
+    leak = private - known
+    leaking = sum(bool(identifiers & leak) for identifiers in by_text)
+    counts = {"texts": len(released), "leaking_texts": leaking}
+    parts = {
+        "private": private,
+        "released": everything,
+        "extracted": everything & private,
+        "unexplained": everything & leak,
+    }
+    for name, identifiers in parts.items():
+        number = sum("@" in identifier for identifier in identifiers)
+        counts[f"{name}_addresses"] = number
+        counts[f"{name}_phones"] = len(identifiers) - number
     return counts
 
 

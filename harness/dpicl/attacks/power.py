@@ -14,9 +14,9 @@ from typing import Final
 
 from dpicl.attacks.results import AttackResult, Estimate
 
-#: What is said of a number that an attack without power gives.
+#: Shown in place of the numbers of an attack without power.
 NO_POWER: Final = "no power here"
-#: Measures that speak for an attack, the first one that it has; name -> what guessing gives.
+#: Measure of an attack's power, the first one that it has -> its value by guessing.
 CHANCE: Final[Mapping[str, float]] = {"auc": 0.5, "leaking": 0.0}
 #: The controls, in the order in which they decide.
 CONTROLS: Final[tuple[str, ...]] = ("real_demonstrations", "broken_answers", "broken_demonstrations")
@@ -31,32 +31,32 @@ class Power:
 
     @property
     def sufficient(self) -> bool | None:
-        """Whether the first control is told from guessing; None without a control."""
-        return next((_is_found(self.measure, one) for one in self.controls.values()), None)
+        """Whether the first control beats chance; None without a control."""
+        first = next(iter(self.controls.values()), None)
+        return None if first is None else _beats_chance(self.measure, first)
 
     def is_inconclusive(self, result: AttackResult) -> bool:
-        """Whether its numbers say nothing: neither its own measure of power nor the control is told from guessing."""
-        own = result.measures.get(self.measure)
-        return self.sufficient is False and not (own is not None and _is_found(self.measure, own))
+        """Whether its numbers say nothing: neither its own measure of power nor the control beats chance."""
+        estimate = result.measures.get(self.measure)
+        beats_chance = estimate is not None and _beats_chance(self.measure, estimate)
+        return self.sufficient is False and not beats_chance
 
     def __str__(self) -> str:
         """'power (auc): real_demonstrations 0.57 [0.46, 0.68], no power here; broken_answers 1.00 [0.96, 1.00]'."""
         if not self.controls:
             return "power: not measured, since neither real demonstrations nor a broken mechanism was attacked so"
-        said = (
-            f"{name} {one.value:z.2f} [{one.low:z.2f}, {one.high:z.2f}]"
-            f"{'' if _is_found(self.measure, one) else f', {NO_POWER}'}"
-            for name, one in self.controls.items()
-        )
-        return f"power ({self.measure}, {CHANCE[self.measure]:g} by guessing): {'; '.join(said)}"
+        parts = []
+        for name, estimate in self.controls.items():
+            text = f"{name} {estimate.value:z.2f} [{estimate.low:z.2f}, {estimate.high:z.2f}]"
+            parts.append(text if _beats_chance(self.measure, estimate) else f"{text}, {NO_POWER}")
+        return f"power ({self.measure}, {CHANCE[self.measure]:g} by guessing): {'; '.join(parts)}"
 
     def to_json(self) -> dict[str, object]:
-        """Measure, what guessing gives, each control's estimate, and whether the first is told from guessing."""
-        found = {name: one.model_dump(mode="json") for name, one in self.controls.items()}
+        """Measure, what guessing gives, each control's estimate, and whether the first beats chance."""
         return {
             "measure": self.measure,
             "chance": CHANCE[self.measure],
-            "controls": found,
+            "controls": {name: estimate.model_dump(mode="json") for name, estimate in self.controls.items()},
             "sufficient": self.sufficient,
         }
 
@@ -66,28 +66,25 @@ def powers(results: Iterable[AttackResult]) -> dict[str, Power]:
     groups: dict[str, list[AttackResult]] = {}
     for result in results:
         groups.setdefault(_settings(result), []).append(result)
-    found: dict[str, Power] = {}
-    for own in groups.values():
-        measure = next((name for name in CHANCE if any(name in one.measures for one in own)), None)
+    by_id: dict[str, Power] = {}
+    for group in groups.values():
+        measure = next((name for name in CHANCE if any(name in result.measures for result in group)), None)
         if measure is None:
             continue
-        controls: dict[str, Estimate] = {
-            name: one.measures[measure]
-            for name in CONTROLS
-            for one in own
-            if one.subject.mechanism == name and measure in one.measures
-        }
-        found |= {one.id: Power(measure, controls) for one in own}
-    return found
+        measured = [result for result in group if measure in result.measures]
+        estimates = {result.subject.mechanism: result.measures[measure] for result in measured}
+        controls = {name: estimates[name] for name in CONTROLS if name in estimates}
+        by_id |= {result.id: Power(measure, controls) for result in group}
+    return by_id
 
 
 def _settings(result: AttackResult) -> str:
     """Everything that a control has in common with what it is a control for."""
-    own = result.subject
-    where = (own.task, own.task_version, own.source, own.model, own.members, own.seed)
+    subject = result.subject
+    where = (subject.task, subject.task_version, subject.source, subject.model, subject.members, subject.seed)
     return json.dumps([result.attack, result.access, result.settings, where])
 
 
-def _is_found(measure: str, estimate: Estimate) -> bool:
+def _beats_chance(measure: str, estimate: Estimate) -> bool:
     """Whether its interval lies above what guessing gives."""
     return estimate.low is not None and estimate.low > CHANCE[measure]

@@ -30,7 +30,11 @@ LOW_FPRS: Final = (0.01, 0.001)
 _Z: Final = float(ndtri((1 + CONFIDENCE) / 2))
 
 
-def membership(members: ArrayLike, non_members: ArrayLike, seed: int = 0) -> dict[str, Estimate]:
+def membership(
+    members: ArrayLike,
+    non_members: ArrayLike,
+    seed: int = 0,
+) -> dict[str, Estimate]:
     """auc, tpr_at_fpr_0.01, tpr_at_fpr_0.001 and advantage from scores [n] of members and [l] of non-members.
 
     ``seed`` halves the candidates for what needs a chosen threshold. Raises UsageError for fewer than 4 candidates on a
@@ -49,14 +53,14 @@ def auc(members: ArrayLike, non_members: ArrayLike) -> Estimate:
     variance of DeLong, DeLong & Clarke-Pearson (1988), which sees those.
     """
     inside, outside = _scores(members), _scores(non_members)
-    sizes = len(inside), len(outside)
+    n_in, n_out = len(inside), len(outside)
     ranks = rankdata(np.concatenate([inside, outside]))
-    placed_in = (ranks[: sizes[0]] - rankdata(inside)) / sizes[1]  # share of non-members below each member
-    placed_out = 1 - (ranks[sizes[0] :] - rankdata(outside)) / sizes[0]  # share of members above each non-member
-    value = float(placed_in.mean())
-    half = _Z * math.sqrt(placed_in.var(ddof=1) / sizes[0] + placed_out.var(ddof=1) / sizes[1])
-    low = min(_newcombe_end(value, 0.0, *sizes), max(0.0, value - half))
-    high = max(_newcombe_end(value, 1.0, *sizes), min(1.0, value + half))
+    share_below = (ranks[:n_in] - rankdata(inside)) / n_out  # of non-members, for each member
+    share_above = 1 - (ranks[n_in:] - rankdata(outside)) / n_in  # of members, for each non-member
+    value = float(share_below.mean())
+    half = _Z * math.sqrt(share_below.var(ddof=1) / n_in + share_above.var(ddof=1) / n_out)
+    low = min(_newcombe_end(value, 0.0, n_in, n_out), max(0.0, value - half))
+    high = max(_newcombe_end(value, 1.0, n_in, n_out), min(1.0, value + half))
     return Estimate(value=value, low=low, high=high)
 
 
@@ -69,12 +73,14 @@ def tpr_at_fpr(members: ArrayLike, non_members: ArrayLike, fpr: float) -> Estima
     inside, outside = _scores(members), _scores(non_members)
     allowed = math.floor(fpr * len(outside) + 1e-9)
     threshold = np.sort(outside)[::-1][allowed]
-    found, note = binomtest(int((inside > threshold).sum()), len(inside)), ""
+    hits = int((inside > threshold).sum())
+    tpr = binomtest(hits, len(inside))
+    low, high = tpr.proportion_ci(CONFIDENCE)
+    note = ""
     if not allowed:
         upper = binomtest(0, len(outside)).proportion_ci(CONFIDENCE).high
         note = f"at no false positive among {len(outside)}: FPR below {upper:.2g}"
-    low, high = found.proportion_ci(CONFIDENCE)
-    return Estimate(value=found.statistic, low=float(low), high=float(high), note=note)
+    return Estimate(value=tpr.statistic, low=float(low), high=float(high), note=note)
 
 
 def advantage(members: ArrayLike, non_members: ArrayLike, seed: int = 0) -> Estimate:
@@ -86,16 +92,18 @@ def advantage(members: ArrayLike, non_members: ArrayLike, seed: int = 0) -> Esti
     """
     choosing_in, judging_in = halves(_scores(members), seed)
     choosing_out, judging_out = halves(_scores(non_members), seed)
-    tried = score_thresholds(choosing_in, choosing_out)
-    gains = (choosing_in[:, None] > tried).mean(axis=0) - (choosing_out[:, None] > tried).mean(axis=0)
+    thresholds = score_thresholds(choosing_in, choosing_out)
+    gains = (choosing_in[:, None] > thresholds).mean(axis=0) - (choosing_out[:, None] > thresholds).mean(axis=0)
     best = int(np.argmax(np.abs(gains)))
     above = bool(gains[best] >= 0)
-    hits_in, hits_out = (int(((side > tried[best]) == above).sum()) for side in (judging_in, judging_out))
-    tpr, fpr = hits_in / len(judging_in), hits_out / len(judging_out)
-    in_low, in_high = wilson_interval(hits_in, len(judging_in), CONFIDENCE)
-    out_low, out_high = wilson_interval(hits_out, len(judging_out), CONFIDENCE)
+    hits = int(((judging_in > thresholds[best]) == above).sum())
+    alarms = int(((judging_out > thresholds[best]) == above).sum())
+    tpr, fpr = hits / len(judging_in), alarms / len(judging_out)
+    tpr_low, tpr_high = wilson_interval(hits, len(judging_in), CONFIDENCE)
+    fpr_low, fpr_high = wilson_interval(alarms, len(judging_out), CONFIDENCE)
     value = tpr - fpr
-    low, high = value - math.hypot(tpr - in_low, out_high - fpr), value + math.hypot(in_high - tpr, fpr - out_low)
+    low = value - math.hypot(tpr - tpr_low, fpr_high - fpr)
+    high = value + math.hypot(tpr_high - tpr, fpr - fpr_low)
     return Estimate(value=value, low=low, high=high, note="threshold chosen on the other half")
 
 
@@ -111,8 +119,10 @@ def _newcombe_end(value: float, end: float, members: int, others: int) -> float:
     """The point between the estimate and 0 or 1 from which the estimate is z standard deviations away."""
 
     def excess(a: float) -> float:
-        spread = 1 + ((members + others) / 2 - 1) * ((1 - a) / (2 - a) + a / (1 + a))
-        return abs(value - a) - _Z * math.sqrt(a * (1 - a) * spread / (members * others))
+        ties = (1 - a) / (2 - a) + a / (1 + a)
+        spread = 1 + ((members + others) / 2 - 1) * ties
+        variance = a * (1 - a) * spread / (members * others)
+        return abs(value - a) - _Z * math.sqrt(variance)
 
     if abs(value - end) < 1e-9:
         return end

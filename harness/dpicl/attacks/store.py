@@ -9,40 +9,44 @@ from dpicl.attacks.results import AttackResult, Attempt, attack_from_text
 from dpicl.core.errors import UsageError
 from dpicl.core.files import require_no_link, write_whole
 from dpicl.core.paths import slug
-from dpicl.data.task import Task
 from dpicl.results.schema import to_text
 from dpicl.results.store import Damaged, Store, list_results, read_file, require_readable
 
 ATTACKS = "attacks"
 
 
-def path_of(results: Path, made: Attempt | AttackResult) -> Path:
+def path_of(results: Path, attempt: Attempt | AttackResult) -> Path:
     """Where a result is, or will be."""
-    subject = made.subject
-    folder = results / ATTACKS / slug(made.attack) / slug(subject.model) / slug(subject.mechanism) / subject.task
-    return folder / f"{made.id}.json"
+    subject = attempt.subject
+    of_attack = results / ATTACKS / slug(attempt.attack)
+    return of_attack / slug(subject.model) / slug(subject.mechanism) / subject.task / f"{attempt.id}.json"
 
 
 def find_stored(
-    results: Path, wanted: Attempt, say: Callable[[str], None], task: Task | None = None
+    results: Path,
+    attempt: Attempt,
+    say: Callable[[str], None],
+    fingerprint: str | None = None,
 ) -> AttackResult | None:
-    """The result that is there. A file in its place that is no result is moved aside, and ``say`` tells.
+    """The result of an attempt, None without one. A damaged file in its place is moved into quarantine, and ``say`` is
+    called with a sentence about it.
 
-    Raises UsageError for a result of other records than those of ``task``.
+    Raises UsageError for a result of records with another fingerprint (None: any).
     """
-    path = path_of(results, wanted)
+    path = path_of(results, attempt)
     require_no_link(path.parent, results)
-    found = read_file(path, attack_from_text)
-    if isinstance(found, Damaged):
-        Store(results, ATTACKS).set_aside([found])
-        say(f"{found.path} is not a result and was moved into quarantine/: {found.reason}.")
+    result = read_file(path, attack_from_text)
+    if isinstance(result, Damaged):
+        Store(results, ATTACKS).set_aside([result])
+        say(f"{result.path} is not a result and was moved into quarantine/: {result.reason}.")
         return None
-    if found is not None and task is not None and found.manifest.data.fingerprint != task.fingerprint:
+    if result is not None and fingerprint not in (None, result.manifest.data.fingerprint):
+        subject = attempt.subject
         raise UsageError(
-            f"The audit under {results} at epsilon = {wanted.subject.epsilon:g} was computed on different data of"
-            f" {task.name} (fingerprint mismatch); give another --results folder, or move it away."
+            f"The audit under {results} at epsilon = {subject.epsilon:g} was computed on different data of"
+            f" {subject.task} (fingerprint mismatch); give another --results folder, or move it away."
         )
-    return found
+    return result
 
 
 def write(results: Path, result: AttackResult) -> Path:
@@ -53,13 +57,13 @@ def write(results: Path, result: AttackResult) -> Path:
 
 
 def load_attacks(results: Path) -> tuple[list[AttackResult], list[Damaged]]:
-    """Every attack result, and the files that are none. Changes nothing on disk."""
-    found: list[AttackResult] = []
+    """Every attack result, and the invalid files. Changes nothing on disk."""
+    attacks: list[AttackResult] = []
     paths, damaged = list_results(results / ATTACKS, results)
     for path in paths:
-        each = read_file(path, attack_from_text)
-        if isinstance(each, Damaged):
-            damaged.append(each)
-        elif each is not None:
-            found.append(each)
-    return found, damaged
+        result = read_file(path, attack_from_text)
+        if isinstance(result, Damaged):
+            damaged.append(result)
+        elif result is not None:
+            attacks.append(result)
+    return attacks, damaged

@@ -14,12 +14,19 @@ from dpicl.core.messages import bound_text, confidence_text, count, epsilon_text
 from dpicl.core.vocabulary import model_name
 from dpicl.tables.document import Column, Table, make_table
 
-#: Between these is what an attack can find.
+#: The reference mechanisms that bracket what an attack can find.
 ENDS = ("zero_shot", *CONTROLS)
 _OF_THE_BOUND = "how far the canary moves releases, as a share of what is paid for"
 _LABEL_ONLY = "audited ε where only the winner of every vote is seen"
 _EXACT = f"exact: {ATTAINED}; of the bound: {_OF_THE_BOUND}; label only: {_LABEL_ONLY}"
-_CAPITALS = {"auc": "AUC", "tpr": "TPR", "fpr": "FPR", "pii": "PII", "dp": "DP", "gdp": "GDP"}
+_CAPITALS = {
+    "auc": "AUC",
+    "tpr": "TPR",
+    "fpr": "FPR",
+    "pii": "PII",
+    "dp": "DP",
+    "gdp": "GDP",
+}
 _RATE = re.compile(r"tpr_at_fpr_(0\.\d+)")
 
 
@@ -74,14 +81,16 @@ def _confidence(one: Attacked) -> str | None:
 
 
 def _describe_measures(one: Attacked) -> str | None:
-    """Copies of a canary; every measure, or that there is no power where neither the attack nor its control is told
-    from guessing; then counts."""
-    shown = {name: estimate_text(estimate) for name, estimate in one.attack.measures.items()}
-    if one.power is not None and one.power.is_inconclusive(one.attack):
-        shown = {name: NO_POWER for name in shown if name == one.power.measure}
-    parts = [f"copies {copies}"] if (copies := one.attack.settings.get("copies")) else []
-    parts += [f"{measure_name(name)} {text}" for name, text in shown.items()]
-    parts += [f"{name} {count:,}" for name, count in one.attack.counts.items()]
+    """Copies of a canary; every measure, or that there is no power where neither the attack nor its control beats
+    chance; then counts."""
+    attack, power = one.attack, one.power
+    texts = {name: estimate_text(estimate) for name, estimate in attack.measures.items()}
+    if power is not None and power.is_inconclusive(attack):
+        texts = {name: NO_POWER for name in texts if name == power.measure}
+    copies = attack.settings.get("copies")
+    parts = [f"copies {copies}"] if copies else []
+    parts += [f"{measure_name(name)} {text}" for name, text in texts.items()]
+    parts += [f"{name} {count:,}" for name, count in attack.counts.items()]
     return "; ".join(parts) or None
 
 
@@ -93,14 +102,14 @@ def _model(one: Attacked) -> str:
 
 def _share_of_bound(one: Attacked) -> float | None:
     """Root mean square over the releases of an exact audit."""
-    found = one.attack.details.get("share_of_bound")
-    mean = found.get("root_mean_square") if isinstance(found, dict) else None
+    shares = one.attack.details.get("share_of_bound")
+    mean = shares.get("root_mean_square") if isinstance(shares, dict) else None
     return mean if isinstance(mean, float) else None
 
 
 def _label_only(one: Attacked) -> float | None:
-    found = one.attack.details.get("label_only")
-    return found if isinstance(found, float) else None
+    epsilon = one.attack.details.get("label_only")
+    return epsilon if isinstance(epsilon, float) else None
 
 
 _COLUMNS = (
@@ -129,23 +138,32 @@ _COLUMNS = (
 )
 
 
-def pair_with_settings(results: Sequence[AttackResult], known: Mapping[str, Power]) -> list[Attacked]:
+def pair_with_settings(
+    results: Sequence[AttackResult],
+    known: Mapping[str, Power],
+) -> list[Attacked]:
     """With what they were made on. known: id of a result -> the power of its attack."""
-    found = []
-    for one in results:
-        on = f"{sizes_text(one)}, {options_text(one.subject.options)}"
-        found.append(Attacked(one.subject.mechanism, one.subject.epsilon, one, on, known.get(one.id)))
-    return found
+    attacked = []
+    for result in results:
+        subject = result.subject
+        on = f"{sizes_text(result)}, {options_text(subject.options)}"
+        attacked.append(Attacked(subject.mechanism, subject.epsilon, result, on, known.get(result.id)))
+    return attacked
 
 
 def attacks_table(title: str, attacked: Sequence[Attacked], heading: bool = True) -> Table:
     """A line an attack, and what they and their controls say about their measures."""
-    said: dict[str, None] = {}
+    notes: list[str] = []
     for one in attacked:
-        exact = [_EXACT] if one.attack.attack in (EXACT, GROUP) else []
-        noted = (f"{measure_name(name)}: {found.note}" for name, found in one.attack.measures.items() if found.note)
-        power = [str(one.power)] if one.power is not None else []
-        said |= dict.fromkeys((*exact, *power, *one.attack.notes, *noted))
+        attack = one.attack
+        if attack.attack in (EXACT, GROUP):
+            notes.append(_EXACT)
+        if one.power is not None:
+            notes.append(str(one.power))
+        notes += attack.notes
+        for name, estimate in attack.measures.items():
+            if estimate.note:
+                notes.append(f"{measure_name(name)}: {estimate.note}")
     return make_table(
         title,
         _COLUMNS,
@@ -153,5 +171,5 @@ def attacks_table(title: str, attacked: Sequence[Attacked], heading: bool = True
         kind=lambda one: "end" if one.attack.subject.mechanism in ENDS else "",
         keep=3,
         heading=heading,
-        notes=tuple(said),
+        notes=tuple(dict.fromkeys(notes)),
     )

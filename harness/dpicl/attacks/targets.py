@@ -63,17 +63,15 @@ class Target:
             self._prompt = self._release(self.task).prompt
         return self._prompt
 
-    def prefix(self, seen: Task) -> str:
+    def prefix(self, task: Task) -> str:
         """What stands before every query of a view: what a demonstration mechanism released."""
         prompt = self.prompt()
-        return seen.icl_prefix(prompt.shown, prompt.instruction)
+        return task.icl_prefix(prompt.shown, prompt.instruction)
 
     def _release(self, task: Task, queries: Sequence[Query] | None = None) -> Release:
-        made = release(
-            self.mechanism, task, self.model, self.config, queries, outputs=self.outputs, report=self._report
-        )
-        self.releases.append(made)
-        return made
+        new = release(self.mechanism, task, self.model, self.config, queries, outputs=self.outputs, report=self._report)
+        self.releases.append(new)
+        return new
 
     def answers(self, view: QueryView, queries: Sequence[Query]) -> dict[str, str]:
         """Query id -> answer: a label of a classification view, or a text.
@@ -82,22 +80,24 @@ class Target:
         second release with a budget of its own, and no one epsilon would cover both: UsageError. A prepared one
         releases for the first call's view, and answers all calls from it.
         """
-        seen = view(self.task)
+        task = view(self.task)
         if self.answers_queries:
             if self.releases and self._more is not None:
                 return self._more(queries)
             if self.releases:
                 raise UsageError("An answer mechanism is asked once, with all queries of an attack together.")
-            if reason := skip_reason(self.mechanism, seen.public_view()):
+            reason = skip_reason(self.mechanism, task.public_view())
+            if reason:
                 raise UsageError(f"{self.mechanism.name} cannot answer this attack's question: {reason}.")
-            made = self._release(seen, queries)
-            self._more = made.more
-            return dict(made.answers or {})
-        if seen.chooses:
+            released = self._release(task, queries)
+            self._more = released.more
+            return dict(released.answers or {})
+        if task.chooses:
             rows = self.label_log_probs(view, [query.text for query in queries])
-            return {q.id: seen.labels[at] for q, at in zip(queries, rows.argmax(axis=1).tolist(), strict=True)}
-        prefix = self.prefix(seen)
-        texts = completions(seen, self.model, [prefix + seen.query(query.text) for query in queries])
+            likeliest = rows.argmax(axis=1).tolist()
+            return {query.id: task.labels[place] for query, place in zip(queries, likeliest, strict=True)}
+        prefix = self.prefix(task)
+        texts = completions(task, self.model, [prefix + task.query(query.text) for query in queries])
         return {query.id: text for query, text in zip(queries, texts, strict=True)}
 
     def label_log_probs(self, view: QueryView, texts: Sequence[str]) -> np.ndarray:
@@ -106,11 +106,11 @@ class Target:
         For demonstration mechanisms: their queries are free, and anybody may read the model's probabilities. Raises
         ModelError when one is not finite.
         """
-        seen, model = view(self.task), self.model
-        prefix, endings = self.prefix(seen), label_endings(seen, model)
-        prompts = [model.encode(prefix + seen.query(text)) for text in texts]
-        read = model.prefix(prompts[0][: common_prefix_length(prompts)])
-        rows = np.array(model.score([(own, endings) for own in prompts], read), dtype=np.float64)
+        task, model = view(self.task), self.model
+        prefix, endings = self.prefix(task), label_endings(task, model)
+        prompts = [model.encode(prefix + task.query(text)) for text in texts]
+        shared = model.prefix(prompts[0][: common_prefix_length(prompts)])
+        rows = np.array(model.score([(prompt, endings) for prompt in prompts], shared), dtype=np.float64)
         if not np.isfinite(rows).all():
             raise not_finite_error(model.identity.name)
         return rows

@@ -36,12 +36,12 @@ from dpicl.accounting import dp_event as dp
 from dpicl.attacks.lower_bounds import CONFIDENCE
 from dpicl.attacks.one_run import RULES, OneRun
 
-#: Deltas at which the accountants say the epsilon of a curve, and the grid of those rough, upper answers.
+#: Deltas at which the epsilon of a curve is computed, and the grid of these rough upper bounds.
 _DELTAS: Final = np.geomspace(1e-7, 0.9, 24)
 _CELLS: Final = 400
-#: No larger loss is looked at: far beyond what guesses about so many records can tell.
+#: Larger losses are left out: they are far beyond what guesses about so many records can show.
 _MOST: Final = 300.0
-#: What sums of all guesses may exceed their number by, in floating point.
+#: Tolerance of sums of all guesses, in floating point.
 _ROUNDING: Final = 1 + 1e-6
 #: Noise is multiplied by powers of two, so many either way, and then halved in between so often.
 _DOUBLINGS: Final = 10
@@ -77,7 +77,13 @@ def curve_of(events: Sequence[dp.DpEvent]) -> TradeOff:
     return TradeOff(epsilons[proved], _DELTAS[proved])
 
 
-def is_refuted(curve: TradeOff, candidates: int, guesses: int, correct: int, alpha: float) -> bool:
+def is_refuted(
+    curve: TradeOff,
+    candidates: int,
+    guesses: int,
+    correct: int,
+    alpha: float,
+) -> bool:
     """Whether so many right guesses have a probability below alpha under this curve."""
     if not curve.deltas.size:
         return False
@@ -100,22 +106,24 @@ def curve_bound(events: Events, runs: Sequence[OneRun], delta: float) -> float:
     """
     alpha = (1 - CONFIDENCE) / len(RULES)
 
-    def refutes(factor: float) -> bool:
-        curve = curve_of(events(factor))
+    def some_run_refutes(curve: TradeOff) -> bool:
         return any(is_refuted(curve, run.candidates, run.guesses, run.correct, alpha) for run in runs)
 
+    def refutes(factor: float) -> bool:
+        return some_run_refutes(curve_of(events(factor)))
+
     hidden = TradeOff(np.zeros(1), np.zeros(1))
-    if not any(is_refuted(hidden, run.candidates, run.guesses, run.correct, alpha) for run in runs):
+    if not some_run_refutes(hidden):
         return 0.0  # guessing does as well, so no curve at all is refuted
-    refuted, kept = _bracket(refutes)
+    refuted, possible = _bracket(refutes)
     if not math.isfinite(refuted):
         return 0.0
     for _ in range(_HALVINGS):
-        middle = math.sqrt(refuted * kept)
+        middle = math.sqrt(refuted * possible)
         if refutes(middle):
             refuted = middle
         else:
-            kept = middle
+            possible = middle
     return max(accountants.epsilon(event, delta).upper for event in events(refuted))
 
 

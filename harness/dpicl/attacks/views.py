@@ -19,11 +19,18 @@ AnyTask = TypeVar("AnyTask", bound=PublicTask)
 
 #: The answers to a direct question about membership.
 YES, NO = "Yes", "No"
-#: Stands for a text while a template is taken apart.
+#: Placeholder of a text while a template is split.
 _MARK = "\x00"
 
 
-def view(task: AnyTask, question: str, *, kind: str, labels: Sequence[str] = (), **changes: Any) -> AnyTask:
+def view(
+    task: AnyTask,
+    question: str,
+    *,
+    kind: str,
+    labels: Sequence[str] = (),
+    **changes: Any,
+) -> AnyTask:
     """``task`` with another question: the examples are shown as the task shows them, with its instruction.
 
     question: what stands after the examples, a jinja template of ``text`` (lm-eval's `doc_to_text`).
@@ -54,7 +61,11 @@ def free_text(task: AnyTask, room: int = 24) -> AnyTask:
     return view(task, "{{text}}", kind="generation", target_delimiter=" ", generation_kwargs=until)
 
 
-def replace_records(task: Task, train: Sequence[Record], sizes: Mapping[Partition, int] | None = None) -> Task:
+def replace_records(
+    task: Task,
+    train: Sequence[Record],
+    sizes: Mapping[Partition, int] | None = None,
+) -> Task:
     """The same task with these private records, and their fingerprint. sizes: n_y as declared (None: counted).
 
     An attacker's private set has a random size. Noise that followed it would tell the size, and no epsilon covers that.
@@ -70,10 +81,11 @@ def show_start(task: PublicTask, text: str) -> str:
     return task.query(_MARK).partition(_MARK)[0] + text
 
 
-def completions(seen: Task, model: LanguageModel, prompts: Sequence[str]) -> list[str]:
+def completions(task: Task, model: LanguageModel, prompts: Sequence[str]) -> list[str]:
     """The model's texts after prompts, by the generation settings of a task."""
-    writing, tokens = seen.config.generation_kwargs, [model.encode(prompt) for prompt in prompts]
-    texts = model.generate(tokens, writing.max_gen_toks, writing.until)
+    settings = task.config.generation_kwargs
+    tokens = [model.encode(prompt) for prompt in prompts]
+    texts = model.generate(tokens, settings.max_gen_toks, settings.until)
     return [text.strip() for text in texts]
 
 

@@ -22,7 +22,7 @@ from dpicl.mechanism.bases import Mechanism
 from dpicl.models.embeddings import check_name, load_embeddings
 
 _SOURCE = "Wen et al. 2024, arXiv 2409.01380"
-_SAID = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
+_YES_OR_NO = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,17 @@ class Gap(Attack):
         return explain_no_answer(mechanism, task)
 
     def run(self, setup: AttackSetup) -> AttackFinding:
+        def score(
+            candidates: Sequence[Record],
+            answers: Sequence[Sequence[str]],
+        ) -> list[float]:
+            pairs = zip(candidates, answers, strict=True)
+            return [rightness(setup.task.kind, answer, record.label) for record, (answer,) in pairs]
+
         return ask_and_score(
             setup,
             questions=lambda record: [first_words(record.text, self.words)],
-            score=lambda candidates, answers: [
-                rightness(setup.task.kind, answer, record.label)
-                for record, (answer,) in zip(candidates, answers, strict=True)
-            ],
+            score=score,
         )
 
 
@@ -76,19 +80,18 @@ class Inquiry(Attack):
         self.require_at_least(words=1)
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
-        return explain_no_answer(
-            mechanism, task, free_text(task) if _is_in_words(mechanism, task) else ask_yes_or_no(task)
-        )
+        view = free_text if _is_in_words(mechanism, task) else ask_yes_or_no
+        return explain_no_answer(mechanism, task, view(task))
 
     def run(self, setup: AttackSetup) -> AttackFinding:
         in_words = _is_in_words(setup.mechanism, setup.task)
-        form = "Text: {text}\nIs this text one of the examples above? Answer Yes or No.\nAnswer:"
+        form = "{text}"
+        if in_words:
+            form = "Text: {text}\nIs this text one of the examples above? Answer Yes or No.\nAnswer:"
         return ask_and_score(
             setup,
             view=free_text if in_words else ask_yes_or_no,
-            questions=lambda record: [
-                (form if in_words else "{text}").format(text=first_words(record.text, self.words))
-            ],
+            questions=lambda record: [form.format(text=first_words(record.text, self.words))],
             score=lambda candidates, answers: [score_yes(answer) for (answer,) in answers],
         )
 
@@ -130,12 +133,17 @@ class Repeat(Attack):
             notes=[f"{count(short, 'candidate')} of {self.words} words or fewer, which score 0"] if short else [],
         )
 
-    def nearness(self, candidates: Sequence[Record], answers: Sequence[Sequence[str]]) -> list[float]:
+    def nearness(
+        self,
+        candidates: Sequence[Record],
+        answers: Sequence[Sequence[str]],
+    ) -> list[float]:
         """Cosine of each candidate's completion and the words that really follow; 0 where one of them is empty."""
         embeddings = load_embeddings(self.embedding)
-        said = embeddings.encode([answer for (answer,) in answers])
-        near: list[float] = (said * embeddings.encode([self._rest(r) for r in candidates])).sum(axis=1).tolist()
-        return near
+        completed = embeddings.encode([answer for (answer,) in answers])
+        expected = embeddings.encode([self._rest(record) for record in candidates])
+        cosines: list[float] = (completed * expected).sum(axis=1).tolist()
+        return cosines
 
     def _rest(self, record: Record) -> str:
         return " ".join(record.text.split()[self.words : self.words + self.room])
@@ -167,19 +175,31 @@ class Brainwash(Attack):
         return explain_no_answer(mechanism, task)
 
     def run(self, setup: AttackSetup) -> AttackFinding:
-        return ask_and_score(
-            setup,
-            questions=lambda record: [self.query_text(setup.task, record, n) for n in range(self.repeats + 1)],
-            score=lambda candidates, answers: [
-                next((times for times, answer in enumerate(own) if answer != record.label), len(own))
-                for record, own in zip(candidates, answers, strict=True)
-            ],
-        )
+        def questions(record: Record) -> list[str]:
+            return [self.query_text(setup.task, record, times) for times in range(self.repeats + 1)]
+
+        def score(
+            candidates: Sequence[Record],
+            answers: Sequence[Sequence[str]],
+        ) -> list[float]:
+            pairs = zip(candidates, answers, strict=True)
+            return [self.count_repeats(record, of_record) for record, of_record in pairs]
+
+        return ask_and_score(setup, questions=questions, score=score)
+
+    @staticmethod
+    def count_repeats(record: Record, answers: Sequence[str]) -> int:
+        """Repeats until the answer is wrong; answers: by the number of repeats."""
+        for times, answer in enumerate(answers):
+            if answer != record.label:
+                return times
+        return len(answers)
 
     def query_text(self, task: Task, record: Record, times: int) -> str:
         """The text of a query that shows the record ``times`` times with the label that follows its own in the task's
         order, and then asks for its label."""
-        wrong = task.labels[(task.labels.index(record.label) + 1) % len(task.labels)]
+        following = task.labels.index(record.label) + 1
+        wrong = task.labels[following % len(task.labels)]
         return spell_out(task, first_words(record.text, self.words), wrong, times)
 
 
@@ -195,8 +215,8 @@ def rightness(kind: str, answer: str, reference: str) -> float:
 
 def score_yes(answer: str) -> float:
     """1 for Yes, 0 for No, by the first of these words in an answer; 1/2 where there is none."""
-    found = _SAID.search(answer)
-    return 0.5 if found is None else float(found.group().lower() == YES.lower())
+    match = _YES_OR_NO.search(answer)
+    return 0.5 if match is None else float(match.group().lower() == YES.lower())
 
 
 def _is_in_words(mechanism: Mechanism, task: Task) -> bool:

@@ -10,7 +10,7 @@ from dpicl.api import parameters as p
 from dpicl.attacks import store
 from dpicl.attacks.base import Attack
 from dpicl.attacks.broken import broken_mechanisms
-from dpicl.attacks.driver import BASELINES, MEMBERS, AttackJob, jobs_of, run_attack
+from dpicl.attacks.driver import BASELINES, MEMBERS, AttackJob, jobs_of, run_jobs
 from dpicl.attacks.power import powers
 from dpicl.attacks.registry import attack_of, load_attacks
 from dpicl.attacks.results import AttackResult
@@ -67,21 +67,23 @@ def attack(
     attacks = load_attacks(plugins)
     require_known("attack", [name], attacks)
     registered = attacks[name]
-    made_of = attack_of(registered.cls, p.options_of(name, settings, "attack"))
-    if others is not None and not made_of.membership:
+    chosen = attack_of(registered.cls, p.options_of(name, settings, "attack"))
+    if others is not None and not chosen.membership:
         raise UsageError(f"The attack {name} compares no members with others; leave --others out.")
     known = load_mechanisms(plugins) | broken_mechanisms()
     loaded = Task.load(task, source)
-    given = share_out({each: option_types(find_mechanism(each, known)) for each in names}, p.option_changes(options))
+    known_options = {each: option_types(find_mechanism(each, known)) for each in names}
+    changes = share_out(known_options, p.option_changes(options))
     rest: dict[str, Any] = {"model": model, "delta": delta, "seed": seed, "shots": shots, "members": members}
     rest |= {"others": others or MEMBERS, "plugin": registered.plugin_hash}
     jobs, skipped = list[AttackJob](), Skipped()
-    for each in names if no_ends else _add_ends(names, made_of, loaded):
-        made = jobs_of(made_of, loaded, known[each], epsilons, given.get(each, {}), **rest)
-        if reason := made_of.skip(made[0].mechanism, loaded):
+    for each in names if no_ends else _add_ends(names, chosen, loaded):
+        of_mechanism = jobs_of(chosen, loaded, known[each], epsilons, changes.get(each, {}), **rest)
+        reason = chosen.skip(of_mechanism[0].mechanism, loaded)
+        if reason:
             skipped[each] = reason
         else:
-            jobs += made
+            jobs += of_mechanism
     if skipped and not any(job.mechanism.name in names or job.mechanism.name not in ENDS for job in jobs):
         jobs = []  # nothing that was asked for
     if not jobs:
@@ -95,11 +97,11 @@ def attack(
     return _answer(name, folder, done, skipped, new, 2 if failed else 0)
 
 
-def _add_ends(names: Sequence[str], made_of: Attack, task: Task) -> list[str]:
+def _add_ends(names: Sequence[str], chosen: Attack, task: Task) -> list[str]:
     """The mechanisms in the order of the table: with the reference baselines first and last, and then the first
     mechanism broken on purpose that the attack says something about, its own positive control if it can."""
-    fitting = [name for name, each in broken_mechanisms().items() if not made_of.skip(each.cls(), task)]
-    broken = sorted(fitting, key=lambda name: name != made_of.positive_control)[:1]
+    fitting = [name for name, each in broken_mechanisms().items() if not chosen.skip(each.cls(), task)]
+    broken = sorted(fitting, key=lambda name: name != chosen.positive_control)[:1]
     first, last = BASELINES
     return [first, *(name for name in names if name not in BASELINES), last, *broken]
 
@@ -107,30 +109,26 @@ def _add_ends(names: Sequence[str], made_of: Attack, task: Task) -> list[str]:
 def _make_all(
     jobs: Sequence[AttackJob], mechanisms: dict[str, Registered], folder: Path
 ) -> tuple[list[AttackResult], int, list[str]]:
-    """(every result, how many of them were made now, what could not be made and why). A result is written as soon as it
-    is there; a job that a user can fix does not stop the others."""
-    bench, made = Workbench(mechanisms), 0
+    """(every result, how many of them are new, what could not be made and why)."""
     results: list[AttackResult] = []
     failed: list[str] = []
-    for number, job in enumerate(jobs, 1):
-        found = store.find_stored(folder, job, message)
-        if found is not None:
-            results.append(found)
-            message(f"[{number}/{len(jobs)}] {job}: already there")
+    new = 0
+    outcomes = run_jobs(jobs, Workbench(mechanisms), folder, message, lambda job: count_progress())
+    for number, outcome in enumerate(outcomes, 1):
+        place, result = f"[{number}/{len(jobs)}]", outcome.result
+        if result is None:
+            failed.append(f"{outcome.job}: {outcome.error}")
+            message(f"{place} {failed[-1]}")
             continue
-        try:
-            result = run_attack(job, bench, count_progress())
-        except UsageError as error:
-            failed.append(f"{job}: {error}")
-            message(f"[{number}/{len(jobs)}] {failed[-1]}")
-            continue
-        store.write(folder, result)
         results.append(result)
-        made += 1
+        if outcome.earlier:
+            message(f"{place} {outcome.job}: already there")
+            continue
+        new += 1
         seconds = duration(sum(result.cost.seconds.values()))
         measure, estimate = next(iter(result.measures.items()))
-        message(f"[{number}/{len(jobs)}] {job}: {measure_name(measure)} {estimate_text(estimate)} in {seconds}")
-    return results, made, failed
+        message(f"{place} {outcome.job}: {measure_name(measure)} {estimate_text(estimate)} in {seconds}")
+    return results, new, failed
 
 
 def _answer(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,10 +11,10 @@ from pydantic import Field
 
 from dpicl.api import parameters as p
 from dpicl.api.tables import Audits, failure
-from dpicl.attacks import store
-from dpicl.attacks.audit_runs import DEMONSTRATION_SIZES, SIZES, AuditJob, AuditRuns, Question
-from dpicl.attacks.exact_audit import Asked, Deal, ExactJob, exact_audit, reason_against
-from dpicl.attacks.results import Access, AttackResult, Attempt
+from dpicl.attacks.audit_runs import DEMONSTRATION_SIZES, SIZES, AuditJob, Question, sampled_audits
+from dpicl.attacks.driver import Job, Outcome, run_jobs
+from dpicl.attacks.exact_audit import Deal, ExactJob, QueryChoice, reason_against
+from dpicl.attacks.results import Access, AttackResult
 from dpicl.attacks.table import attacks_table, pair_with_settings
 from dpicl.cli import call
 from dpicl.cli.output import Answer
@@ -35,17 +34,20 @@ from dpicl.run.workbench import Workbench
 from dpicl.tables.document import notes
 
 
-def _answer(found: Audits, given: Mapping[str, Any]) -> Answer:
+def _answer(audits: Audits, arguments: Mapping[str, Any]) -> Answer:
     """A row an audit, what the columns mean, and which proved epsilon is refuted."""
-    documents = [result.model_dump(mode="json") for result in found]
-    refuted = [
-        f"FAILED: {own.mechanism} on {own.task} at epsilon = {own.epsilon:g}: {reason}; the mechanism does not do what"
-        f" its events say. `dpicl check {own.mechanism}` looks for the reason."
-        for own, reason in ((result.subject, failure(result)) for result in found)
-        if reason
-    ]
-    table = attacks_table("exact audit" if given.get("exact") else "sampled audit", pair_with_settings(found.items, {}))
-    return Answer(documents, [table, *notes(found.notes), *notes(refuted, "flag")], found.code)
+    documents = [result.model_dump(mode="json") for result in audits]
+    refuted = []
+    for result in audits:
+        subject, reason = result.subject, failure(result)
+        if reason:
+            refuted.append(
+                f"FAILED: {subject.mechanism} on {subject.task} at epsilon = {subject.epsilon:g}: {reason}; the"
+                f" mechanism does not do what its events say. `dpicl check {subject.mechanism}` looks for the reason."
+            )
+    title = "exact audit" if arguments.get("exact") else "sampled audit"
+    table = attacks_table(title, pair_with_settings(audits.items, {}))
+    return Answer(documents, [table, *notes(audits.notes), *notes(refuted, "flag")], audits.code)
 
 
 @p.verb("dpicl audit voting --task agnews --epsilon 1 --question lookup", answer=_answer)
@@ -57,7 +59,7 @@ def audit(
     exact: bool = False,
     suite: p.SuiteName | None = None,
     other_records: Deal | None = None,
-    queries: Asked | None = None,
+    queries: QueryChoice | None = None,
     copies: Annotated[p.Count, Field(le=100), p.Flag(metavar="K")] | None = None,
     test_records: p.Limit | None = None,
     question: Question | None = None,
@@ -106,21 +108,22 @@ def audit(
         _refuse({**of_suite, "limit": test_records}, "{} goes with --exact; add --exact, or leave it out.")
     if results is None and call.COMMAND.get():  # a program may keep nothing
         results = DEFAULT_RESULTS
-    kept = _Kept(None if results is None else Path(results), progress)
+    auditor = _Auditor(None if results is None else Path(results), progress)
     folder = Path(results or DEFAULT_RESULTS)
     files, epsilons = p.as_list(plugins), list(dict.fromkeys(p.as_list(epsilon)))
     adversary = (other_records or "alone", queries or "own", copies or 1)
     if suite is not None:
-        said = "Rows of a suite are audited with their own settings; leave {} out, or --suite."
-        _refuse({**of_row, "limit": test_records}, said)
+        sentence = "Rows of a suite are audited with their own settings; leave {} out, or --suite."
+        _refuse({**of_row, "limit": test_records}, sentence)
         rows = [] if mechanism is None else [str(mechanism)]
-        return _audit_exactly(_rows_of(str(suite), rows, task, epsilons, folder, files), adversary, kept)
+        return _audit_exactly(_rows_of(str(suite), rows, task, epsilons, folder, files), adversary, auditor)
     owner = None if mechanism is None else given_mechanism(mechanism, files)
-    wanted = {"MECHANISM": owner, "--task T": task, "--epsilon E": epsilons}
-    if missing := [name for name, value in wanted.items() if not value]:
+    required = {"MECHANISM": owner, "--task T": task, "--epsilon E": epsilons}
+    missing = [name for name, value in required.items() if not value]
+    if missing:
         raise UsageError(f"An audit needs {' and '.join(missing)}; or --exact --suite SUITE, for the rows of a suite.")
     assert owner is not None and task is not None
-    own = {**owner.options, **p.options_of(owner.name, options)}
+    mechanism_options = {**owner.options, **p.options_of(owner.name, options)}
     delta, model, source, seed = delta or 1e-5, model or "embedded", source or "auto", seed or 0
     if exact:
         row = suite_of_program(
@@ -131,15 +134,15 @@ def audit(
             delta=delta,
             test_records=test_records or 100,
             tasks=[task],
-            mechanisms=[{"name": owner.name, "options": own}],
+            mechanisms=[{"name": owner.name, "options": mechanism_options}],
         )
         files += [owner.plugin] if owner.plugin is not None and owner.plugin not in files else []
-        return _audit_exactly(selection_of(row, folder, files), adversary, kept)
-    every = sized_options(owner.cls, task, DEMONSTRATION_SIZES, SIZES, own)
+        return _audit_exactly(selection_of(row, folder, files), adversary, auditor)
+    every = sized_options(owner.cls, task, DEMONSTRATION_SIZES, SIZES, mechanism_options)
     sampled = {name: value for name, value in sampled.items() if value is not None} | {"delta": delta, "seed": seed}
     whole = Task.load(task, source, limit_test=1)
-    job = AuditJob(build(owner.cls, every), whole, model, every, owner.registered.plugin_hash, **sampled)
-    return _audit_by_sampling(job, epsilons, Workbench({owner.name: owner.registered}), kept)
+    plan = AuditJob(build(owner.cls, every), whole, model, every, owner.registered.plugin_hash, **sampled)
+    return _audit_by_sampling(plan, epsilons, Workbench({owner.name: owner.registered}), auditor)
 
 
 def _rows_of(
@@ -153,15 +156,17 @@ def _rows_of(
     return select(suite, folder, files, changes)
 
 
-def _refuse(given: Mapping[str, object], sentence: str) -> None:
-    """Raises UsageError with the sentence about the first of these flags that is given, if one is."""
-    if found := next((flag for flag, value in given.items() if value is not None), None):
-        raise UsageError(sentence.format(f"--{found}"))
+def _refuse(flags: Mapping[str, object], sentence: str) -> None:
+    """Raises UsageError with the sentence about the first of these flags that has a value, if one has."""
+    for flag, value in flags.items():
+        if value is not None:
+            raise UsageError(sentence.format(f"--{flag}"))
 
 
 @dataclass(frozen=True)
-class _Kept:
-    """Where audits are kept (None: nowhere), and whether it is said how far they are."""
+class _Auditor:
+    """Makes audits. folder: where they are kept; None: nowhere. progress: whether the terminal shows how far they
+    are."""
 
     folder: Path | None
     progress: bool
@@ -170,68 +175,66 @@ class _Kept:
         if self.progress:
             message(f"dpicl: {text}")
 
-    def find(self, wanted: Attempt, task: Task, title: str, make: Callable[[Report], AttackResult]) -> AttackResult:
-        """The audit that is there; else it is made, and written as soon as it is. Raises UsageError for one of other
-        records."""
+    def run(self, jobs: Iterable[Job], bench: Workbench) -> Iterator[Outcome]:
+        """The outcome of every job, as it is there."""
+        for outcome in run_jobs(jobs, bench, self.folder, self.say, self._report_for):
+            if outcome.earlier and outcome.result is not None:
+                date = outcome.result.created[:10]
+                self.say(f"{outcome.job}: from {self.folder}, of {date}; --results FOLDER makes it again there.")
+            elif outcome.path is not None:
+                self.say(str(outcome.path))
+            yield outcome
+
+    def _report_for(self, job: Job) -> Report:
         counted = count_progress() if self.progress else report_nothing
 
         def report(done: int, total: int, unit: str) -> None:
             if done:
                 counted(done, total, unit)
             else:  # before the first run
-                self.say(f"{title}: {total:,} {unit}")
+                self.say(f"{job}: {total:,} {unit}")
 
-        found = None if self.folder is None else store.find_stored(self.folder, wanted, self.say, task)
-        if found is not None:
-            self.say(f"{title}: from {self.folder}, of {found.created[:10]}; --results FOLDER makes it again there.")
-        else:
-            found = make(report)
-            if self.folder is not None:
-                self.say(str(store.write(self.folder, found)))
-        return found
+        return report
 
 
-def _audit_by_sampling(job: AuditJob, epsilons: list[float], bench: Workbench, kept: _Kept) -> Audits:
+def _audit_by_sampling(plan: AuditJob, epsilons: list[float], bench: Workbench, auditor: _Auditor) -> Audits:
     """With one canary for all target epsilons; the model is read where an audit is not there."""
-    job.check()
-
-    @cache
-    def runs() -> AuditRuns:
-        return AuditRuns(job, bench.model(job.model), bench.outputs())
-
-    def find_audit(epsilon: float) -> AttackResult:
-        return kept.find(job.attempt_at(epsilon), job.task, "audit", lambda report: runs().audit(epsilon, report))
-
-    return Audits([find_audit(epsilon) for epsilon in epsilons])
+    plan.check()
+    audits = []
+    for outcome in auditor.run(sampled_audits(plan, epsilons, bench), bench):
+        if outcome.result is None:
+            raise outcome.error or AssertionError("unreachable: an outcome is a result or an error")
+        audits.append(outcome.result)
+    return Audits(audits)
 
 
-def _audit_exactly(selection: Selection, adversary: tuple[Deal, Asked, int], kept: _Kept) -> Audits:
+def _audit_exactly(selection: Selection, adversary: tuple[Deal, QueryChoice, int], auditor: _Auditor) -> Audits:
     """Of the first cell of every row. Raises UsageError where no row can be audited."""
-    bench, made, failed = Workbench(selection.mechanisms), list[AttackResult](), list[str]()
+    bench = Workbench(selection.mechanisms)
     cells, skipped = _find_auditable(selection, bench, adversary[1])
-    kept.say(f"Exact audits of {count(len(cells), 'row')}.")
-    for cell in cells:
-        job = ExactJob(cell, bench.mechanism(cell), bench.task(cell), *adversary)
-
-        def make(report: Report, job: ExactJob = job) -> AttackResult:
-            return exact_audit(job, bench.model(job.cell.address), bench.outputs(), report)
-
-        try:
-            made.append(kept.find(job.attempt, job.task, str(job), make))
-        except UsageError as error:
-            failed.append(f"{job}: {error}")
-            kept.say(failed[-1])
+    auditor.say(f"Exact audits of {count(len(cells), 'row')}.")
+    jobs = (ExactJob(cell, bench.mechanism(cell), bench.task(cell), *adversary) for cell in cells)
+    audits: list[AttackResult] = []
+    failed: list[str] = []
+    for outcome in auditor.run(jobs, bench):
+        if outcome.result is None:
+            failed.append(f"{outcome.job}: {outcome.error}")
+            auditor.say(failed[-1])
+        else:
+            audits.append(outcome.result)
     left_out = [f"left out: {name}: {reason}" for name, reason in skipped.items()]
-    if not made:
+    if not audits:
         raise UsageError("; ".join([*failed, *left_out]) or f"No row of {selection.asked} has noise to be audited.")
-    return Audits(made, (*(f"failed: {each}" for each in failed), *left_out))
+    return Audits(audits, (*(f"failed: {sentence}" for sentence in failed), *left_out))
 
 
-def _find_auditable(selection: Selection, bench: Workbench, asked: Asked) -> tuple[list[Cell], dict[str, str]]:
+def _find_auditable(
+    selection: Selection, bench: Workbench, query_choice: QueryChoice
+) -> tuple[list[Cell], dict[str, str]]:
     """(the first cell of every row that an exact audit says something about, rows left out with their reasons)."""
     first, skipped = dict[tuple[object, ...], Cell](), dict[str, str]()
     for cell in selection.cells:
-        reason = reason_against(bench.mechanism(cell), Task.read_public(cell.task), cell.epsilon, asked)
+        reason = reason_against(bench.mechanism(cell), Task.read_public(cell.task), cell.epsilon, query_choice)
         if reason is not None:
             skipped[f"{cell.label} on {cell.task}" if cell.epsilon else cell.label] = reason
             continue

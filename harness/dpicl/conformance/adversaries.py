@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -58,19 +59,25 @@ def add_marker(records: Sequence[Record], marker: str) -> list[Record]:
 
 def copy_texts(records: Sequence[Record], texts: Sequence[str]) -> list[Record]:
     """As many records with the same labels, and these texts in turn; as they are if there is no text."""
-    said = [text for text in texts if text]
-    return [dataclasses.replace(r, text=said[at % len(said)]) if said else r for at, r in enumerate(records)]
+    written = [text for text in texts if text]
+    if not written:
+        return list(records)
+    return [dataclasses.replace(record, text=text) for record, text in zip(records, itertools.cycle(written))]
 
 
 def mix_hostile(records: Sequence[Record]) -> list[Record]:
     """The records, every third one with a hostile text: too long, empty, or one after which the model fails."""
-    return [
-        dataclasses.replace(r, text=HOSTILE[at // 3 % len(HOSTILE)]) if at % 3 == 0 else r
-        for at, r in enumerate(records)
-    ]
+    mixed = list(records)
+    for place, text in zip(range(0, len(mixed), 3), itertools.cycle(HOSTILE)):
+        mixed[place] = dataclasses.replace(mixed[place], text=text)
+    return mixed
 
 
-def other_sets(task: Task, other: Sequence[Record], words: Sequence[str]) -> dict[str, list[Record]]:
+def other_sets(
+    task: Task,
+    other: Sequence[Record],
+    words: Sequence[str],
+) -> dict[str, list[Record]]:
     """Private sets that share nothing with the task's own; name -> records. words: possible triggers, tried one by
     one."""
     train = task.train
@@ -89,7 +96,11 @@ def other_sets(task: Task, other: Sequence[Record], words: Sequence[str]) -> dic
     }
 
 
-def make_echoes(task: Task, queries: Sequence[str], released: Sequence[str]) -> dict[str, list[Record]]:
+def make_echoes(
+    task: Task,
+    queries: Sequence[str],
+    released: Sequence[str],
+) -> dict[str, list[Record]]:
     """Private sets of public and of released words, for a run with the same script; name -> records."""
     train = task.train
     return {
@@ -103,7 +114,12 @@ def make_echoes(task: Task, queries: Sequence[str], released: Sequence[str]) -> 
 
 
 def additions(
-    task: Task, label: str, base: Sequence[Record], echoed: Sequence[str], words: Sequence[str], number: int
+    task: Task,
+    label: str,
+    base: Sequence[Record],
+    echoed: Sequence[str],
+    words: Sequence[str],
+    number: int,
 ) -> list[Record]:
     """Records of one label (or, without labels, of one output), each of which makes a neighbouring set of the base.
 
@@ -113,13 +129,13 @@ def additions(
     ordinary = task.train[int(generator.integers(len(task.train)))]
     word = "".join(generator.choice(list("abcdefghijklmnop"), size=8))
     texts = [f"{word} {ordinary.text}", f"{CERTAIN} {word}", f"{ENDING} {word}", f"{NAN} {word}"]
-    own = label or ordinary.label
-    alike = [record for record in base if not task.partitioned or record.label == own]
-    texts += [
-        *list(dict.fromkeys(record.text for record in alike))[:TWINS],
-        *(echoed[int(at)] for at in generator.integers(len(echoed), size=2) if echoed[int(at)]),
-    ]
-    return [Record(text, own) for text in (*texts, HOSTILE[number % len(HOSTILE)], *words)]
+    label = label or ordinary.label
+    alike = [record for record in base if not task.partitioned or record.label == label]
+    texts += list(dict.fromkeys(record.text for record in alike))[:TWINS]
+    copied = [echoed[place] for place in generator.integers(len(echoed), size=2).tolist()]
+    texts += filter(None, copied)
+    texts.append(HOSTILE[number % len(HOSTILE)])
+    return [Record(text, label) for text in (*texts, *words)]
 
 
 def few_texts(records: Sequence[Record]) -> list[Record]:

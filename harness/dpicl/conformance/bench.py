@@ -89,12 +89,18 @@ class Bench:
     seed: of everything that the kit chooses.
     """
 
-    def __init__(self, mechanism: Mechanism, task: Task, seed: int, scale: Scale = ORDINARY) -> None:
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        task: Task,
+        seed: int,
+        scale: Scale = ORDINARY,
+    ) -> None:
         self.mechanism, self.task, self.seed, self.scale = mechanism, task, seed, scale
         self.model = HostileModel(scale.words)
         #: Possible triggers in a text: see `dictionary`.
-        found = (everything(type(mechanism)), *triggers_of(type(mechanism)), *TRIGGERS)
-        self.words = [word for word in dict.fromkeys(found) if not is_marked(word)]
+        triggers = (everything(type(mechanism)), *triggers_of(type(mechanism)), *TRIGGERS)
+        self.words = [word for word in dict.fromkeys(triggers) if not is_marked(word)]
         self.shots = task.plan_shots(
             scale.shots, np.random.default_rng(seed), mechanism.shot_labels(task.public_view())
         )
@@ -116,8 +122,8 @@ class Bench:
     def calibration(self, epsilon: float = EPSILON) -> Calibration:
         """To epsilon; for a mechanism with a knob."""
         if epsilon not in self._calibrations:
-            found = calibrate_mechanism(self.mechanism, self.sizes(), epsilon, DELTA, cache=None)
-            self._calibrations[epsilon] = found
+            calibration = calibrate_mechanism(self.mechanism, self.sizes(), epsilon, DELTA, cache=None)
+            self._calibrations[epsilon] = calibration
         return self._calibrations[epsilon]
 
     def knob(self, epsilon: float = EPSILON) -> float:
@@ -138,7 +144,10 @@ class Bench:
     @property
     def unbounded(self) -> bool:
         """Whether epsilon is infinite at any target."""
-        return self.mechanism.knob is None and not isinstance(self.mechanism.events(0.0, self.sizes()), dp.NoOpDpEvent)
+        if self.mechanism.knob is not None:
+            return False
+        event = self.mechanism.events(0.0, self.sizes())
+        return not isinstance(event, dp.NoOpDpEvent)
 
     def run(self, how: Run = Run()) -> Transcript:
         """One run. An exception of the mechanism is part of the transcript."""
@@ -149,40 +158,48 @@ class Bench:
         an instance of the mechanism of its own, and all have one footprint."""
         return self._observe_runs([self._prepare(how, copy.copy(self.mechanism)) for how in hows], True)
 
-    def _observe_runs(self, runs: Sequence[tuple[Transcript, Callable[[], None]]], at_once: bool) -> list[Transcript]:
+    def _observe_runs(
+        self,
+        runs: Sequence[tuple[Transcript, Callable[[], None]]],
+        at_once: bool,
+    ) -> list[Transcript]:
         transcripts, calls = [transcript for transcript, _ in runs], [call for _, call in runs]
         with observe(self._plugin, self.task.config.source.name) as footprint:
-            _, error = attempt(lambda: run_together(calls) if at_once else [call() for call in calls], RUN_SECONDS)
+            _, error = attempt(lambda: run_together(calls) if at_once else _run_in_order(calls), RUN_SECONDS)
         for transcript in transcripts:
             transcript.footprint, transcript.error = footprint, transcript.error or error
             transcript.observed_releases.sort(key=lambda observed: observed.shot)
         return transcripts
 
-    def _prepare(self, how: Run, mechanism: Mechanism) -> tuple[Transcript, Callable[[], None]]:
+    def _prepare(
+        self,
+        how: Run,
+        mechanism: Mechanism,
+    ) -> tuple[Transcript, Callable[[], None]]:
         """A run that has not begun, and what makes it."""
         transcript = Transcript(unseeded=how.unseeded)
         records = list(self.task.train if how.records is None else how.records)
         places: dict[Partition, int] = {}
         if how.added is not None:
-            before = records[: how.place]
-            places = {None: len(before), how.added.label: sum(r.label == how.added.label for r in before)}
-        knob, knobs = (self.knob(), self.label_knobs()) if how.knob is None else (how.knob, {})
-        sampling, source = (
-            CoupledByRecord(how.sampling, how.crowding * how.flood, how.crowding),
-            Streams(how.noise).source("noise"),
-        )
+            labels = [record.label for record in records[: how.place]]
+            places = {None: len(labels), how.added.label: labels.count(how.added.label)}
+        knob, knobs = how.knob, dict[str, float]()
+        if knob is None:
+            knob, knobs = self.knob(), dict(self.label_knobs())
+        sampling = CoupledByRecord(how.sampling, how.crowding * how.flood, how.crowding)
+        source = Streams(how.noise).source("noise")
         noise = UnseededNoise(source) if how.unseeded else RecordingNoise(source)
-        observer = RunObserver(transcript, places, sampling, how.presence, noise.given, how.script)
-        given = [ObservedRecord(number, record, observer) for number, record in enumerate(records)]
+        observer = RunObserver(transcript, places, sampling, how.presence, noise.drawn, how.script)
+        observed = [ObservedRecord(number, record, observer) for number, record in enumerate(records)]
         if how.added is not None:
-            given.insert(how.place, ObservedRecord(len(records), how.added, observer))
+            observed.insert(how.place, ObservedRecord(len(records), how.added, observer))
         execution = Execution(
             mechanism,
             self.task.public_view(),
             self.model,
             knob,
             knobs,
-            records=given,
+            records=observed,
             sizes=self.sizes(),
             sampling=sampling,
             noise=noise,
@@ -191,7 +208,7 @@ class Bench:
             shots=self.shots,
             queries=self.queries,
             outputs=lambda: self._outputs,
-            reads=partial(ObservedReader, transcript.asked),
+            reads=partial(ObservedReader, transcript.public_prompts),
             checked=partial(_show, transcript),
             report=lambda *done: transcript.progress.append(done),
         )
@@ -208,43 +225,55 @@ class Bench:
         return transcript, make
 
 
-def _show(transcript: Transcript, mechanism: Mechanism, given: Any, *asked: Any) -> ReleasedPrompt:
+def _run_in_order(calls: Sequence[Callable[[], None]]) -> None:
+    for call in calls:
+        call()
+
+
+def _show(transcript: Transcript, mechanism: Mechanism, output: Any, *request: Any) -> ReleasedPrompt:
     """The prompt as it was returned, with what is wrong with it in the transcript."""
     try:
-        check_prompt(mechanism, given, *asked)
+        check_prompt(mechanism, output, *request)
     except PluginError as error:
         transcript.refused = str(error)
-    return given if isinstance(given, ReleasedPrompt) else ReleasedPrompt(None, given)
+    return output if isinstance(output, ReleasedPrompt) else ReleasedPrompt(None, output)
 
 
 def _items(execution: Execution, transcript: Transcript) -> tuple[Item, ...]:
     """What a run released. What a prepared mechanism restores of its state answers as it does."""
-    mechanism, made = execution.mechanism, execution.run()
-    if made.answers is None:
-        instruction = made.prompt.instruction
-        told = [] if instruction is None else [(INSTRUCTION, plain_text(instruction, mechanism))]
-        shown = made.prompt.demonstrations
-        return (
-            *told,
-            *((plain_text(d.label, mechanism), plain_text(d.text, mechanism), f"{d.tokens} tokens") for d in shown),
-        )
-    if made.state is None or made.restore is None:
-        return tuple(made.answers.items())
-    if replace(made, made=made.restore(made.state)).answer(execution.queries) != made.answers:
+    mechanism, output = execution.mechanism, execution.run()
+    if output.answers is None:
+        items: list[Item] = []
+        if output.prompt.instruction is not None:
+            items.append((INSTRUCTION, plain_text(output.prompt.instruction, mechanism)))
+        for shown in output.prompt.demonstrations:
+            label, text = plain_text(shown.label, mechanism), plain_text(shown.text, mechanism)
+            items.append((label, text, f"{shown.tokens} tokens"))
+        return tuple(items)
+    if output.state is None or output.restore is None:
+        return tuple(output.answers.items())
+    restored = replace(output, made=output.restore(output.state))
+    if restored.answer(execution.queries) != output.answers:
         transcript.refused = "What `restore` makes of its saved state gives other answers than it."
-    numbers = tuple(f"{array.shape} {array.tolist()}" for array in made.state.values())
-    return (*made.answers.items(), (STATE, *made.state, *numbers))
+    numbers = tuple(f"{array.shape} {array.tolist()}" for array in output.state.values())
+    return (*output.answers.items(), (STATE, *output.state, *numbers))
 
 
-def set_up(cls: type[Mechanism], task: str, given: Mapping[str, Any], seed: int, scale: Scale = ORDINARY) -> Bench:
+def set_up(
+    cls: type[Mechanism],
+    task: str,
+    options: Mapping[str, Any],
+    seed: int,
+    scale: Scale = ORDINARY,
+) -> Bench:
     """A bench whose groups are large enough for the mechanism's sample. Raises UsageError where no group is."""
     task = scale.task or task
-    mechanism = build(cls, scale.options(cls, task, given))
+    mechanism = build(cls, scale.options(cls, task, options))
     for corpus in scale.corpora(task, seed):
         if mechanism.knob_per_label and corpus.partitioned and not scale.unequal:
             # Sizes that differ by a tenth of the records of a class: so do the knobs.
             sizes = corpus.group_sizes
-            unequal = {label: size + at * (size // 10) for at, (label, size) in enumerate(sizes.items())}
+            unequal = {label: sizes[label] + number * (sizes[label] // 10) for number, label in enumerate(sizes)}
             corpus = dataclasses.replace(corpus, declared=unequal)
         bench = Bench(mechanism, corpus, seed, scale)
         try:
@@ -260,11 +289,13 @@ def _append_to_odd(queries: list[Query], words: Sequence[str]) -> list[Query]:
     """The queries, every other one with some of the words appended; the last one asks what the first one did."""
     short = [word for word in words if len(word) <= _ASIDE and word.isprintable()]
     half = len(queries) // 2
-    *made, last = (
-        dataclasses.replace(q, text=" ".join([q.text, *short[at // 2 :: half]])) if at % 2 else q
-        for at, q in enumerate(queries)
-    )
-    return [*made, dataclasses.replace(last, text=queries[0].text)]
+    changed = list(queries)
+    for number in range(1, len(queries), 2):
+        words_of_query = short[number // 2 :: half]
+        text = " ".join([queries[number].text, *words_of_query])
+        changed[number] = dataclasses.replace(queries[number], text=text)
+    changed[-1] = dataclasses.replace(queries[-1], text=queries[0].text)
+    return changed
 
 
 def other_corpus(bench: Bench) -> tuple[Record, ...]:

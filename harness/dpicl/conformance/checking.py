@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -27,7 +28,9 @@ from dpicl.conformance.transcript import ObservedRelease, Presence, Transcript
 from dpicl.core.errors import one_line
 from dpicl.core.vocabulary import Record
 
-#: So many of the other sets are replayed by every script.
+_Value = TypeVar("_Value")
+
+#: How many of the other sets are replayed by every script.
 THOROUGH = 6
 
 
@@ -55,7 +58,8 @@ FULL = Effort(60, 10, 6, None, None, None, 3, 20, True)
 #: On every task but the first.
 OTHER_TASKS = Effort(30, 6, 3, None, None, 16, 1, 8, True)
 #: At other settings; and at other scales, and where two options differ.
-QUICK, LEAST = Effort(8, 4, 3, None, None, 4, 1, 4, False), Effort(2, 3, 1, 3, 5, 0, 1, 1, False)
+QUICK = Effort(8, 4, 3, None, None, 4, 1, 4, False)
+LEAST = Effort(2, 3, 1, 3, 5, 0, 1, 1, False)
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Pair:
     def observed_releases(self) -> list[tuple[ObservedRelease, ObservedRelease]]:
         """Releases of both runs side by side, as long as their shapes agree."""
         both = zip(self.without.observed_releases, self.with_it.observed_releases, strict=False)
-        return [(a, b) for a, b in both if a.release.clean.shape == b.release.clean.shape]
+        return [pair for pair in both if pair[0].release.clean.shape == pair[1].release.clean.shape]
 
     def is_record_sampled(self, observed: ObservedRelease) -> bool:
         """Whether the sample that this release (of the run with the record) was charged to holds the record."""
@@ -104,12 +108,14 @@ class CheckEvidence:
     @cached_property
     def runs(self) -> list[Transcript]:
         """Ordinary runs; the noise of every other one claims to be secure."""
-        seeds = np.random.default_rng(self.bench.seed).integers(2**31, size=(self.effort.runs - 1, 2)).tolist()
-        hows = [
-            Run(sampling=sampling, noise=noise, unseeded=at % 2 == 0, knob=self.knobs[at // 2 % 2])
-            for at, (sampling, noise) in enumerate(seeds)
-        ]
-        return [self.plain, *map(self.bench.run, hows)]
+        generator = np.random.default_rng(self.bench.seed)
+        seeds = generator.integers(2**31, size=(self.effort.runs - 1, 2)).tolist()
+        runs = [self.plain]
+        for number, (sampling, noise) in enumerate(seeds):
+            knob = self.knobs[number // 2 % 2]
+            how = Run(sampling=sampling, noise=noise, unseeded=number % 2 == 0, knob=knob)
+            runs.append(self.bench.run(how))
+        return runs
 
     @cached_property
     def knobs(self) -> tuple[float, ...]:
@@ -137,24 +143,28 @@ class CheckEvidence:
     @cached_property
     def replays(self) -> list[Twins]:
         """Runs on private sets of every kind, each by one of three scripts (the first sets by all)."""
-        bench, found = self.bench, []
-        hows = {
-            k: Run(script=scripted(k, 100 + at), knob=self.knobs[at], sampling=at, public=at)
-            for at, k in enumerate(SCRIPTS)
-        }
+        bench = self.bench
+        hows = {}
+        for number, kind in enumerate(SCRIPTS):
+            script = scripted(kind, 100 + number)
+            hows[kind] = Run(script=script, knob=self.knobs[number], sampling=number, public=number)
         kinds = SCRIPTS if self.effort.sets is None else SCRIPTS[:2]
         expected = {kind: bench.run(hows[kind]) for kind in kinds}
-        for at, (name, records) in enumerate(list(self.sets.items())[: self.effort.sets]):
-            times = self.effort.scripts if at < THOROUGH else 1
-            found += [(name, kinds[(at + more) % len(kinds)], records) for more in range(times)]
+        replayed: list[tuple[str, str, list[Record]]] = []
+        for number, name in enumerate(list(self.sets)[: self.effort.sets]):
+            times = self.effort.scripts if number < THOROUGH else 1
+            for more in range(times):
+                kind = kinds[(number + more) % len(kinds)]
+                replayed.append((name, kind, self.sets[name]))
         queries = [query.text for query in bench.queries]
         for kind in SCRIPTS[: self.effort.scripts]:
-            repeated = make_echoes(bench.task, queries, _texts(expected[kind]))
-            found += [(name, kind, records) for name, records in repeated.items()]
-        return [
-            (name, kind, expected[kind], bench.run(replace(hows[kind], records=records, **_deal(9 + at))))
-            for at, (name, kind, records) in enumerate(found)
-        ]
+            echoes = make_echoes(bench.task, queries, _texts(expected[kind]))
+            replayed += [(name, kind, records) for name, records in echoes.items()]
+        replays = []
+        for number, (name, kind, records) in enumerate(replayed):
+            how = replace(hows[kind], records=records, **_deal(9 + number))
+            replays.append((name, kind, expected[kind], bench.run(how)))
+        return replays
 
     def twins(self) -> Iterator[Twins]:
         """All runs with the same scripted releases."""
@@ -174,53 +184,91 @@ class CheckEvidence:
     def pairs(self) -> list[Pair]:
         """Neighbours whose added record is in every sample of its group (the worst case), then in every other sample,
         then in none. Each round has the next words."""
-        patterns: list[Presence] = [lambda at: at % 2 == 1, lambda at: at % 2 == 0, lambda at: False]
-        presences: list[Presence] = [lambda at: True] * self.effort.rounds
-        presences += [patterns[at % len(patterns)] for at in range(self.effort.others)]
-        found: list[Pair] = []
+        patterns = itertools.cycle((_in_odd_samples, _in_even_samples, _in_no_sample))
+        presences: list[Presence] = [_in_every_sample] * self.effort.rounds
+        presences += itertools.islice(patterns, self.effort.others)
+        pairs: list[Pair] = []
         for number, presence in enumerate(presences):
-            found += self._round(number, presence, self.words[number :: len(presences)])
-        return found
+            pairs += self._round(number, presence, self.words[number :: len(presences)])
+        return pairs
 
-    def _round(self, number: int, presence: Presence, words: Sequence[str]) -> list[Pair]:
+    def _round(
+        self,
+        number: int,
+        presence: Presence,
+        words: Sequence[str],
+    ) -> list[Pair]:
         """One base set and all additions to it. Of the ordinary five bases two hold the same few texts many times, one
         is nearly empty, so most slots are too, and a third of one is hostile."""
         bench = self.bench
         records = list(bench.task.train)
         few = few_texts(records)
-        bases = bench.scale.bases(records) or [records, few, records[:3], few, mix_hostile(records)]
+        bases = bench.scale.bases(records)
+        if not bases:
+            bases = [records, few, records[:3], few, mix_hostile(records)]
         base = bases[number % len(bases)]
         how = replace(self._conditions(number), records=base, **_deal(number))
         more = bench.task.labels if bench.answers or not bench.task.partitioned else ()
         labels = list(dict.fromkeys((*bench.shots, *more)))
         label = labels[number % len(labels)] if labels else ""
-        without, pairs = bench.run(how), []
+        without = bench.run(how)
         echoed = [query.text for query in bench.queries] if bench.answers else []
         echoed += _texts(without)
-        found = additions(bench.task, label, base, echoed or [""], words, number)
-        if (most := self.effort.additions) is not None:
-            found = [found[(number * most + at) % len(found)] for at in range(most)]
+        added = additions(bench.task, label, base, echoed or [""], words, number)
+        most = self.effort.additions
+        if most is not None:
+            added = _take_turn(added, number, most)
             if bench.scale.limits:  # one more that says what most say comes first
-                found = [Record(base[0].text, found[0].label), *found[1:]]
+                added[0] = Record(base[0].text, added[0].label)
             if len(labels) > most:  # each addition has another label
-                turns = [labels[(number * most + at) % len(labels)] for at in range(most)]
-                found = [replace(record, label=turn) for record, turn in zip(found, turns, strict=True)]
+                turns = zip(added, _take_turn(labels, number, most), strict=True)
+                added = [replace(record, label=of_turn) for record, of_turn in turns]
+        pairs = []
         places = (0, len(base) // 2, len(base))
-        for at, record in enumerate(found):
-            changed = replace(how, added=record, place=places[(number + at) % 3], presence=presence)
-            pairs.append(Pair(how, len(base), record, without, bench.run(changed)))
+        for at, record in enumerate(added):
+            place = places[(number + at) % 3]
+            with_it = bench.run(replace(how, added=record, place=place, presence=presence))
+            pairs.append(Pair(how, len(base), record, without, with_it))
         return pairs
 
     def _conditions(self, number: int) -> Run:
         """Of one round: its script, its knob, whether noise is secure, and whether shots are written at once."""
-        script = scripted(("random", "whole")[number // 2 % 2], number)
-        knob = self.knobs[(number + number // len(self.knobs)) % len(self.knobs)]
-        return Run(script=script, knob=knob, unseeded=number % 8 > 3, at_once=number % 3 == 0, public=number)
+        kind = ("random", "whole")[number // 2 % 2]
+        turn = number + number // len(self.knobs)
+        return Run(
+            script=scripted(kind, number),
+            knob=self.knobs[turn % len(self.knobs)],
+            unseeded=number % 8 > 3,
+            at_once=number % 3 == 0,
+            public=number,
+        )
+
+
+def _in_every_sample(sample: int) -> bool:
+    return True
+
+
+def _in_odd_samples(sample: int) -> bool:
+    return sample % 2 == 1
+
+
+def _in_even_samples(sample: int) -> bool:
+    return sample % 2 == 0
+
+
+def _in_no_sample(sample: int) -> bool:
+    return False
+
+
+def _take_turn(values: Sequence[_Value], turn: int, most: int) -> list[_Value]:
+    """So many of the values, the next ones at every turn, from the first again after the last."""
+    return [values[number % len(values)] for number in range(turn * most, (turn + 1) * most)]
 
 
 def _deal(number: int) -> dict[str, Any]:
     """Sampling randomness of a run: every third one crowds records into few slots, and every third one fills all."""
-    crowding, flood = ((1.0, 1.0), (CROWDED, 1.0), (1.0, FLOODED))[number % 3]
+    crowding = CROWDED if number % 3 == 1 else 1.0
+    flood = FLOODED if number % 3 == 2 else 1.0
     return {"sampling": 1000 + number, "crowding": crowding, "flood": flood}
 
 
@@ -256,7 +304,13 @@ def failed(why: str) -> Verdict:
 def printable_line(text: str) -> str:
     """One line of characters that every terminal prints."""
     line = " ".join(text.split())
-    return "".join(c if c.isascii() and c.isprintable() else ascii(c)[1:-1] for c in line)
+    return "".join(map(_printable, line))
+
+
+def _printable(character: str) -> str:
+    if character.isascii() and character.isprintable():
+        return character
+    return ascii(character)[1:-1]
 
 
 def describe_error(error: BaseException) -> str:

@@ -75,10 +75,11 @@ def modules_of(cls: type[Mechanism]) -> dict[str, ModuleType]:
     names = [base.__module__ for base in cls.__mro__ if issubclass(base, Mechanism)]
     names = [name for name in dict.fromkeys(names) if not is_harness(name) and name in sys.modules]
     package = cls.__module__.rpartition(".")[0]
-    for name in names:  # it grows
-        for value in list(vars(sys.modules[name]).values()) if package else ():
+    for name in names if package else ():  # it grows
+        for value in list(vars(sys.modules[name]).values()):
             origin = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-            if isinstance(origin, str) and origin.startswith(f"{package}.") and origin in sys.modules.keys() - names:
+            of_package = isinstance(origin, str) and origin.startswith(f"{package}.")
+            if of_package and origin in sys.modules and origin not in names:
                 names.append(origin)
     return {name: sys.modules[name] for name in names}
 
@@ -94,20 +95,28 @@ def everything(cls: type[Mechanism]) -> str:
 
 
 def _short_strings(cls: type[Mechanism]) -> dict[str, None]:
-    found = (text for text in _find_constants(cls) if isinstance(text, str))
-    short = (text for text in found if text.strip() and len(text) <= _LONGEST and "<" not in text)  # <locals>, <lambda>
-    return dict.fromkeys(short)
+    short: dict[str, None] = {}
+    for text in _find_constants(cls):
+        if not isinstance(text, str) or "<" in text:  # <locals>, <lambda>
+            continue
+        if text.strip() and len(text) <= _LONGEST:
+            short[text] = None
+    return short
 
 
 def triggers_of(cls: type[Mechanism]) -> list[str]:
     """Texts that the mechanism's own code may look for: strings that it holds, what its patterns match, and texts of as
     many characters, or words, digits, commas and so on, as its numbers say, and of one more."""
-    found = list(_find_constants(cls))
-    patterns = list(dict.fromkeys(pattern for value in found if (pattern := _pattern(value)) is not None))[:_PATTERNS]
-    matched = [text for pattern in patterns for text in make_matches(pattern)]
-    numbers = dict.fromkeys(value for value in found if type(value) is int and value in _LENGTH)
-    lengths = [length for number in list(numbers)[:_LENGTHS] for length in (number, number + 1)]
-    long = [text for length in lengths for text in (_WORDS[:length], " ".join([_COUNTED] * length))]
+    values = list(_find_constants(cls))
+    patterns = dict.fromkeys(filter(None, map(_pattern, values)))
+    matched: list[str] = []
+    for pattern in list(patterns)[:_PATTERNS]:
+        matched += make_matches(pattern)
+    numbers = dict.fromkeys(value for value in values if type(value) is int and value in _LENGTH)
+    long: list[str] = []
+    for number in list(numbers)[:_LENGTHS]:
+        for length in (number, number + 1):
+            long += [_WORDS[:length], " ".join([_COUNTED] * length)]
     return [*matched, *constants(cls), *long]
 
 
@@ -116,9 +125,14 @@ def levels_of(cls: type[Mechanism], known: Sequence[float]) -> list[float]:
     the numbers of the mechanism's own code divide it, and in which no known one is. Code that compares its knob with
     them does one thing inside each."""
     low, high = min(known), max(known)
-    numbers = {float(value) for value in _find_constants(cls) if isinstance(value, int | float) and low < value < high}
+    constants_of_code = [value for value in _find_constants(cls) if isinstance(value, int | float)]
+    numbers = {float(value) for value in constants_of_code if low < value < high}
     ranges = itertools.pairwise([low, *sorted(numbers)[:_LEVELS], high])
-    return [math.sqrt(a * b) for a, b in ranges if not any(a <= each <= b for each in known)]
+    levels = []
+    for start, end in ranges:
+        if not any(start <= level <= end for level in known):
+            levels.append(math.sqrt(start * end))
+    return levels
 
 
 def whole_numbers(cls: type[Mechanism]) -> list[int]:
@@ -165,7 +179,8 @@ def _parts(value: object, module: str) -> Iterable[object]:
             return value.co_consts
         case FunctionType() if value.__module__ == module and value.__code__.co_filename != "<string>":
             code = value.__code__  # not one that a dataclass writes
-            return [code.replace(co_consts=tuple(part for part in code.co_consts if part is not value.__doc__))]
+            parts = tuple(part for part in code.co_consts if part is not value.__doc__)
+            return [code.replace(co_consts=parts)]
         case property():
             return [value.fget]
         case classmethod() | staticmethod():

@@ -30,10 +30,10 @@ from dpicl.data.sources import RECORDS_READ, data_folder
 from dpicl.privacy.top_k import ROWS_CUT
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-#: Names of audit events with effects on the outside, or how they begin -> what the report says of them.
+#: Prefixes of audit events with effects on the outside -> the words of the report.
 _ACTS = {
-    name: said
-    for said, names in {
+    name: act
+    for act, names in {
         "uses a socket": "socket.",
         "uses the network": "http. urllib.Request ftplib. smtplib. imaplib. poplib. nntplib. telnetlib.",
         "starts a process": "subprocess. pty.spawn webbrowser.open os.system os.exec os.spawn os.posix_spawn os.fork",
@@ -58,7 +58,7 @@ _REACHING = {
     "sys._getframe": "looks into the frames of other code",
     "sys._current_frames": "looks into the frames of other code",
 }
-#: Modules between the environment and who asks it.
+#: Modules between the environment and its reader.
 _OF_ENVIRONMENT = (__name__, "os", "_collections_abc", "collections.abc")
 _FRAMES = ("gi_frame", "cr_frame", "ag_frame", "tb_frame")
 
@@ -94,7 +94,11 @@ _hooked = threading.local()
 
 
 @contextmanager
-def observe(plugin: Collection[str], task: str, imports: bool = False) -> Iterator[Footprint]:
+def observe(
+    plugin: Collection[str],
+    task: str,
+    imports: bool = False,
+) -> Iterator[Footprint]:
     """Inside this block the process's side effects are recorded. What it prints and logs is shown nowhere.
 
     plugin: names of the modules that hold the mechanism. task: whose records are private. imports: whether the
@@ -106,7 +110,8 @@ def observe(plugin: Collection[str], task: str, imports: bool = False) -> Iterat
         _installed = True
     footprint, before = Footprint(), _current
     with ExitStack() as stack:
-        out, err = (stack.enter_context(redirect(_Text())) for redirect in (redirect_stdout, redirect_stderr))
+        out = stack.enter_context(redirect_stdout(_Text()))
+        err = stack.enter_context(redirect_stderr(_Text()))
         log = _Log(footprint)  # gets what any logger is given, at any level, in place of its handlers
         stack.enter_context(mock.patch.object(logging.Logger, "callHandlers", lambda _, record: log.handle(record)))
         stack.enter_context(mock.patch.object(logging.Logger, "isEnabledFor", _is_enabled))
@@ -122,23 +127,28 @@ def observe(plugin: Collection[str], task: str, imports: bool = False) -> Iterat
             _current = before
             if {*sys._current_frames()} - threads:
                 footprint.acts.append("leaves a thread running")
-            footprint.drew = [name for name, state in _global_generators().items() if states.get(name, state) != state]
+            for name, state in _global_generators().items():
+                if states.get(name, state) != state:
+                    footprint.drew.append(name)
             for name, stream in (("standard output", out), ("standard error", err)):
-                if text := stream.buffer.getvalue().decode("utf-8", "replace"):
+                text = stream.buffer.getvalue().decode("utf-8", "replace")
+                if text:
                     footprint.said.append(f"{name}: {text}")
             # Python shows a warning once for each place, so its count does not matter. One with a source is of an
             # object that was left open, by whomever, and that the garbage collector happened to find now.
-            own = [w for w in caught if w.source is None]
-            shown = dict.fromkeys(f"warning {w.category.__name__}: {w.message}" for w in own)
-            footprint.said += shown
+            of_run = [warning for warning in caught if warning.source is None]
+            lines = [f"warning {warning.category.__name__}: {warning.message}" for warning in of_run]
+            footprint.said += dict.fromkeys(lines)
 
 
 def _global_generators() -> dict[str, object]:
     """Name -> state, of each generator that a process has one of."""
     numpy = np.random.get_state(legacy=False)
-    numbers = (numpy["state"]["key"].tobytes(), numpy["state"]["pos"], numpy["has_gauss"])  # it draws normals in pairs
+    inner = numpy["state"]
+    numbers = (inner["key"].tobytes(), inner["pos"], numpy["has_gauss"])  # it draws normals in pairs
     states: dict[str, object] = {"random": random.getstate(), "numpy.random": numbers}
-    if torch := sys.modules.get("torch"):  # many runs never import it
+    torch = sys.modules.get("torch")
+    if torch:  # many runs never import it
         states["torch"] = torch.get_rng_state().numpy().tobytes()
     return states
 
@@ -205,11 +215,16 @@ def _note(watch: _Observe, event: str, arguments: tuple[object, ...]) -> None:
         and event != "sqlite3.connect/handle"
         and not _is_allowed(watch, arguments[0] if arguments else None)
     ):
-        said = next(said for name, said in _ACTS.items() if event.startswith(name))
-        footprint.acts.append(f"{said} ({event})")
+        act = next(act for name, act in _ACTS.items() if event.startswith(name))
+        footprint.acts.append(f"{act} ({event})")
 
 
-def _note_open(watch: _Observe, path: object, mode: object = None, flags: object = 0) -> None:
+def _note_open(
+    watch: _Observe,
+    path: object,
+    mode: object = None,
+    flags: object = 0,
+) -> None:
     if isinstance(flags, int) and flags & _WRITING:
         if path != os.devnull and not _is_allowed(watch, path):
             watch.footprint.acts.append(f"opens a file for writing ({_name(path)})")
@@ -232,7 +247,8 @@ def _is_data(path: object) -> bool:
 def _is_inside(path: object, folder: Path) -> bool:
     if not isinstance(path, str | bytes):
         return False
-    return os.path.realpath(os.fsdecode(path)).startswith(os.path.realpath(folder) + os.sep)
+    real = os.path.realpath(os.fsdecode(path))
+    return real.startswith(os.path.realpath(folder) + os.sep)
 
 
 def _is_allowed(watch: _Observe, path: object) -> bool:
@@ -263,7 +279,8 @@ def _is_by_plugin(watch: _Observe, event: str) -> bool:
     may look into frames."""
     if event.startswith("gc."):
         return True
-    return next((name for name in _module_names() if name not in (__name__, "inspect")), "") in watch.plugin
+    callers = (name for name in _module_names() if name not in (__name__, "inspect"))
+    return next(callers, "") in watch.plugin
 
 
 def _module_names() -> Iterator[str]:

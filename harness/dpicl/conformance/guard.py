@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TypeVar
 
-#: Seconds of processor time that one run may take: some hundred times what it should.
+#: Seconds of CPU time that one run may take: some hundred times what it should.
 RUN_SECONDS = 20.0
 
 _Value = TypeVar("_Value")
@@ -19,7 +19,10 @@ class TooLong(BaseException):
     """A run takes too much processor time. No Exception, so that `except Exception` does not catch it."""
 
 
-def attempt(action: Callable[[], _Value], seconds: float | None = None) -> tuple[_Value | None, BaseException | None]:
+def attempt(
+    action: Callable[[], _Value],
+    seconds: float | None = None,
+) -> tuple[_Value | None, BaseException | None]:
     """(what the action returns, None), or (None, what it raises).
 
     seconds: of processor time, then it raises TooLong; None for no limit, and there is none outside of the main thread.

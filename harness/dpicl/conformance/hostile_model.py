@@ -34,9 +34,9 @@ _LAST = 8
 SAID, HEARD = 4, 60
 #: The token of a line break: that of its byte.
 _NEWLINE = 1 + ord("\n")
-#: Encoded prompts and lines that are kept, since many runs use the same ones, and numbers in answers that are.
+#: Sizes of caches, since many runs use the same prompts: encoded prompts and lines, and numbers in answers.
 _KEPT, _KEPT_NUMBERS = 4096, 6_000_000
-#: Noise on the logits of a prompt begins at a place of its own in a table of so many numbers.
+#: Size of the table of noise; the noise on the logits of a prompt begins at a place of its own in it.
 _NOISE = 2**18
 
 
@@ -74,7 +74,11 @@ class HostileModel(SimulatedLM):
             tokens.extend(self._line(line))
         return tokens
 
-    def next_token_log_probs(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> torch.Tensor:
+    def next_token_log_probs(
+        self,
+        prompts: Sequence[Tokens],
+        prefix: Prefix | None = None,
+    ) -> torch.Tensor:
         take_turns()
         return super().next_token_log_probs(prompts, prefix)
 
@@ -88,14 +92,16 @@ class HostileModel(SimulatedLM):
 
     def _score(self, query: Tokens, endings: Sequence[Tokens]) -> list[ScoredEnding]:
         self._check_length(len(query) + max(map(len, endings)))
-        row, seed = self.log_probs_after(query), zlib.crc32(self._heard(_bytes(query)))
+        row = self.log_probs_after(query)
+        seed = zlib.crc32(self._heard(_bytes(query)))
         likeliest = int(row.argmax())
-        places = [zlib.crc32(_bytes(ending), seed) % _NOISE for ending in endings]
         self._count(len(query) + sum(map(len, endings)))
-        return [
-            ScoredEnding(float(row[ending[0]] - NEAR * abs(self._noise[place])), ending[0] == likeliest)
-            for ending, place in zip(endings, places, strict=True)
-        ]
+        scored = []
+        for ending in endings:
+            first = ending[0]
+            noise = self._noise[zlib.crc32(_bytes(ending), seed) % _NOISE]
+            scored.append(ScoredEnding(float(row[first] - NEAR * abs(noise)), first == likeliest))
+        return scored
 
     def _heard(self, key: bytes) -> bytes:
         """What counts of a prompt."""
@@ -119,9 +125,9 @@ class HostileModel(SimulatedLM):
             if temperature == 0 and not self._find_markers(_bytes(prompt)):
                 texts.append(self._words(prompt, max_tokens, stop))
                 continue
-            own = None if seeds is None else seeds[at : at + 1]
+            seed = None if seeds is None else seeds[at : at + 1]
             texts += super().generate(
-                [prompt], max_tokens, stop, prefix, temperature=temperature, seeds=own, broken=broken
+                [prompt], max_tokens, stop, prefix, temperature=temperature, seeds=seed, broken=broken
             )
         return texts
 
@@ -130,9 +136,12 @@ class HostileModel(SimulatedLM):
         self._check_length(len(prompt) + max_tokens)
         heard = self.decode(prompt[-4 * HEARD :]).split()[-HEARD:]
         generator = np.random.default_rng(_seed(_bytes(prompt)))
-        said = generator.choice(heard, size=int(generator.integers(1, SAID + 1))).tolist() if heard else []
-        text = " ".join(said)
-        return text[: min([at for at in map(text.find, filter(None, stop)) if at >= 0], default=len(text))]
+        if not heard:
+            return ""
+        size = int(generator.integers(1, SAID + 1))
+        text = " ".join(generator.choice(heard, size=size).tolist())
+        ends = [text.find(end) for end in stop if end]
+        return text[: min((place for place in ends if place >= 0), default=len(text))]
 
     def _find_markers(self, key: bytes) -> set[str]:
         return {marker for marker, tokens in self._markers.items() if tokens in key}
@@ -142,12 +151,12 @@ class HostileModel(SimulatedLM):
         return self._answers(_bytes(prompt)).copy()
 
     def _answer(self, key: bytes) -> np.ndarray:
-        said, key = self._find_markers(key), self._heard(key)
+        markers, key = self._find_markers(key), self._heard(key)
         prompt = array("H", key)
-        if NAN in said:
+        if NAN in markers:
             return np.full(self.vocab_size, np.nan)
         logits = super().log_probs_after(prompt)
-        if INFINITE in said:
+        if INFINITE in markers:
             logits[::3], logits[1::3] = np.inf, -np.inf
             return logits
         generator = np.random.default_rng(_seed(key))
@@ -155,8 +164,8 @@ class HostileModel(SimulatedLM):
         logits += FAR * self._noise[start : start + self.vocab_size]
         near = np.unique(np.array(prompt[-REACH:], dtype=np.int64))
         logits[near] += NEAR * generator.standard_normal(len(near))
-        if CERTAIN in said or ENDING in said:
-            certain = self.eos_token_id if ENDING in said else int(logits.argmax())
+        if CERTAIN in markers or ENDING in markers:
+            certain = self.eos_token_id if ENDING in markers else int(logits.argmax())
             logits[:] = -np.inf
             logits[certain] = 0.0
             return logits

@@ -29,7 +29,10 @@ from dpicl.mechanism.bases import Mechanism
 _SILENCE = 300.0
 
 
-def find_import_problem(cls: type[Mechanism], run: Callable[[], object]) -> str | None:
+def find_import_problem(
+    cls: type[Mechanism],
+    run: Callable[[], object],
+) -> str | None:
     """What is wrong with what happens at import, or at the exit of a program that made a run; None: nothing.
 
     run: makes a run on records with planted words.
@@ -50,7 +53,11 @@ def find_import_problem(cls: type[Mechanism], run: Callable[[], object]) -> str 
     return None if problem is None else f"When its file is imported and the program ends, {problem}."
 
 
-def _child(cls: type[Mechanism], run: Callable[[], object], pipe: Connection) -> None:
+def _child(
+    cls: type[Mechanism],
+    run: Callable[[], object],
+    pipe: Connection,
+) -> None:
     adopt_orphans()
     gc.freeze()  # what the parent holds is no garbage of the mechanism's; to walk through all of it takes a second
     # What the parent left for its exit is not the mechanism's.
@@ -83,7 +90,8 @@ def _describe(footprint: Footprint) -> str | None:
 
 
 def _import_again(modules: dict[str, ModuleType]) -> None:
-    files = {name: module.__spec__ for name, module in modules.items() if getattr(module, "__spec__", None)}
+    specs = {name: getattr(module, "__spec__", None) for name, module in modules.items()}
+    files = {name: spec for name, spec in specs.items() if spec}
     for name in files:
         del sys.modules[name]
     for name, spec in files.items():

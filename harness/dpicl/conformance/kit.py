@@ -82,10 +82,15 @@ class CheckFinding:
     why: str
 
 
-def tasks_of(cls: type[Mechanism], task: str | None, options: Mapping[str, Any]) -> list[str]:
+def tasks_of(
+    cls: type[Mechanism],
+    task: str | None,
+    options: Mapping[str, Any],
+) -> list[str]:
     """The tasks that a mechanism is checked on. Raises UsageError where it can do none, or not the given one."""
     mechanism = build(cls, resolve_options(cls, task or "", dict(options)))
-    reasons = {name: skip_reason(mechanism, Task.read_public(name)) for name in ((task,) if task else TASKS)}
+    names = (task,) if task else TASKS
+    reasons = {name: skip_reason(mechanism, Task.read_public(name)) for name in names}
     done = [name for name, reason in reasons.items() if reason is None]
     if not done:
         name, reason = next(iter(reasons.items()))
@@ -110,21 +115,29 @@ def check_mechanism(
     if isinstance(error, DpiclError):
         raise error
     if names is None:
-        return [CheckFinding(check, v.status, "", v.why) for check, v in _refuse_broken("before a run", error).items()]
+        refused = _refuse_broken("before a run", error)
+        return [CheckFinding(check, verdict.status, "", verdict.why) for check, verdict in refused.items()]
     verdicts: dict[str, list[tuple[str, Verdict]]] = {name: [] for name in CHECKS}
-    if problem := find_import_problem(cls, partial(_run_with_planted_words, cls, names[0], options, seed)):
+    problem = find_import_problem(cls, partial(_run_with_planted_words, cls, names[0], options, seed))
+    if problem:
         verdicts["side-effects"].append(("", failed(problem)))
-    seen: set[tuple[object, ...]] = set()
+    checked: set[tuple[object, ...]] = set()
     for number, name in enumerate(names):
         place = _Place(cls, name, options, seed, first=number == 0)
-        for check, verdict in _check_on_one_task(place, seen, partial(report, name)):
+        for check, verdict in _check_on_one_task(place, checked, partial(report, name)):
             verdicts[check].append((name, verdict))
-    return [_worst(check, found) for check, found in verdicts.items()]
+    return [_worst(check, by_task) for check, by_task in verdicts.items()]
 
 
-def _run_with_planted_words(cls: type[Mechanism], task: str, options: Mapping[str, Any], seed: int) -> Transcript:
+def _run_with_planted_words(
+    cls: type[Mechanism],
+    task: str,
+    options: Mapping[str, Any],
+    seed: int,
+) -> Transcript:
     bench = set_up(cls, task, options, seed)
-    return bench.run(Run(records=plant_words(bench.task.train, labels=not bench.task.partitioned)))
+    planted = plant_words(bench.task.train, labels=not bench.task.partitioned)
+    return bench.run(Run(records=planted))
 
 
 @dataclass(frozen=True)
@@ -143,7 +156,8 @@ class _Place:
         if scale.task is None:
             return scale
         mechanism = build(self.cls, resolve_options(self.cls, scale.task, dict(self.options)))
-        return scale if skip_reason(mechanism, Task.read_public(scale.task)) is None else replace(scale, task=None)
+        reason = skip_reason(mechanism, Task.read_public(scale.task))
+        return scale if reason is None else replace(scale, task=None)
 
     def bench(self, setting: Variant) -> Bench:
         """With fewer queries at another setting: mistakes that begin late show at the ordinary one."""
@@ -155,9 +169,11 @@ class _Place:
 
 
 def _check_on_one_task(
-    place: _Place, seen: set[tuple[object, ...]], report: Callable[[str], None]
+    place: _Place,
+    checked: set[tuple[object, ...]],
+    report: Callable[[str], None],
 ) -> Iterator[tuple[str, Verdict]]:
-    """seen: settings that need not be checked again, since they made a difference on an earlier task."""
+    """checked: settings that need not be checked again, since they made a difference on an earlier task."""
     bench, error = attempt(lambda: place.bench(Variant({})))
     if isinstance(error, DpiclError):
         raise error
@@ -169,18 +185,23 @@ def _check_on_one_task(
     yield from verdicts.items()
     plain, _ = attempt(lambda: evidence.plain)
     if plain is not None and all(verdict.status != "failed" for verdict in verdicts.values()):
-        yield from _check_other_settings(place, plain, seen, report)
+        yield from _check_other_settings(place, plain, checked, report)
 
 
 def _check_other_settings(
-    place: _Place, plain: Transcript, seen: set[tuple[object, ...]], report: Callable[[str], None]
+    place: _Place,
+    plain: Transcript,
+    checked: set[tuple[object, ...]],
+    report: Callable[[str], None],
 ) -> Iterator[tuple[str, Verdict]]:
     """The failures. plain: an ordinary run at the ordinary setting."""
     settings, error = attempt(lambda: variants(place.cls, place.task, place.options))
     if error is not None:
         yield "no-crash", failed(f"Its options cannot be listed: it raises {describe_error(error)}.")
     for setting in settings or ():
-        bench, error = attempt(lambda setting=setting: None if setting.key in seen else place.bench(setting))  # type: ignore[misc]
+        if setting.key in checked:
+            continue
+        bench, error = attempt(lambda setting=setting: place.bench(setting))  # type: ignore[misc]
         if bench is None:
             continue  # the mechanism refuses it
         evidence = CheckEvidence(bench, LEAST if setting.brief else QUICK)
@@ -190,7 +211,7 @@ def _check_other_settings(
             continue
         differs = run is None or not _is_alike(run, plain)
         if differs:
-            seen.add(setting.key)
+            checked.add(setting.key)
         elif not (setting.sure and place.first):
             continue
         report(str(setting))
@@ -237,10 +258,10 @@ def _refuse_broken(when: str, error: BaseException | None) -> dict[str, Verdict]
     return verdicts
 
 
-def _worst(check: str, seen: list[tuple[str, Verdict]]) -> CheckFinding:
+def _worst(check: str, by_task: list[tuple[str, Verdict]]) -> CheckFinding:
     """The first failure; else the first pass; else why the check does not apply."""
     for status in ("failed", "passed", "not applicable"):
-        for task, verdict in seen:
+        for task, verdict in by_task:
             if verdict.status == status:
                 return CheckFinding(check, verdict.status, task, verdict.why)
     raise AssertionError("unreachable: every check was run on a task")

@@ -8,9 +8,9 @@ from re import _compiler, _parser  # type: ignore[attr-defined]
 from re import _constants as op  # type: ignore[attr-defined]
 from typing import Any
 
-#: What negations and classes choose from besides what they name, in this order.
+#: Characters that negations and classes choose from besides those that they name, in this order.
 _LETTERS = "aZ5 .-_\n" + "".join(map(chr, range(33, 127))) + "é中🙂"
-#: How often something repeats beyond what it must, at most; repetitions of a string, at most; tries for one string.
+#: The most repetitions beyond the required ones; the most repetitions of a string; tries for one string.
 _MORE, _MOST, _TRIES = 3, 200, 6
 
 
@@ -18,21 +18,23 @@ def make_matches(pattern: re.Pattern[str], count: int = 2) -> list[str]:
     """Up to so many different strings that hold a match, always the same ones; none for a pattern that only text around
     it decides, or that matches nothing but the empty string."""
     parsed = _parser.parse(pattern.pattern, pattern.flags)
-    found: dict[str, None] = {}
+    matches: dict[str, None] = {}
     for seed in range(_TRIES):
         writer = _Writer(random.Random(seed), parsed.state)
         written = writer.write(parsed)
         for text in (written, written + "".join(writer.ahead)):
-            if text and pattern.search(text) and len(found) < count:
-                found.setdefault(text)
-    return list(found)
+            if text and pattern.search(text) and len(matches) < count:
+                matches.setdefault(text)
+    return list(matches)
 
 
 class _Writer:
     """Writes one string that a parsed pattern matches, if nothing looks around. ahead: what the text must also hold."""
 
     def __init__(self, randomness: random.Random, state: Any) -> None:
-        self._random, self._state, self._groups, self.ahead = randomness, state, dict[int, str](), list[str]()
+        self._random, self._state = randomness, state
+        self._groups: dict[int, str] = {}
+        self.ahead: list[str] = []
 
     def write(self, parsed: Any) -> str:
         """parsed: a sequence of (operation, argument) as `re` parses it."""
@@ -72,5 +74,7 @@ class _Writer:
             if kind in (op.LITERAL, op.RANGE):
                 first, last = each if kind is op.RANGE else (each, each)
                 named += map(chr, range(first, min(last, first + 100) + 1))
-        fits = _compiler.compile(_parser.SubPattern(self._state, [(operation, argument)])).fullmatch
-        return self._random.choice([c for c in (*named, *_LETTERS) if fits(c)] or [""])
+        pattern = _parser.SubPattern(self._state, [(operation, argument)])
+        fits = _compiler.compile(pattern).fullmatch
+        fitting = list(filter(fits, (*named, *_LETTERS)))
+        return self._random.choice(fitting or [""])

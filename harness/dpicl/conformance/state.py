@@ -25,10 +25,30 @@ import numpy as np
 from dpicl.core.plugins import is_harness
 
 _CACHED = type(functools.lru_cache(lambda: None))
-#: What is set back.
-_CHANGING = (np.ndarray, MutableMapping, list, deque, set, bytearray, array, weakref.WeakSet, CellType)
-_PLAIN = (str, bytes, int, float, complex, type(None), type(Ellipsis), range, slice)
-#: What Python itself writes into a class.
+#: Types whose content `Checkpoint.restore` sets back.
+_CHANGING = (
+    np.ndarray,
+    MutableMapping,
+    list,
+    deque,
+    set,
+    bytearray,
+    array,
+    weakref.WeakSet,
+    CellType,
+)
+_PLAIN = (
+    str,
+    bytes,
+    int,
+    float,
+    complex,
+    type(None),
+    type(Ellipsis),
+    range,
+    slice,
+)
+#: Names that Python itself writes into a class.
 _PYTHONS = ("__dict__", "__weakref__", "__doc__", "_abc_impl", "__abstractmethods__", "__annotations__")
 #: Packages, and single modules, whose functions and classes a mechanism must leave as they are, besides the harness.
 _OTHER_PACKAGES = {*sys.stdlib_module_names, "numpy", "dp_accounting"}
@@ -43,7 +63,12 @@ class Checkpoint:
     modules: those of the mechanism, by name. model: of the bench, whose own attributes are no state of the mechanism's.
     """
 
-    def __init__(self, modules: Mapping[str, ModuleType], mechanism: object, model: object) -> None:
+    def __init__(
+        self,
+        modules: Mapping[str, ModuleType],
+        mechanism: object,
+        model: object,
+    ) -> None:
         self._modules, self._mechanism = modules, mechanism
         self._model, self._models_own = model, frozenset(vars(model))
         self._code, self._imported = _other_code(), {*sys.modules}
@@ -74,7 +99,8 @@ class Checkpoint:
                 late = callable(value) and _is_python(home)  # Python imports some of its own names late
                 changed = name in self._imported and _is_python(name) and not (late or isinstance(value, ModuleType))
             else:
-                changed = callable(self._code[place]) and self._code[place] is not value and name not in _HOOKED
+                before = self._code[place]
+                changed = callable(before) and before is not value and name not in _HOOKED
             if changed or home in self._modules:
                 return place
         return None
@@ -112,14 +138,15 @@ class _Reader:
             digests = [self.digest(part) for part in parts]
         except RecursionError:
             digests = []
-        self._seen[id(value)] = digest = _hash(name, *(digests if ordered else sorted(digests)))
+        digest = _hash(name, *(digests if ordered else sorted(digests)))
+        self._seen[id(value)] = digest
         return digest
 
     def _open(self, value: Any) -> tuple[str, list[object], bool]:
         """(what it is, what it holds, whether in this order)."""
         name = f"{type(value).__module__}.{type(value).__qualname__}"
-        own = type(value).__module__ in self._modules
-        slotted = own and bool(_list_slots(value))
+        of_mechanism = type(value).__module__ in self._modules
+        slotted = of_mechanism and bool(_list_slots(value))
         if isinstance(value, _CHANGING) or type(value) is _CACHED or _is_tensor(value) or slotted:
             self.containers.append(value)
         match value:
@@ -144,9 +171,14 @@ class _Reader:
             case _ if type(value) is _CACHED:
                 return name, _list_cached(value), False
             case type():
-                names = [key for key in vars(value) if key not in _PYTHONS] if value.__module__ in self._modules else []
-                self.containers += [value] if names else []
-                return f"{name} {value.__qualname__}", [part for key in names for part in (key, vars(value)[key])], True
+                parts: list[object] = []
+                if value.__module__ in self._modules:
+                    for key, part in vars(value).items():
+                        if key not in _PYTHONS:
+                            parts += [key, part]
+                if parts:
+                    self.containers.append(value)
+                return f"{name} {value.__qualname__}", parts, True
             case ContextVar():
                 return name, [value.get(None)], True
             case threading.local():
@@ -162,8 +194,9 @@ class _Reader:
         if _is_tensor(value):
             numbers = value.detach().cpu().contiguous().view(-1)
             return f"{name} {value.dtype} {tuple(value.shape)}", [repr(numbers.tolist())], True
-        if own:  # its class may say what is saved of it, and leave some out
-            return name, [getattr(value, "__dict__", {}), *(getattr(value, each) for each in _list_slots(value))], True
+        if of_mechanism:  # its class may say what is saved of it, and leave some out
+            slots = [getattr(value, slot) for slot in _list_slots(value)]
+            return name, [getattr(value, "__dict__", {}), *slots], True
         return name, _list_saved(value), True
 
 
@@ -185,8 +218,9 @@ def _list_saved(value: Any) -> list[object]:
         return [dict(vars(value))] if hasattr(value, "__dict__") else []
     if isinstance(saved, str):
         return [saved]
-    made, *rest = saved
-    return [getattr(made, "__qualname__", ""), *(list(part) if isinstance(part, Iterator) else part for part in rest)]
+    constructor, *rest = saved
+    parts = [list(part) if isinstance(part, Iterator) else part for part in rest]
+    return [getattr(constructor, "__qualname__", ""), *parts]
 
 
 def _hash(name: str, *parts: bytes) -> bytes:
@@ -261,7 +295,9 @@ def _refill(container: Any, content: Any) -> None:
 
 def _refill_mapping(container: MutableMapping[Any, Any], content: Mapping[Any, Any]) -> None:
     """The same keys in the same order. A module's names are in one too, so it is never empty."""
-    kind: Any = next((kind for kind in (OrderedDict, dict) if isinstance(container, kind)), type(container))
+    kind: Any = type(container)
+    if isinstance(container, dict):
+        kind = OrderedDict if isinstance(container, OrderedDict) else dict
     for key in [key for key in list(container) if key not in content]:
         kind.__delitem__(container, key)
     in_order = list(container) == list(content)
@@ -278,20 +314,24 @@ def _is_tensor(value: object) -> bool:
 
 def _list_slots(value: object) -> list[str]:
     """The names of an object's `__slots__` that hold something."""
-    slots = [vars(base).get("__slots__", ()) for base in type(value).__mro__]
-    names = [name for each in slots for name in ((each,) if isinstance(each, str) else each)]
+    names: list[str] = []
+    for base in type(value).__mro__:
+        slots = vars(base).get("__slots__", ())
+        names += [slots] if isinstance(slots, str) else slots
     return [name for name in names if not name.startswith("__") and hasattr(value, name)]
 
 
 def _is_python(module: str) -> bool:
     """Whether it is one of Python's own, of numpy or torch, in which nobody else puts a name. (`sys` has the last
     error.)"""
-    return module in ("numpy", "torch") or (module != "sys" and module.partition(".")[0] in sys.stdlib_module_names)
+    if module in ("numpy", "torch"):
+        return True
+    return module != "sys" and module.partition(".")[0] in sys.stdlib_module_names
 
 
 def _other_code() -> dict[str, object]:
     """'numpy.argmax' -> it, for every public name of others' modules, and in the classes of the harness."""
-    found: dict[str, object] = {}
+    code: dict[str, object] = {}
     for name, module in list(sys.modules.items()):
         ours = is_harness(name) and ".conformance" not in name
         if isinstance(module, ModuleType) and (
@@ -299,8 +339,9 @@ def _other_code() -> dict[str, object]:
         ):
             for key, value in list(vars(module).items()):
                 if not key.startswith("__"):
-                    found[f"{name}.{key}"] = value
+                    code[f"{name}.{key}"] = value
                 if isinstance(value, type) and value.__module__ == name and ours:
-                    own = [part for part, held in vars(value).items() if callable(held) or type(held) is property]
-                    found |= {f"{name}.{key}.{part}": vars(value)[part] for part in own}
-    return found
+                    for part, member in vars(value).items():
+                        if callable(member) or type(member) is property:
+                            code[f"{name}.{key}.{part}"] = member
+    return code

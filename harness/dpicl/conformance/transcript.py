@@ -26,6 +26,8 @@ from dpicl.releasing.reader import SlotReader
 #: What a noisy release gives instead of its noisy value: a function of its shot, its number there (0 and its number for
 #: answers), and of what is public about it.
 Script = Callable[[tuple[int, int], NoisyRelease], np.ndarray]
+#: The largest value of a uniform draw.
+_BELOW_ONE = float(np.nextafter(1.0, 0.0))
 #: Whether the added record is in the sample of that number.
 Presence = Callable[[int], bool]
 
@@ -80,7 +82,7 @@ class Transcript:
     read though no sample had held them. texts_read: number of samples drawn before -> records whose texts were read.
 
     revealed: whether all records were read at epsilon = infinity.
-    asked: public prompts, which may hold public and released things alone. progress: as it was reported.
+    public_prompts: of the model, which may hold public and released things alone. progress: as it was reported.
     unseeded: whether the noise claimed to be secure. refused: why the harness would not publish what was returned.
     released: None when the run failed with ``error``.
     """
@@ -91,7 +93,7 @@ class Transcript:
     strangers: set[int] = field(default_factory=set)
     texts_read: dict[int, set[int]] = field(default_factory=dict)
     revealed: bool = False
-    asked: list[str] = field(default_factory=list)
+    public_prompts: list[str] = field(default_factory=list)
     progress: list[tuple[object, ...]] = field(default_factory=list)
     footprint: Footprint = field(default_factory=Footprint)
     unseeded: bool = False
@@ -105,7 +107,7 @@ class Transcript:
         of failure. What it prints and logs is in ``footprint``."""
         failure = type(self.error).__name__ if self.error else None
         shapes = [describe_release(observed.release) for observed in self.observed_releases]
-        return shapes, self.released, tuple(self.asked), tuple(self.progress), failure
+        return shapes, self.released, tuple(self.public_prompts), tuple(self.progress), failure
 
     def paid_delta(self, observed: ObservedRelease) -> float:
         """What the sample of a release was charged for failures, (0, delta) events."""
@@ -162,27 +164,31 @@ class CoupledByRecord:
         stream = 0 if shot is None else shot + 1
         self._calls[stream] += 1
         generator = np.random.default_rng((self._seed, stream, self._calls[stream]))
-        if (place := self._place) is None:
+        place = self._place
+        if place is None:
             factor = self._of_coins if self._coins is None else self._of_places
             self._coins = np.zeros(0)
             return generator.random(size) * factor
         if self._coins is None:
-            own = 0.0 if self._present else float(np.nextafter(1.0, 0.0))
-            self._coins = np.insert(generator.random(size - 1) * self._of_coins, place, own)
+            coin = 0.0 if self._present else _BELOW_ONE
+            others = generator.random(size - 1) * self._of_coins
+            self._coins = np.insert(others, place, coin)
             return self._coins
-        sampled = np.isin(np.arange(len(self._coins)), np.argsort(self._coins)[:size])  # those with the smallest coins
-        if not sampled[place]:
+        smallest = np.argsort(self._coins)[:size]  # their records are sampled
+        if place not in smallest:
             return generator.random(size) * self._of_places
         others = generator.random(size - 1) * self._of_places
-        own = (0.0, generator.random(), float(np.nextafter(1.0, 0.0)), generator.random())[self._seed % 4]
-        return np.insert(others, np.count_nonzero(sampled[:place]), own)
+        draws = generator.random(2)
+        of_added = (0.0, draws[0], _BELOW_ONE, draws[1])[self._seed % 4]
+        before = np.count_nonzero(smallest < place)
+        return np.insert(others, before, of_added)
 
 
 class RunObserver(SampleObserver):
     """Notes what a run samples, spends and releases, and the records that it reads while ``watching``. Puts the added
     record into the samples that ``presence`` names, and replaces noisy values where there is a script.
 
-    places: group (None: all records) -> the place of the added record in it. given: noise since the release before.
+    places: group (None: all records) -> the place of the added record in it. drawn: noise since the release before.
     """
 
     def __init__(
@@ -191,11 +197,12 @@ class RunObserver(SampleObserver):
         places: Mapping[Partition, int],
         sampling: CoupledByRecord,
         presence: Presence,
-        given: list[np.ndarray],
+        drawn: list[np.ndarray],
         script: Script | None,
     ) -> None:
-        self._transcript, self._places, self._sampling, self._presence = transcript, places, sampling, presence
-        self._given, self._script = given, script
+        self._transcript, self._places = transcript, places
+        self._sampling, self._presence = sampling, presence
+        self._drawn, self._script = drawn, script
         self._handed: set[int] = set()
         self._releases = Counter[int]()  # of each shot
         self._spends: dict[int, int] = {}  # the number of the spend that gave a permit, by the permit's id
@@ -211,16 +218,27 @@ class RunObserver(SampleObserver):
             self._transcript.strangers.add(number)
 
     def begin_sample(self, partition: Partition) -> None:
-        self._sampling.expect(self._places.get(partition), self._presence(len(self._transcript.samples)))
+        present = self._presence(len(self._transcript.samples))
+        self._sampling.expect(self._places.get(partition), present)
 
     def end_sample(self, assigned: Assigned) -> None:
-        held = [
-            (r.number, slot) for slot, rows in enumerate(assigned.slots) for r in rows if isinstance(r, ObservedRecord)
-        ]
-        members = tuple(record for record, _ in held)
-        places = () if assigned.number is None else tuple(slot for _, slot in held)
-        drawn = Drawn(assigned.partition, members, places, assigned.size, assigned.rate, assigned.number, assigned.uses)
-        self._transcript.samples.append(drawn)
+        members: list[int] = []
+        slots: list[int] = []
+        for slot, records in enumerate(assigned.slots):
+            for record in records:
+                if isinstance(record, ObservedRecord):
+                    members.append(record.number)
+                    slots.append(slot)
+        sample = Drawn(
+            partition=assigned.partition,
+            members=tuple(members),
+            slots=() if assigned.number is None else tuple(slots),
+            size=assigned.size,
+            rate=assigned.rate,
+            number=assigned.number,
+            uses=assigned.uses,
+        )
+        self._transcript.samples.append(sample)
         self._handed.update(members)
 
     def note_spend(self, event: dp.DpEvent, permit: Permit, sample: int) -> None:
@@ -238,26 +256,31 @@ class RunObserver(SampleObserver):
         finally:
             self.watching = watching
 
-    def intercept(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
+    def intercept(
+        self,
+        noisy_release: NoisyRelease,
+        draw: Callable[[], np.ndarray],
+    ) -> np.ndarray:
         notes, shot = self._transcript, current_shot() or 0
-        kept = replace(noisy_release, clean=np.array(noisy_release.clean, dtype=np.float64))
-        released = draw() if self._script is None else self._script((shot, self._releases[shot]), kept)
+        copied = replace(noisy_release, clean=np.array(noisy_release.clean, dtype=np.float64))
+        released = draw() if self._script is None else self._script((shot, self._releases[shot]), copied)
         spend = self._spends.get(id(noisy_release.permit))
-        notes.observed_releases.append(ObservedRelease(kept, released.copy(), tuple(self._given), spend, shot))
+        observed = ObservedRelease(copied, released.copy(), tuple(self._drawn), spend, shot)
+        notes.observed_releases.append(observed)
         self._releases[shot] += 1
-        self._given.clear()
+        self._drawn.clear()
         return released
 
 
 class ObservedReader(SlotReader):
     """Notes the public prompts that the model is asked to answer."""
 
-    def __init__(self, asked: list[str], *given: Any) -> None:
-        super().__init__(*given)
-        self.asked = asked
+    def __init__(self, written: list[str], *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._written = written
 
     def write(self, prompts: Sequence[str]) -> list[str]:
-        self.asked.extend(prompts)
+        self._written.extend(prompts)
         return super().write(prompts)
 
 
@@ -268,17 +291,17 @@ class RecordingNoise:
 
     def __init__(self, source: NoiseSource) -> None:
         self._source = source
-        self.given: list[np.ndarray] = []
+        self.drawn: list[np.ndarray] = []
 
     def gaussian(self, scale: float, size: int) -> np.ndarray:
         values = self._source.gaussian(scale, size)
         if scale:
-            self.given.append(values.copy())
+            self.drawn.append(values.copy())
         return values
 
     def gumbel(self, size: int) -> np.ndarray:
         values = self._source.gumbel(size)
-        self.given.append(values.copy())
+        self.drawn.append(values.copy())
         return values
 
     def uniform(self, size: int) -> np.ndarray:

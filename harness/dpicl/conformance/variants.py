@@ -14,7 +14,7 @@ from dpicl.core.errors import UsageError
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import build, option_types
 
-#: Options of the harness's own: the bench has no cell's seed to replace.
+#: Options that belong to the harness: the bench has no cell's seed to replace.
 _OF_HARNESS = ("sampling_seed",)
 #: Values for an option that is None, by its type.
 _SOME: Mapping[type, Any] = {int: 3, float: 0.5}
@@ -36,7 +36,7 @@ class Variant:
     @property
     def key(self) -> tuple[object, ...]:
         """The same for the same change on another task, where numbers start from other values."""
-        values = (value for value in self.changes.values() if not isinstance(value, float) and type(value) is not int)
+        values = (value for value in self.changes.values() if type(value) not in (int, float))
         return (self.scale.title, *self.changes, *values)
 
     def __str__(self) -> str:
@@ -45,31 +45,39 @@ class Variant:
         return "with option " + ", ".join(f"{name}={value}" for name, value in self.changes.items())
 
 
-def variants(cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> list[Variant]:
+def variants(
+    cls: type[Mechanism],
+    task: str,
+    options: Mapping[str, Any],
+) -> list[Variant]:
     """Every flag flipped; every other choice that an option's type or the mechanism's code names; every option that is
     off (None) turned on; settings in which any two options have any two of their values; and every other scale.
 
-    given: options that stay as they are.
+    options: those that stay as they are.
     """
-    hints = {name: hint for name, hint in option_types(cls).items() if name not in (*given, *_OF_HARNESS)}
+    fixed_names = (*options, *_OF_HARNESS)
+    hints = {name: hint for name, hint in option_types(cls).items() if name not in fixed_names}
     now: dict[str, Any] = dict.fromkeys(hints)
-    now |= ORDINARY.options(cls, task, given)  # an option that is None may be left out there
-    found: list[Variant] = []
+    now |= ORDINARY.options(cls, task, options)  # an option that is None may be left out there
+    settings: list[Variant] = []
     levels: dict[str, list[Any]] = {}
     for name, hint in hints.items():
-        others = _other_values(now[name], hint)
-        found += [Variant({name: value}) for value in others]
-        if isinstance(now[name], str) and get_origin(hint) is not Literal and name not in SMALL:
-            words = (word for word in constants(cls) if _WORD.fullmatch(word) and word not in (now[name], cls.name))
-            found += [Variant({name: word}, sure=False) for word in words]
+        value = now[name]
+        others = _other_values(value, hint)
+        settings += [Variant({name: other}) for other in others]
+        if isinstance(value, str) and get_origin(hint) is not Literal and name not in SMALL:
+            words = [word for word in constants(cls) if _WORD.fullmatch(word)]
+            settings += [Variant({name: word}, sure=False) for word in words if word not in (value, cls.name)]
         numbers = () if name in SMALL else whole_numbers(cls)  # `scales` has larger sizes
-        levels[name] = [now[name], *others, *_other_numbers(now[name], hint, numbers)]
+        levels[name] = [value, *others, *_other_numbers(value, hint, numbers)]
     fixed = {name: value for name, value in now.items() if name not in levels}
-    found += [Variant(changes, brief=True) for changes in cover_pairs(cls, levels, fixed)]
-    doubled = {name: 2 * value for name, value in now.items() if name in hints and type(value) is float}
+    settings += [Variant(changes, brief=True) for changes in cover_pairs(cls, levels, fixed)]
+    floats = [name for name in hints if type(now[name]) is float]
+    doubled = {name: 2 * now[name] for name in floats}
     if doubled and _takes(cls, {**now, **doubled}):
-        found.append(Variant(doubled, brief=True))
-    return [*found, *(Variant({}, scale=scale, brief=True) for scale in scales(cls, task, given))]
+        settings.append(Variant(doubled, brief=True))
+    settings += [Variant({}, scale=scale, brief=True) for scale in scales(cls, task, options)]
+    return settings
 
 
 def _other_values(value: Any, hint: Any) -> list[Any]:
@@ -93,32 +101,36 @@ def _other_numbers(value: Any, hint: Any, numbers: Sequence[int]) -> list[Any]:
 
 
 def cover_pairs(
-    cls: type[Mechanism], levels: Mapping[str, Sequence[Any]], fixed: Mapping[str, Any]
+    cls: type[Mechanism],
+    levels: Mapping[str, Sequence[Any]],
+    fixed: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
     """Changes of options so that any two options have any two of their values in some of them, where the class takes
     such a pair. levels: option -> its values, the ordinary one first. fixed: the other options."""
     varied = {name: values for name, values in levels.items() if len(values) > 1}
     usual = {name: values[0] for name, values in levels.items()}
-    pairs = [
-        frozenset({(a, at), (b, to)})
-        for a, b in itertools.combinations(varied, 2)
-        for at, to in itertools.product(range(len(varied[a])), range(len(varied[b])))
-        if at or to
-    ]
+    places = {name: [(name, level) for level in range(len(values))] for name, values in varied.items()}
+    pairs: list[frozenset[tuple[str, int]]] = []
+    for one, other in itertools.combinations(varied, 2):
+        _, *others = itertools.product(places[one], places[other])
+        pairs += map(frozenset, others)
     if len(varied) == 1:
-        pairs = [frozenset({(name, at)}) for name in varied for at in range(1, len(varied[name]))]
-    left, rows = dict.fromkeys(pairs), []
+        pairs = [frozenset({place}) for name in varied for place in places[name][1:]]
+    left = dict.fromkeys(pairs)
+    rows = []
     while left:
         row = dict(next(iter(left)))
         del left[frozenset(row.items())]
         if not _takes(cls, {**fixed, **usual, **_values(varied, row)}):
             continue
-        for name in [each for each in varied if each not in row] if len(varied) > 2 else ():
-            row[name] = _best_level(name, row, varied, left)
-            if not _takes(cls, {**fixed, **usual, **_values(varied, row)}):
-                row[name] = 0
+        for name in varied:
+            if name not in row:
+                row[name] = _best_level(name, row, varied, left)
+                if not _takes(cls, {**fixed, **usual, **_values(varied, row)}):
+                    row[name] = 0
         left = {pair: None for pair in left if not pair <= row.items()}
-        rows.append({name: value for name, value in _values(varied, row).items() if value != usual[name]})
+        changes = _values(varied, row)
+        rows.append({name: value for name, value in changes.items() if value != usual[name]})
     return rows
 
 
@@ -136,7 +148,10 @@ def _best_level(
     return max(range(len(varied[name])), key=count_new)
 
 
-def _values(varied: Mapping[str, Sequence[Any]], row: Mapping[str, int]) -> dict[str, Any]:
+def _values(
+    varied: Mapping[str, Sequence[Any]],
+    row: Mapping[str, int],
+) -> dict[str, Any]:
     return {name: varied[name][level] for name, level in row.items()}
 
 

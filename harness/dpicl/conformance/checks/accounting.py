@@ -23,7 +23,9 @@ def budget(evidence: CheckEvidence) -> Verdict:
     target = EPSILON if fixed is None else math.inf if bench.unbounded else 0.0
     targets = [(target, all_of_it)]
     if evidence.effort.epsilons:
-        targets += [(target, 1), *([(HIGH_EPSILON, all_of_it)] if fixed is None else [])]
+        targets.append((target, 1))
+        if fixed is None:
+            targets.append((HIGH_EPSILON, all_of_it))
     proved = []
     for target, number in targets:
         config = ReleaseConfig(epsilon=target, delta=DELTA, seed=bench.seed, shots=number)
@@ -46,11 +48,11 @@ def ledger(evidence: CheckEvidence) -> Verdict:
         return passed("epsilon is infinite and says so: the whole set was charged as read without privacy")
     if bench.fixed and (evidence.plain.observed_releases or evidence.plain.samples):
         return failed("It declares that it costs nothing (NoOp) but samples or releases; declare its events.")
-    if mixed := _knob_of_another_label(bench, evidence.plain):
-        return failed(mixed)
-    return passed(
-        f"{sum(len(run.observed_releases) for run in evidence.runs)} releases, each with a permit of a charged sample"
-    )
+    problem = _knob_of_another_label(bench, evidence.plain)
+    if problem:
+        return failed(problem)
+    releases = sum(len(run.observed_releases) for run in evidence.runs)
+    return passed(f"{releases} releases, each with a permit of a charged sample")
 
 
 def _knob_of_another_label(bench: Bench, run: Transcript) -> str | None:
@@ -59,23 +61,25 @@ def _knob_of_another_label(bench: Bench, run: Transcript) -> str | None:
     if len(set(knobs.values())) < 2:
         return None
     sizes = bench.sizes()
-    own = {
-        label: _list_releases(bench.mechanism.events(knob, sizes.select_group(label)), label)
-        for label, knob in knobs.items()
-    }
+    declared = {}
+    for label, knob in knobs.items():
+        event = bench.mechanism.events(knob, sizes.select_group(label))
+        declared[label] = _list_releases(event, label)
     for spend in run.spends:
-        label = run.samples[spend.sample].partition
-        for event in flatten(spend.event).keys() - own.get(label or "", set()):
-            if other := next((other for other, events in own.items() if event in events), None):
-                what = f"It releases from the records of {label!r} with the knob of {other!r}"
+        partition = run.samples[spend.sample].partition
+        undeclared = flatten(spend.event).keys() - declared.get(partition or "", set())
+        for event in undeclared:
+            others = [other for other, events in declared.items() if event in events]
+            if others:
+                what = f"It releases from the records of {partition!r} with the knob of {others[0]!r}"
                 return f"{what}: {event!r}. Write each label with `context.for_label(label)`."
     return None
 
 
 def _list_releases(event: dp.DpEvent, label: str) -> set[dp.DpEvent]:
     """What is released from the samples of a label."""
-    found: set[dp.DpEvent] = set()
+    releases: set[dp.DpEvent] = set()
     for component in components(event, label):
         inside = component.event if isinstance(component, dp.PoissonSampledDpEvent) else component
-        found |= flatten(inside).keys()
-    return found
+        releases |= flatten(inside).keys()
+    return releases

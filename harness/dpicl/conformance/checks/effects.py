@@ -25,16 +25,19 @@ def side_effects(evidence: CheckEvidence) -> Verdict:
     repeats = evidence.plain.footprint.said == bench.run().footprint.said
 
     def mask_varying(run: Transcript) -> list[str]:
-        return [said if repeats else _VARYING.sub("#", said) for said in run.footprint.said]
+        return [line if repeats else _VARYING.sub("#", line) for line in run.footprint.said]
 
     for name, _, expected, run in evidence.twins():
         if run.error is None and expected.error is None and mask_varying(run) != mask_varying(expected):
-            said = next((s for s in run.footprint.said if s not in expected.footprint.said), "less than before")
-            return failed(f"With the same noisy releases but {name}, it prints or logs something else: {said[:120]!r}.")
-    secret = bench.run(Run(records=plant_words(bench.task.train, labels=not bench.task.partitioned)))
-    if any(PLANTED in said for said in secret.footprint.said):
+            new = [line for line in run.footprint.said if line not in expected.footprint.said]
+            line = new[0] if new else "less than before"
+            return failed(f"With the same noisy releases but {name}, it prints or logs something else: {line[:120]!r}.")
+    planted = plant_words(bench.task.train, labels=not bench.task.partitioned)
+    secret = bench.run(Run(records=planted))
+    if any(PLANTED in line for line in secret.footprint.said):
         return failed("It prints or logs a word that only a private record holds; say nothing of records.")
-    if problem := _find_left_behind(evidence):
+    problem = _find_left_behind(evidence)
+    if problem:
         return failed(problem)
     return passed("no file, process or connection; what it prints does not depend on records; no record is kept")
 
@@ -43,7 +46,8 @@ def _find_left_behind(evidence: CheckEvidence) -> str | None:
     """What is wrong if runs leave another state behind where records are others and noisy releases the same, each in a
     process as good as new; if a second run changes it again; or if other code was replaced."""
     bench, state = evidence.bench, evidence.bench.checkpoint
-    if place := state.find_replaced():
+    place = state.find_replaced()
+    if place:
         return f"It puts something of its own in the place of {place}; leave other code as it is."
     other = next(iter(evidence.sets.values()))
     first = Run(script=scripted("random", 0))
@@ -53,13 +57,21 @@ def _find_left_behind(evidence: CheckEvidence) -> str | None:
         state.restore()
         bench.run(how)
         states.append(state.read())
-    if place := _find_change(*states):
+    place = _find_change(*states)
+    if place:
         return f"With the same noisy releases but other records, a run changes {place}; keep nothing of records."
     bench.run(second)
-    if place := _find_change(states[1], state.read()):
+    place = _find_change(states[1], state.read())
+    if place:
         return f"Every run changes {place}, so a run depends on those before it; keep nothing between runs."
     return None
 
 
-def _find_change(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> str | None:
-    return next((place for place in {**before, **after} if before.get(place) != after.get(place)), None)
+def _find_change(
+    before: Mapping[str, bytes],
+    after: Mapping[str, bytes],
+) -> str | None:
+    for place in {**before, **after}:
+        if before.get(place) != after.get(place):
+            return place
+    return None

@@ -7,13 +7,13 @@ import numpy as np
 from dpicl.accounting import accountants
 from dpicl.accounting.events import compose
 from dpicl.attacks.exact_pairs import chances, exact_epsilon, move
-from dpicl.attacks.exact_worlds import Seen
+from dpicl.attacks.exact_worlds import Comparison, Moved
 from dpicl.conformance.bench import DELTA
 from dpicl.conformance.checking import QUICK, CheckEvidence, Pair, Verdict, failed, not_applicable, passed
 from dpicl.core.messages import count
 from dpicl.privacy.release_hooks import NoisyRelease
 
-#: Rounding of sums of rows, and of epsilon.
+#: Tolerances for rounding, of sums of rows and of epsilon.
 _SLACK, _AUDIT_SLACK = 1e-9, 1e-6
 #: The kit's noise is secure, which makes failures of a choice likelier by less than this share; that is charged to the
 #: part of delta for floating point (dpicl.privacy.secure_release).
@@ -27,8 +27,9 @@ def measure_betrayal(before: NoisyRelease, after: NoisyRelease) -> float:
     is no candidate (dpicl.privacy.limited_domain)."""
     if before.kind != "choice" or not before.scale > 0:
         return 0.0
-    own, other = chances(before), chances(after)
-    return float(max(own[np.isneginf(after.clean)].sum(), other[np.isneginf(before.clean)].sum()))
+    lost = chances(before)[np.isneginf(after.clean)].sum()
+    gained = chances(after)[np.isneginf(before.clean)].sum()
+    return float(max(lost, gained))
 
 
 def sensitivity(evidence: CheckEvidence) -> Verdict:
@@ -44,23 +45,21 @@ def sensitivity(evidence: CheckEvidence) -> Verdict:
             if moved > bound * (1 + _SLACK) + _SLACK:
                 how = f"{moved:.4g} ({_MEASURES[before.release.kind]})"
                 return failed(f"One more record moved a release by {how}, not {bound:.4g}; bound each row by itself.")
-            lost, paid = measure_betrayal(before.release, after.release), pair.with_it.paid_delta(after)
+            lost = measure_betrayal(before.release, after.release)
+            paid = pair.with_it.paid_delta(after)
             if lost > paid * (1 + _FAILURES):
                 return failed(f"A record decides what can be chosen ({lost:.2g}); delta = {paid:.2g} is charged.")
-            compared, worst = compared + 1, max(worst, moved / bound if bound else 0.0)
+            compared += 1
+            worst = max(worst, moved / bound if bound else 0.0)
     if worst == 0 and evidence.effort.rounds < QUICK.rounds:  # few runs may miss the records that matter
         return sensitivity(CheckEvidence(evidence.bench, QUICK))
     if worst == 0:
         return failed(f"No record moved any of {count(compared, 'release')}; choose options for which records matter.")
     cut = sorted({name for run in evidence.runs for name in run.footprint.cut})
-    told = (
-        f"; {cut[0]} gets counts above 1 and counts 1: pass 0 or 1 for each word, as it does nothing else"
-        if cut
-        else ""
-    )
-    return passed(
-        f"{count(compared, 'release')} of neighbours; the largest move is {worst:.3f} of what is stated{told}"
-    )
+    why = f"{count(compared, 'release')} of neighbours; the largest move is {worst:.3f} of what is stated"
+    if cut:
+        why += f"; {cut[0]} gets counts above 1 and counts 1: pass 0 or 1 for each word, as it does nothing else"
+    return passed(why)
 
 
 def private_reads(evidence: CheckEvidence) -> Verdict:
@@ -74,7 +73,8 @@ def private_reads(evidence: CheckEvidence) -> Verdict:
             strangers = count(len(run.strangers), "record")
             return failed(f"{strangers} read that no sample held; read records out of `sample.slots` alone.")
     for pair in evidence.pairs:
-        if problem := _find_move_from_outside(pair):
+        problem = _find_move_from_outside(pair)
+        if problem:
             return failed(problem)
     return passed(f"{len(evidence.pairs)} pairs of neighbours; no record matters outside of its sample")
 
@@ -82,9 +82,8 @@ def private_reads(evidence: CheckEvidence) -> Verdict:
 def _find_move_from_outside(pair: Pair) -> str | None:
     """What is wrong if a record moves releases whose sample does not hold it."""
     for before, after in pair.observed_releases:
-        if not pair.is_record_sampled(after) and not np.array_equal(
-            before.release.clean, after.release.clean, equal_nan=True
-        ):
+        moved = not np.array_equal(before.release.clean, after.release.clean, equal_nan=True)
+        if moved and not pair.is_record_sampled(after):
             return "A record moved a release of a sample without it; make each release from its own sample alone."
     sampled = any(pair.added in sample.members for sample in pair.with_it.samples)
     if not sampled and pair.without.public != pair.with_it.public:
@@ -107,27 +106,28 @@ def audit(evidence: CheckEvidence) -> Verdict:
     if not evidence.plain.observed_releases:
         return not_applicable("the mechanism makes no noisy release; see `noise`")
     calibrated = (pair for pair in evidence.pairs if pair.base.knob in evidence.knobs[:2])
-    pair, seen = max(((pair, _see(pair)) for pair in calibrated), key=lambda one: _sum_squares(one[1]))
-    if _sum_squares(seen) == 0:
+    comparisons = ((pair, _compare(pair)) for pair in calibrated)
+    pair, worst = max(comparisons, key=lambda compared: _sum_squares(compared[1]))
+    if _sum_squares(worst) == 0:
         return passed("no record moves a release of a sample that holds it")
-    samples = {sample for sample, *_ in seen.moved}
+    samples = {moved.sample for moved in worst.moved}
     spent = compose(spend.event for spend in pair.with_it.spends if spend.sample in samples)
     claim = accountants.epsilon(spent, DELTA).upper
-    shown = exact_epsilon(seen.losses, DELTA, claim)
+    shown = exact_epsilon(worst.losses, DELTA, claim)
     if shown > claim * (1 + _AUDIT_SLACK):
         return failed(f"One record shows epsilon = {shown:.3g}, and {claim:.3g} is charged; see `sensitivity`.")
-    return passed(f"{count(len(seen.moved), 'release')} with a record and without show {shown:.3g} of {claim:.3g}")
+    return passed(f"{count(len(worst.moved), 'release')} with a record and without show {shown:.3g} of {claim:.3g}")
 
 
-def _see(pair: Pair) -> Seen:
+def _compare(pair: Pair) -> Comparison:
     """The releases from samples with the record, in both runs."""
-    numbered = ((pair.with_it.sample_of(after), before, after) for before, after in pair.observed_releases)
-    return Seen.of(
-        (sample, 1.0, after.release, before.release)
-        for sample, before, after in numbered
-        if sample is not None and pair.is_record_sampled(after)
-    )
+    releases = []
+    for before, after in pair.observed_releases:
+        sample = pair.with_it.sample_of(after)
+        if sample is not None and pair.is_record_sampled(after):
+            releases.append(Moved(sample, 1.0, after.release, before.release))
+    return Comparison.of(releases)
 
 
-def _sum_squares(seen: Seen) -> float:
-    return sum(share**2 for share in seen.shares)
+def _sum_squares(comparison: Comparison) -> float:
+    return sum(share**2 for share in comparison.shares)

@@ -32,10 +32,11 @@ def _difference(expected: Transcript, run: Transcript, name: str, kind: str) -> 
     pairs = zip(run.released or (), expected.released or (), strict=False)
     if number != before:
         what = f"{number} noisy releases are made in place of {before}"
-    elif run.asked != expected.asked:
+    elif run.public_prompts != expected.public_prompts:
         what = "the model is asked another public prompt (`FinalPrompt`, `reader.write`)"
     elif run.released != expected.released:
-        new, old = next(((a, b) for a, b in pairs if a != b), (run.released, expected.released))
+        differing = (pair for pair in pairs if pair[0] != pair[1])
+        new, old = next(differing, (run.released, expected.released))
         what = f"{str(new)[:80]!r} is released in place of {str(old)[:80]!r}"
     elif run.progress != expected.progress:
         what = "other progress is reported"
@@ -81,7 +82,9 @@ def check_no_crash(evidence: CheckEvidence) -> Verdict:
 
 def _list_unusual_runs(evidence: CheckEvidence) -> Iterator[tuple[str, Transcript]]:
     """All runs but those on ordinary records; some sets are run with true noise as well."""
-    for at, (name, records) in enumerate(list(evidence.sets.items())[: evidence.effort.noisy]):
-        yield name, evidence.bench.run(Run(records=records, sampling=at, noise=at))
+    names = list(evidence.sets)[: evidence.effort.noisy]
+    for number, name in enumerate(names):
+        how = Run(records=evidence.sets[name], sampling=number, noise=number)
+        yield name, evidence.bench.run(how)
     for name, _, _, run in evidence.twins():
         yield name, run

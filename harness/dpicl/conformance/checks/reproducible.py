@@ -33,29 +33,27 @@ def seeds(evidence: CheckEvidence) -> Verdict:
             )
     if not _is_same(plain, again):
         return failed("Two runs with the same seeds differ; use `context.streams`, and keep nothing between runs.")
-    if not _is_same(plain, bench.run_at_once([Run(), replace(stranger, noise=5)])[0]):
+    beside_another, _ = bench.run_at_once([Run(), replace(stranger, noise=5)])
+    if not _is_same(plain, beside_another):
         return failed("Other shots or runs that are under way change a run; keep what a shot needs in local variables.")
     for moment in MOMENTS:
-        with clock_at(moment, modules_of(type(bench.mechanism)).values()) as asked:
+        with clock_at(moment, modules_of(type(bench.mechanism)).values()) as readings:
             run = bench.run()
         if not _is_same(plain, run):
             return failed("The same seeds give another run at another time of day; do not look at the clock.")
-        if not asked:
+        if not readings:
             break  # nobody looks at the clock
-    first, second = plain.observed_releases[:1], other.observed_releases[:1]
-    if (
-        first
-        and second
-        and np.array_equal(first[0].released, second[0].released)
-        and first[0].release.kind == "gaussian"
-    ):
+    firsts = zip(plain.observed_releases[:1], other.observed_releases[:1], strict=False)
+    if any(a.release.kind == "gaussian" and np.array_equal(a.released, b.released) for a, b in firsts):
         return failed("Another noise seed gives the same noisy sum; draw it with a permit of the sample.")
     return passed("the same seeds, the same run; another noise seed, other noise")
 
 
 def _is_same(one: Transcript, other: Transcript) -> bool:
+    if one.public != other.public:
+        return False
     pairs = zip(one.observed_releases, other.observed_releases, strict=False)
-    return one.public == other.public and all(np.array_equal(a.released, b.released) for a, b in pairs)
+    return all(np.array_equal(first.released, second.released) for first, second in pairs)
 
 
 def check_non_private(evidence: CheckEvidence) -> Verdict:
@@ -86,4 +84,5 @@ def _is_clean(observed: ObservedRelease) -> bool:
         return bool(np.array_equal(released, clean))
     if observed.release.kind == "threshold":
         return bool(released[0]) == bool(clean[0] >= 0)
-    return np.argsort(-clean, kind="stable")[: observed.release.count].tolist() == released.tolist()
+    order = np.argsort(-clean, kind="stable")
+    return order[: observed.release.count].tolist() == released.tolist()

@@ -41,8 +41,8 @@ def sampling(evidence: CheckEvidence) -> Verdict:
         if p is not None and p < FALSE_ALARM:
             sample = random[0]
             sizes = [len(each.members) for each in random]
-            seen = f"p = {p:.1g}; {sample.size} records, sizes from {min(sizes)} to {max(sizes)}"
-            return failed(f"Samples are not Poisson: {name} does not fit q = {sample.rate:.3g} (chi-square, {seen}).")
+            facts = f"p = {p:.1g}; {sample.size} records, sizes from {min(sizes)} to {max(sizes)}"
+            return failed(f"Samples are not Poisson: {name} does not fit q = {sample.rate:.3g} (chi-square, {facts}).")
     shown = ", ".join(f"{p:.2g}" for p in tests.values() if p is not None)
     return passed(
         f"{len(random)} samples at q = {random[0].rate:.3g}; chi-square of size, records, repeats, slots: p = {shown}"
@@ -56,8 +56,10 @@ def _check_joining(runs: Sequence[Transcript]) -> Verdict:
         used = samples_used(run)
         uses = max(sample.uses or 0 for sample in used)
         joined = Counter(member for sample in used for member in sample.members)
-        slotted = [sample for sample in used if sample.slots]
-        places = {place for sample in slotted for place in zip(sample.members, sample.slots, strict=True)}
+        places: set[tuple[int, int]] = set()
+        for sample in used:
+            if sample.slots:
+                places.update(zip(sample.members, sample.slots, strict=True))
         if any(often > uses for often in joined.values()):
             return failed(
                 f"A record is behind {max(joined.values())} releases and {uses} were charged; use each sample once."
@@ -84,21 +86,24 @@ def samples_used(run: Transcript) -> list[Drawn]:
 def _sizes(samples: Sequence[Drawn]) -> float | None:
     """Sizes against Binomial(n, q), for the most frequent (n, q)."""
     size, rate = _commonest((sample.size, sample.rate) for sample in samples)
-    sizes = [len(sample.members) for sample in samples if (sample.size, sample.rate) == (size, rate)]
-    expected = stats.binom.pmf(np.arange(size + 1), size, rate) * len(sizes)
-    return _chi_square(np.bincount(np.minimum(sizes, size), minlength=size + 1), expected)
+    alike = [sample for sample in samples if (sample.size, sample.rate) == (size, rate)]
+    sizes = np.minimum([len(sample.members) for sample in alike], size)
+    shares = stats.binom.pmf(np.arange(size + 1), size, rate)
+    return _chi_square(np.bincount(sizes, minlength=size + 1), shares * len(alike))
 
 
 def _inclusion(samples: Sequence[Drawn]) -> float | None:
     """How often each record of a group is sampled: n independent binomial counts, of the most frequent group."""
     kind = _commonest((sample.partition, sample.size, sample.rate) for sample in samples)
     alike = [sample for sample in samples if (sample.partition, sample.size, sample.rate) == kind]
-    often = np.array(list(Counter(member for sample in alike for member in sample.members).values()), dtype=np.float64)
+    members = Counter(member for sample in alike for member in sample.members)
+    often = np.array(list(members.values()), dtype=np.float64)
     mean = len(alike) * alike[0].rate
     if mean < _FEWEST:
         return None
     never = (alike[0].size - len(often)) * mean**2
-    statistic = (((often - mean) ** 2).sum() + never) / (mean * (1 - alike[0].rate))
+    squares = ((often - mean) ** 2).sum() + never
+    statistic = squares / (mean * (1 - alike[0].rate))
     return float(stats.chi2.sf(statistic, df=alike[0].size))
 
 
@@ -125,25 +130,27 @@ def _slots(samples: Sequence[Drawn]) -> float | None:
         return None
     number = _commonest(sample.number or 0 for sample in placed)
     slots = [slot for sample in placed if sample.number == number for slot in sample.slots]
-    return _chi_square(np.bincount(slots, minlength=number), np.full(number, len(slots) / number))
+    expected = np.full(number, len(slots) / number)
+    return _chi_square(np.bincount(slots, minlength=number), expected)
 
 
 def _chi_square(observed: np.ndarray, expected: np.ndarray) -> float | None:
     """p of Pearson's test, neighbouring cells merged until each expects `_FEWEST`; None for less than two cells."""
     cells: list[list[float]] = [[0.0, 0.0]]
-    for seen, mean in zip(observed.tolist(), expected.tolist(), strict=True):
+    for number, mean in zip(observed.tolist(), expected.tolist(), strict=True):
         if cells[-1][1] >= _FEWEST:
             cells.append([0.0, 0.0])
-        cells[-1][0] += seen
+        cells[-1][0] += number
         cells[-1][1] += mean
     if len(cells) > 1 and cells[-1][1] < _FEWEST:
-        seen, mean = cells.pop()
-        cells[-1][0] += seen
+        number, mean = cells.pop()
+        cells[-1][0] += number
         cells[-1][1] += mean
     if len(cells) < 2:
         return None
     table = np.array(cells)
-    statistic = ((table[:, 0] - table[:, 1]) ** 2 / table[:, 1]).sum()
+    counts, means = table.T
+    statistic = ((counts - means) ** 2 / means).sum()
     return float(stats.chi2.sf(statistic, df=len(cells) - 1))
 
 
