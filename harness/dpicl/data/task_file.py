@@ -13,11 +13,21 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import jinja2
 import jinja2.nodes
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from dpicl.core.errors import DataError, PluginError, UsageError, unknown_name
 from dpicl.core.plain_words import explanation
 from dpicl.core.strict_yaml import Function, Place, parse
+from dpicl.data.decoding import FileFormat, delimiter_of, encoding_name
 
 KINDS = ("classification", "continuation", "extraction", "generation", "json")
 #: Kinds whose answers are among the words of `doc_to_choice`.
@@ -157,8 +167,9 @@ class LocalKeys(_Keys):
 
     text, label: the fields of a record; labels: label as written there -> label word (label words themselves are always
     accepted). Or reader: a function from a record to its text, with `label` the constant label. train, test: files or
-    folders, from the task's folder; without them they are those under $DPICL_DATA. quoting: whether quotation marks in
-    CSV and TSV stand around values; else they are part of them. person: the field that names whose record it is.
+    folders, from the task's folder; without them they are those under $DPICL_DATA. quoting, header, encoding,
+    delimiter: see `FileFormat`. person: the field that names whose record it is. skip_invalid: whether rows that are
+    wrong are left out, each for what stands in it alone; skip_other_labels: those whose label is none of the task's.
     """
 
     missing: Text = ""
@@ -169,7 +180,22 @@ class LocalKeys(_Keys):
     train: FilePath = ""
     test: FilePath = ""
     quoting: bool = True
+    header: bool = True
+    encoding: Text = ""
+    delimiter: Text = ""
     person: Text = ""
+    skip_invalid: bool = False
+    skip_other_labels: bool = False
+
+    @field_validator("encoding")
+    @classmethod
+    def _require_encoding(cls, value: str) -> str:
+        return encoding_name(value) if value else value
+
+    @field_validator("delimiter")
+    @classmethod
+    def _require_delimiter(cls, value: str) -> str:
+        return delimiter_of(value) if value else value
 
     @model_validator(mode="after")
     def _require_whole(self) -> LocalKeys:
@@ -185,6 +211,10 @@ class LocalKeys(_Keys):
     def fields(self) -> tuple[str, ...]:
         """The fields of text and label; () where a reader makes the text of a record."""
         return () if self.reader else (self.text, self.label)
+
+    @property
+    def format(self) -> FileFormat:
+        return FileFormat(self.quoting, self.header, self.encoding, self.delimiter)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -95,7 +95,7 @@ class PrivacyCard(Part):
     release is not private, or of a simulated model. utility: None where it was not measured. state_sha256: of the file
     that answers follow from, where they were made from one and cost nothing more (missing else). person: whom the
     guarantee is for; missing where it is a record. texts: what is plainly wrong with released texts, in sentences;
-    missing where nothing is."""
+    missing where nothing is. reading: what the user chose about rows that are not used, in sentences."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     private: bool
@@ -114,6 +114,7 @@ class PrivacyCard(Part):
     state_sha256: str | None = Field(default=None, exclude_if=lambda value: value is None)
     person: PersonUnit | None = Field(default=None, exclude_if=lambda value: value is None)
     texts: list[str] = Field(default=[], exclude_if=lambda value: not value)
+    reading: list[str] = Field(default=[], exclude_if=lambda value: not value)
 
     @model_validator(mode="after")
     def _require_warning(self) -> PrivacyCard:
@@ -147,8 +148,10 @@ def card(
     config: ReleaseConfig,
     utility: Utility | None = None,
     person: PersonUnit | None = None,
+    reading: Sequence[str] = (),
 ) -> PrivacyCard:
-    """manifest: from before the release. person: whom the guarantee is for; None for a record."""
+    """manifest: from before the release. person: whom the guarantee is for; None for a record. reading: sentences about
+    rows that were not used; public, as all of a card."""
     rounding = ["How the model rounds: the proof is about real numbers (see the notes)."]
     embedding = embedding_of(mechanism, None)
     read = ([] if mechanism.needs == "nothing" else [manifest.model.name]) + ([embedding.name] if embedding else [])
@@ -171,6 +174,7 @@ def card(
         ],
         person=person,
         texts=_read_released(mechanism, task, made),
+        reading=list(reading),
         created=now(),
         utility=utility,
     ).say_unchecked()
@@ -228,6 +232,7 @@ def card_markdown(content: Mapping[str, Any]) -> str:
         or "Nothing: no private record was read.",
         "Accountants: `{}`".format(_json(privacy["accountants"]).replace("`", "'")),
         *(f"- {_escape(note)}" for note in privacy["notes"]),
+        *(f"- {_escape(sentence)}" for sentence in content.get("reading", ())),
         *_about_texts(content),
         "## Utility",
         _utility(content.get("utility")),

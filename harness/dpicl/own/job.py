@@ -121,6 +121,11 @@ class ReleaseJob:
     def mechanism(self) -> Mechanism:
         return build(self.given.cls, self.options)
 
+    @cached_property
+    def planned(self) -> list[Demonstration]:
+        """The demonstrations without their texts. Raises UsageError for numbers of labels that do not fit."""
+        return [Demonstration("", label) for label in plan_labels(self.mechanism, self.task, self.config)]
+
     def check(self) -> None:
         """Raises UsageError for what does not fit, as far as it can be seen without a private record, and for inputs
         that are one."""
@@ -147,6 +152,7 @@ class ReleaseJob:
             self.config.require_small_delta(sum(self.sizes.values()))
         if reason := skip_reason(self.mechanism, self.task):
             raise UsageError(f"{self.mechanism.name} cannot do this task: {reason}.")
+        self.planned  # noqa: B018  refuses numbers of labels that do not fit
         require_different({"--data": self.data, "--public": self.public, "--public-test": self.public_test})
 
     def run(self) -> PrivateRelease:
@@ -192,9 +198,10 @@ class ReleaseJob:
         if secure and not self.measure_only:
             expected = expected_release(self.mechanism, without, self.model, config_of_record, self.queries)
             charge(loaded.read, self.price(expected), self.payer_of_all, persons=loaded.persons, trial=True)
-        planned = [Demonstration("", label) for label in plan_labels(self.mechanism, without, config_of_record)]
-        if missing := labels_without_text(planned, self.task.labels if self.task.partitioned else ()):
+        if missing := labels_without_text(self.planned, self.task.labels if self.task.partitioned else ()):
             self.tell(missing)
+        for note in self.own.reading_notes:
+            self.tell(note)
         if is_simulated(self.model) and secure and not self.measure_only:
             self.tell(f"{SIMULATED} What it releases is charged all the same.")
         loading = f"loading the model {self.model}"
@@ -211,7 +218,8 @@ class ReleaseJob:
 
         def release_once(own: Task, config: ReleaseConfig, pay: Charger | None) -> PrivateRelease:
             made = release(self.mechanism, own, model, config, self.queries, report=stages.report, charge=pay)
-            said = card(self.mechanism, self.options, own, made, manifest, config, utility, self._unit(made))
+            unit, reading = self._unit(made), self.own.reading_notes
+            said = card(self.mechanism, self.options, own, made, manifest, config, utility, unit, reading)
             said = self._warn_of_delta(said)
             state = None
             if made.more is not None and not self.queries:
