@@ -23,6 +23,7 @@ from dpicl.core.field_types import Seed as AnySeed
 from dpicl.core.field_types import Shots as AnyShots
 from dpicl.core.paths import DEFAULT_RESULTS, shipped_suites
 from dpicl.data.decoding import FileFormat, delimiter_of, encoding_name
+from dpicl.data.free_texts import Form
 from dpicl.data.labels import read_labels
 
 if TYPE_CHECKING:
@@ -261,8 +262,13 @@ class RecordFile(TypedDict, total=False):
 
 
 class OwnFile(RecordFile, total=False):
-    """A file of which rows may be left out."""
+    """A file of which rows may be left out, and whose texts may have no labels."""
 
+    no_labels: Annotated[bool, Flag("the texts have no labels: more texts like them are released")]
+    output_field: Annotated[
+        str, Flag("no labels: field of what belongs to each text, as questions and answers", metavar="NAME")
+    ]
+    dialogues: Annotated[bool, Flag("no labels: the text's field is a list of messages, {role, content}")]
     skip_invalid: SkipInvalid
     skip_other_labels: SkipOtherLabels
 
@@ -270,6 +276,17 @@ class OwnFile(RecordFile, total=False):
 def format_of(given: RecordFile) -> FileFormat:
     is_quoted, has_header = not given.get("no_quoting"), not given.get("no_header")
     return FileFormat(is_quoted, has_header, given.get("encoding") or "", given.get("delimiter") or "")
+
+
+def form_of(given: OwnFile) -> Form:
+    """Whether texts have labels, and what they are where they have none. Raises UsageError for two of these."""
+    if given.get("output_field") and given.get("dialogues"):
+        raise UsageError("--output-field is for pairs and --dialogues for messages; give one of the two.")
+    if given.get("dialogues"):
+        return "dialogues"
+    if given.get("output_field"):
+        return "pairs"
+    return "plain" if given.get("no_labels") else "labelled"
 
 
 def labels_of(given: RecordFile) -> dict[str, str]:

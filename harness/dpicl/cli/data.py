@@ -14,15 +14,19 @@ from dpicl.core.errors import UsageError
 from dpicl.core.messages import count, message
 from dpicl.data.config import add_task_folder, list_tasks, load_config
 from dpicl.data.counts import DataCounts, PersonCounts, SplitCounts, count_persons, count_records, label_words
+from dpicl.data.decoding import FileFormat
 from dpicl.data.persons import personal_columns
 from dpicl.data.reading import FileRecords, ranges, read_records
 from dpicl.data.sources import read, reading_of, resolve
 from dpicl.data.tables import NO_QUOTING, SUFFIXES, fields_of
 from dpicl.data.task_file import SourceSpec
 from dpicl.mechanism.registry import load_mechanisms
+from dpicl.own.records import OwnRecords
 from dpicl.scaffold.own_task import own_spec
 from dpicl.tables.document import Block, text_table
 
+#: What the fields of a record are, by the form of texts.
+_FIELDS = {"labelled": ("text", "label"), "plain": ("text",), "pairs": ("input", "output"), "dialogues": ("messages",)}
 #: Labels of which a table has the numbers; JSON has all.
 _SHOWN = 30
 
@@ -55,13 +59,12 @@ def data(
         if source != "auto":
             raise UsageError(f"--source is for tasks, and {path} is a file; leave it out.")
         format = p.format_of(file)
-        fields = fields_of(path, file.get("text_field"), file.get("label_field"), format)
-        spec = own_spec(path.name, *fields, p.labels_of(file), format)
-        skip = {name: bool(file.get(name)) for name in ("skip_invalid", "skip_other_labels")}
-        spec = spec.model_copy(update={"local": spec.local.model_copy(update=skip)})
+        spec = _spec_of(path, file, format)
+        fields, form = spec.local.fields, spec.local.form
         train = read_records(path, spec)
         counted = None if test is None else read_records(Path(test), spec)
-        counts = count_records(train, counted, spec.labels or label_words(train, fields[1]))
+        labels = spec.labels or (label_words(train, fields[1]) if form == "labelled" else ())
+        counts = count_records(train, counted, labels)
         columns_of_persons = [person_field] if person_field else personal_columns(train.columns, fields)
         for column in columns_of_persons:
             local = spec.local.model_copy(update={"person": column})
@@ -74,7 +77,7 @@ def data(
                 )
                 counts = replace(counts, problems=[*counts.problems, nobody])
         names = {"train": path.name, "test": "" if test is None else Path(test).name}
-        found, columns = "local", dict(zip(("text", "label"), fields, strict=True))
+        found, columns = "local", dict(zip(_FIELDS[form], fields, strict=True))
     else:
         given: dict[str, object] = {"test": test, "person_field": person_field, **file}
         if wrong := [name for name, value in given.items() if value]:
@@ -90,6 +93,26 @@ def data(
     read_as = [f"Read as {what}: field '{column}'." for what, column in columns.items()]
     blocks = [*_show(name, found, counts, names), *read_as, *map(_describe_persons, persons)]
     return Answer(document, blocks, 1 if counts.problems else 0)
+
+
+def _spec_of(path: Path, file: p.OwnFile, format: FileFormat) -> SourceSpec:
+    """What to read from a file. Raises DataError, UsageError as its parts do."""
+    form = p.form_of(file)
+    if form == "labelled":
+        fields = fields_of(path, file.get("text_field"), file.get("label_field"), format)
+        spec = own_spec(path.name, *fields, p.labels_of(file), format)
+    else:
+        spec = OwnRecords(
+            p.labels_of(file),
+            text_field=file.get("text_field"),
+            label_field=file.get("label_field"),
+            format=format,
+            form=form,
+            output_field=file.get("output_field"),
+        ).spec(path)
+        spec = spec.model_copy(update={"labels": ()})
+    skip = {name: bool(file.get(name)) for name in ("skip_invalid", "skip_other_labels")}
+    return spec.model_copy(update={"local": spec.local.model_copy(update=skip)})
 
 
 def _describe_persons(each: PersonCounts) -> str:

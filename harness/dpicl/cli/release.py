@@ -191,7 +191,7 @@ def release(
     job = _job(mechanism, own, unfit, _Shots(shots, shots_per_label))
     if job.mechanism.reads_all and format is not None:
         raise UsageError(f"{job.mechanism.name} releases a state, and no texts; leave --format out.")
-    check_format(format or "jsonl", job.task)
+    check_format(format or "jsonl", job.task, job.own.form)
     return _save(job.run(), None if job.measure_only else job.out, format or "jsonl")
 
 
@@ -346,6 +346,8 @@ def _job(mechanism: GivenMechanism, own: Own, unfit: Mapping[str, str], shots: _
             person_field=own.get("person_field"),
             rows_per_person=own.get("rows_per_person") or 1,
             per_record=bool(own.get("per_record")),
+            form=p.form_of(own),
+            output_field=own.get("output_field"),
             skip_invalid=bool(own.get("skip_invalid")),
             skip_other_labels=bool(own.get("skip_other_labels")),
         ),

@@ -17,9 +17,10 @@ from uuid import UUID
 from dpicl.core.errors import DataError
 from dpicl.core.messages import count
 from dpicl.core.vocabulary import Record
+from dpicl.data.free_texts import write_dialogue, write_pair
 from dpicl.data.splits import normalise
 from dpicl.data.tables import BLANK, JOINS_ROWS, NO_QUOTING, Table, missing_column_error, open_table, unreadable_error
-from dpicl.data.task_file import SourceSpec
+from dpicl.data.task_file import LocalKeys, SourceSpec
 
 
 class RowFault(ValueError):
@@ -143,6 +144,8 @@ def read_records(path: Table, spec: SourceSpec) -> FileRecords:
                     raise RowFault(row.fault) if row.alone else JoinedRows(row.fault)
                 if reader is not None:
                     text, label = _text_by(reader, dict(row.values)), local.label
+                elif not local.labelled:
+                    text, label = _free_text(row.values, local), local.label
                 else:
                     text, label = _text_and_label(row.values, fields, words, table.names)
                     if row.joined and _joins_rows(row.values, fields, words, table.mark):
@@ -219,6 +222,28 @@ def _text_and_label(
     if written not in words and isinstance(label, int) and 0 <= label < len(classes):
         written = classes[label]
     return text, words.get(written, words.get(_normalise(written), written))
+
+
+def _free_text(values: Mapping[str, Any], local: LocalKeys) -> str:
+    """The text of a row without a label."""
+    for name in local.fields:
+        if name not in values:
+            raise RowFault(_name_missing(name))
+    text = values[local.text]
+    try:
+        if local.form == "dialogues":
+            return write_dialogue(text)
+        if not isinstance(text, str):
+            raise RowFault(f"has no text as its '{local.text}'")
+        if local.form == "plain":
+            return text
+        if not isinstance(values[local.output], str):
+            raise RowFault(f"has no text as its '{local.output}'")
+        return write_pair(text, values[local.output])
+    except RowFault:
+        raise
+    except ValueError as error:
+        raise RowFault(str(error)) from None
 
 
 def _joins_rows(values: Mapping[str, str], fields: Sequence[str], words: Mapping[str, str], mark: str) -> bool:

@@ -240,6 +240,23 @@ def fields_of(
     return str(found[0]), str(found[1])
 
 
+def text_field_of(path: Table, text: str | None, format: FileFormat = PLAIN, dialogues: bool = False) -> str:
+    """The field of texts, or of dialogues, in a file without labels: as given, else one with a usual name. Raises
+    DataError where there is none."""
+    if text is not None:
+        return text
+    if not format.header:
+        raise UsageError("With --no-header columns are called 1, 2, …; say which holds the text: --text-field 1.")
+    sound = list(islice((row.values for row in open_table(path, (), format).rows if not row.fault), _FIRST_ROWS))
+    names = [name for name in (sound[0] if sound else ()) if all(name in row for row in sound)]
+    usual = ("messages", "conversation", "dialogue") if dialogues else _USUAL[0]
+    folded = {name.strip().lower(): name for name in names}
+    known = next((folded[word] for word in usual if word in folded), None)
+    if known is None and names:
+        raise missing_column_error(path, [usual[0]], names)
+    return known or usual[0]
+
+
 def unreadable_error(path: Table, error: OSError) -> DataError:
     """The error of a file that the system does not let us read."""
     return DataError(f"Cannot read {path}: {error.strerror or type(error).__name__}; fix that.")

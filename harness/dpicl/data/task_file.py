@@ -28,6 +28,7 @@ from dpicl.core.errors import DataError, PluginError, UsageError, unknown_name
 from dpicl.core.plain_words import explanation
 from dpicl.core.strict_yaml import Function, Place, parse
 from dpicl.data.decoding import FileFormat, delimiter_of, encoding_name
+from dpicl.data.free_texts import Form
 
 KINDS = ("classification", "continuation", "extraction", "generation", "json")
 #: Kinds whose answers are among the words of `doc_to_choice`.
@@ -166,9 +167,10 @@ class LocalKeys(_Keys):
     """Local records, or why there are none.
 
     text, label: the fields of a record; labels: label as written there -> label word (label words themselves are always
-    accepted). Or reader: a function from a record to its text, with `label` the constant label. train, test: files or
-    folders, from the task's folder; without them they are those under $DPICL_DATA. quoting, header, encoding,
-    delimiter: see `FileFormat`. person: the field that names whose record it is. skip_invalid: whether rows that are
+    accepted). labelled: whether label is a field; else it is what all records are called, and a record is its text
+    alone: with output, the field of what belongs to a text, or the messages of a dialogue (dialogues). Or reader: a
+    function from a record to its text, with `label` the constant label. train, test: files or folders, from the task's
+    folder; without them they are those under $DPICL_DATA. quoting, header, encoding, delimiter: see `FileFormat`. person: the field that names whose record it is. skip_invalid: whether rows that are
     wrong are left out, each for what stands in it alone; skip_other_labels: those whose label is none of the task's.
     """
 
@@ -176,6 +178,9 @@ class LocalKeys(_Keys):
     text: Text = ""
     label: Text = ""
     labels: dict[str, str] = {}
+    labelled: bool = True
+    output: Text = ""
+    dialogues: bool = False
     reader: Dotted = ""
     train: FilePath = ""
     test: FilePath = ""
@@ -209,8 +214,19 @@ class LocalKeys(_Keys):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields of text and label; () where a reader makes the text of a record."""
-        return () if self.reader else (self.text, self.label)
+        """The fields of text and label, or of what there is without labels; () where a reader makes the text of a
+        record."""
+        if self.reader:
+            return ()
+        if self.labelled:
+            return (self.text, self.label)
+        return (self.text, self.output) if self.output else (self.text,)
+
+    @property
+    def form(self) -> Form:
+        if self.labelled:
+            return "labelled"
+        return "dialogues" if self.dialogues else "pairs" if self.output else "plain"
 
     @property
     def format(self) -> FileFormat:

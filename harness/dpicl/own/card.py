@@ -183,8 +183,7 @@ def card(
 def _read_released(mechanism: Mechanism, task: Task, made: Release) -> list[str]:
     limit = getattr(mechanism, "tokens", None)
     labels = list(task.labels) if task.partitioned else []
-    texts = [] if task.kind == "json" else made.demonstrations
-    return read_texts(texts, labels, limit if isinstance(limit, int) else None)
+    return read_texts(made.demonstrations, labels, limit if isinstance(limit, int) else None)
 
 
 def card_json(content: Mapping[str, Any]) -> str:

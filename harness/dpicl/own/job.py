@@ -14,6 +14,7 @@ from dpicl.core.cell import Options, ReleaseConfig, large_delta
 from dpicl.core.errors import Concealed, UsageError
 from dpicl.core.messages import duration, show_rounded_up
 from dpicl.core.vocabulary import Demonstration, Query, is_simulated
+from dpicl.data.free_texts import describe_form
 from dpicl.data.tables import Table
 from dpicl.data.task import PublicTask, Task
 from dpicl.engines.progress import Stages, repeat
@@ -144,6 +145,8 @@ class ReleaseJob:
                 " nothing shows that it adds the noise that it declares; run `dpicl check FILE` first, or give"
                 " --allow-unchecked, and the card will say so in its first sentence."
             )
+        if self.own.form != "labelled" and self.public_test is not None:
+            raise UsageError("The utility of texts without labels is not measured; leave --public-test out.")
         if self.measure_only and self.public_test is None:
             raise UsageError("--measure-only measures utility on public records; give them with --public-test FILE.")
         if self.measure_only and not self.config.secure:
@@ -224,8 +227,12 @@ class ReleaseJob:
             state = None
             if made.more is not None and not self.queries:
                 state = state_text(self.mechanism, made, said, self.own, config.seed)
+            if wrong := describe_form([each.text for each in made.demonstrations], self.own.form):
+                said = said.model_copy(update={"texts": [*said.texts, *wrong]})
             shown, view, answers = said.model_dump(mode="json"), own.public_view(), made.answers or {}
-            return PrivateRelease(shown, view, made.prompt, self.queries, answers, state, made.charged_to)
+            return PrivateRelease(
+                shown, view, made.prompt, self.queries, answers, state, made.charged_to, self.own.form
+            )
 
         rehearsed = ""
 

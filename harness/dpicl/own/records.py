@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from string import Template
+from typing import Any
 from unicodedata import normalize
 
 from yaml.reader import Reader
@@ -35,6 +36,7 @@ from dpicl.data.decoding import (
     read_text,
     unpack,
 )
+from dpicl.data.free_texts import Form
 from dpicl.data.persons import keep_rows, personal_columns
 from dpicl.data.reading import FileRecords, read_records
 from dpicl.data.tables import (
@@ -45,6 +47,7 @@ from dpicl.data.tables import (
     fields_of,
     open_table,
     require_file,
+    text_field_of,
 )
 from dpicl.data.task import Task
 from dpicl.data.task_file import LocalKeys, SourceSpec, TaskFile
@@ -62,7 +65,9 @@ class OwnRecords:
     task. text_field, label_field: of a row (None: as the task's file says, else those with a usual name). text_is: what
     a text is, in a word or two. format: how the files are written. person_field: the field that says whose a row is;
     None: the guarantee is for a record. rows_per_person: of which at most so many are used. per_record: whether it was
-    said that the guarantee is for a record, whoever it is of. skip_invalid, skip_other_labels: see `LocalKeys`."""
+    said that the guarantee is for a record, whoever it is of. form: whether texts have labels, and what they are where
+    they have none. output_field: of what belongs to a text, of pairs. skip_invalid, skip_other_labels: see
+    `LocalKeys`."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     task: str | None = None
@@ -73,6 +78,8 @@ class OwnRecords:
     person_field: str | None = None
     rows_per_person: int = 1
     per_record: bool = False
+    form: Form = "labelled"
+    output_field: str | None = None
     skip_invalid: bool = False
     skip_other_labels: bool = False
 
@@ -99,10 +106,17 @@ class OwnRecords:
 
     def config(self) -> TaskFile:
         """Their task file. Raises UsageError for words that do not fit."""
+        if self.form != "labelled":
+            if self.task is not None or self.labels or self.label_field:
+                raise UsageError(
+                    "Texts without labels (--no-labels, --output-field, --dialogues) have no --labels, --label-field or"
+                    " --task; give one or the other."
+                )
+            return make_text_config(self.text_is)
         if (self.task is None) is (not self.labels):
             raise UsageError(
                 "Say what the labels are: --labels billing,technical,refund; or --task T, the name of a known task"
-                " whose labels and prompts fit (one of the two)."
+                " whose labels and prompts fit (one of the two). Texts without labels: --no-labels."
             )
         if self.task is None:
             return make_config(list(dict.fromkeys(self.labels.values())), self.text_is)
@@ -122,6 +136,10 @@ class OwnRecords:
                 raise UsageError(f"{self.task} reads its records in a way of its own; leave the names of fields out.")
         elif local.missing:
             raise DataError(f"{self.task} has no records of a file: {local.missing} Choose another task, or --labels.")
+        elif self.form != "labelled":
+            text = text_field_of(path, self.text_field, self.format, self.form == "dialogues")
+            output, dialogues = self.output_field or "", self.form == "dialogues"
+            local = local.model_copy(update={"text": text, "output": output, "dialogues": dialogues})
         elif self.task is None:
             text, label = fields_of(path, self.text_field, self.label_field, self.format)
             local = LocalKeys(text=text, label=label, labels=dict(self.labels))
@@ -323,19 +341,30 @@ def make_config(labels: Sequence[str], text_is: str) -> TaskFile:
     different = {normalize("NFC", label) for label in labels}
     if not 2 <= len(labels) <= 1000 or len(different) < len(labels):
         raise UsageError("A classification needs at least two labels, at most 1,000, each of them once.")
-    if not re.fullmatch(r"[^\W_](?:[\w '-]{0,58}\w)?", text_is):
-        raise UsageError(f"--text-is '{text_is[:60]}' must be a word or a few, such as 'support ticket'.")
     listed = f"{', '.join(labels[:-1])} or {labels[-1]}"
     if len(listed) > _LONGEST_LIST:
         raise UsageError(
             f"The labels have {len(listed):,} characters together, and an instruction lists them; give at most"
             f" {_LONGEST_LIST:,}."
         )
-    words = {"listed": listed, "text_is": text_is, "title": text_is[0].upper() + text_is[1:]}
-    quoted = {name: json.dumps(said, ensure_ascii=False)[1:-1] for name, said in words.items()}  # as in YAML's quotes
-    template = Path(__file__).with_name("task.yaml.txt")
-    written = parse(Template(template.read_text("utf-8")).substitute(quoted), template, functions=True).data
+    written = _fill("task.yaml.txt", text_is, listed)
     return TaskFile.model_validate({**written, "doc_to_choice": list(labels)})
+
+
+def make_text_config(text_is: str) -> TaskFile:
+    """The task file of texts without labels. Raises UsageError for words that no prompt can hold."""
+    return TaskFile.model_validate(_fill("texts.yaml.txt", text_is, ""))
+
+
+def _fill(name: str, text_is: str, listed: str) -> dict[str, Any]:
+    """A task file with these words."""
+    if not re.fullmatch(r"[^\W_](?:[\w '-]{0,58}\w)?", text_is):
+        raise UsageError(f"--text-is '{text_is[:60]}' must be a word or a few, such as 'support ticket'.")
+    words = {"listed": listed, "text_is": text_is, "title": text_is[0].upper() + text_is[1:]}
+    quoted = {key: json.dumps(word, ensure_ascii=False)[1:-1] for key, word in words.items()}  # as in YAML's quotes
+    template = Path(__file__).with_name(name)
+    filled = parse(Template(template.read_text("utf-8")).substitute(quoted), template, functions=True).data
+    return dict(filled)
 
 
 def _lines(path: Path, format: FileFormat) -> list[str]:
