@@ -170,8 +170,9 @@ class LocalKeys(_Keys):
     accepted). labelled: whether label is a field; else it is what all records are called, and a record is its text
     alone: with output, the field of what belongs to a text, or the messages of a dialogue (dialogues). Or reader: a
     function from a record to its text, with `label` the constant label. train, test: files or folders, from the task's
-    folder; without them they are those under $DPICL_DATA. quoting, header, encoding, delimiter: see `FileFormat`. person: the field that names whose record it is. skip_invalid: whether rows that are
-    wrong are left out, each for what stands in it alone; skip_other_labels: those whose label is none of the task's.
+    folder; without them they are those under $DPICL_DATA. quoting, header, encoding, delimiter: see `FileFormat`.
+    person: the field that names whose record it is. skip_invalid: whether rows that are wrong are left out, each for
+    what stands in it alone; skip_other_labels: those whose label is none of the task's.
     """
 
     missing: Text = ""
