@@ -64,6 +64,7 @@ class Own(p.OwnFile, total=False):
     measure_only: Annotated[
         bool, p.Flag("stop after the utility is measured on --public-test: charges nothing, writes nothing")
     ]
+    contact: Annotated[str, Field(max_length=200), p.Flag("who is to be asked, for the card", metavar="WHO")]
     epsilon: Annotated[Number, Field(gt=0, allow_inf_nan=False), p.Flag("proved epsilon of this release", metavar="E")]
     delta: Annotated[p.Delta, p.Flag("delta (default: 1e-6)")]
     allow_large_delta: Annotated[
@@ -368,6 +369,7 @@ def _job(mechanism: GivenMechanism, own: Own, unfit: Mapping[str, str], shots: _
         tell=_tell(),
         allow_unchecked=bool(own.get("allow_unchecked")),
         measure_only=bool(own.get("measure_only")),
+        contact=own.get("contact") or "",
     )
     if shots is not None:
         job = replace(job, config=shots.of(job))

@@ -12,7 +12,7 @@ from dpicl import models
 from dpicl.accounting.group_privacy import of_record
 from dpicl.core.cell import Options, ReleaseConfig, large_delta
 from dpicl.core.errors import Concealed, UsageError
-from dpicl.core.messages import duration, show_rounded_up
+from dpicl.core.messages import count, duration, show_rounded_up
 from dpicl.core.vocabulary import Demonstration, Query, is_simulated
 from dpicl.data.free_texts import describe_form
 from dpicl.data.tables import Table
@@ -24,7 +24,7 @@ from dpicl.mechanism.given import Given
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.own.budget import ChargeTo, charge, warn_of_uncounted
-from dpicl.own.card import SIMULATED, PersonUnit, PrivacyCard, card, card_json, card_markdown
+from dpicl.own.card import SIMULATED, AboutRelease, PersonUnit, PrivacyCard, card
 from dpicl.own.records import OwnRecords, load_own, read_public, require_different
 from dpicl.own.released import PrivateRelease, try_places
 from dpicl.own.state import require_readable, state_text
@@ -44,8 +44,8 @@ class ReleaseJob:
     given: the mechanism; chosen: options over its published ones. size: declared private records of each class. data:
     the private records; public: some that a task needs; public_test: some on which the utility is measured before.
     tell: takes a line for each stage. allow_unchecked: whether a plug-in may release that has not passed the kit.
-    measure_only: whether to stop before anything is charged. queries: none for demonstrations and for the state of a
-    prepared mechanism.
+    measure_only: whether to stop before anything is charged. contact: who is to be asked, for the card. queries: none
+    for demonstrations and for the state of a prepared mechanism.
     """
 
     given: Given
@@ -62,6 +62,7 @@ class ReleaseJob:
     tell: Callable[[str], None]
     allow_unchecked: bool = False
     measure_only: bool = False
+    contact: str = ""
     queries: Sequence[Query] = ()
 
     @cached_property
@@ -188,6 +189,17 @@ class ReleaseJob:
         rows, delta = self.rows_per_person, self.config.delta
         return PersonUnit(rows=rows, epsilon=rows * made.bounds.upper, delta=delta, field=self.own.person_field or "")
 
+    def _about(self, made: Release) -> AboutRelease:
+        """What the card says besides settings and proofs; all of it is public."""
+        if self.queries:
+            released = f"answers to {count(len(self.queries), 'question')}"
+        elif made.more is not None:
+            released = "a state from which any number of questions is answered"
+        else:
+            texts = count(len(self.planned), "text")
+            released = f"an instruction and {texts}" if made.prompt.instruction is not None else texts
+        return AboutRelease(released, self.own.reading_notes, self.contact, self.payer.total_epsilon)
+
     def _make(self, paid: list[NewRelease], stages: Stages) -> PrivateRelease:
         """paid: gets what is charged, before it is."""
         secure = self.config.secure
@@ -221,8 +233,8 @@ class ReleaseJob:
 
         def release_once(own: Task, config: ReleaseConfig, pay: Charger | None) -> PrivateRelease:
             made = release(self.mechanism, own, model, config, self.queries, report=stages.report, charge=pay)
-            unit, reading = self._unit(made), self.own.reading_notes
-            said = card(self.mechanism, self.options, own, made, manifest, config, utility, unit, reading)
+            unit, about = self._unit(made), self._about(made)
+            said = card(self.mechanism, self.options, own, made, manifest, config, utility, unit, about)
             said = self._warn_of_delta(said)
             state = None
             if made.more is not None and not self.queries:
@@ -250,7 +262,7 @@ class ReleaseJob:
             warn_of_uncounted()
             settings = {"noise": "seeded", "delta": config_of_record.accounted_delta}
             rehearsal = release_once(without, config_of_record.model_copy(update=settings), None)
-            for write in (rehearsal.text, lambda: card_markdown(rehearsal.card), lambda: card_json(rehearsal.card)):
+            for write in (rehearsal.text, *rehearsal.card_files):
                 write()
             rehearsed = duration(stages.seconds)
             if rehearsal.state is not None:

@@ -10,9 +10,10 @@ import csv
 import importlib.util
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from dpicl.core.printable import make_printable, make_visible, quote_formula
 from dpicl.core.vocabulary import Query, ReleasedPrompt
 from dpicl.data.free_texts import Form, read_dialogue, read_messages, read_pair
 from dpicl.data.task import PublicTask
-from dpicl.own.card import card_json, card_markdown
+from dpicl.own.card import card_json
+from dpicl.own.card_pages import card_html, card_markdown
 
 FORMATS = ("jsonl", "csv", "parquet", "hf", "prompt", "messages-openai", "messages-anthropic")
 #: Formats that are bytes; what cannot be written in one of them is shown as JSONL.
@@ -78,11 +80,16 @@ class PrivateRelease:
             return _lines([{"id": one.id, "text": one.text, "answer": self.answers[one.id]} for one in self.queries])
         return format_release(self.prompt, self.task, format, self.form)
 
+    @property
+    def card_files(self) -> tuple[Callable[[], str], ...]:
+        """What writes the card's files, in the order of `check_places`."""
+        return tuple(partial(write, self.card) for write in (card_markdown, card_json, card_html))
+
     def save(self, out: Path | str, format: str = "jsonl") -> list[Path]:
-        """Writes the file, and its card beside it as Markdown and JSON; returns the paths. Raises UsageError for a file
-        that is there already, ResultError where it cannot be written."""
+        """Writes the file, and its card beside it in three formats; returns the paths. Raises UsageError for a file that
+        is there already, ResultError where it cannot be written."""
         paths = check_places(Path(out))
-        contents = (lambda: self.content(format), lambda: card_markdown(self.card), lambda: card_json(self.card))
+        contents = (lambda: self.content(format), *self.card_files)
         for path, content in zip(paths, contents, strict=True):
             try:
                 put_whole(path, content())  # what was paid for comes first
@@ -102,11 +109,11 @@ class UnsavedRelease(ResultError):
 
 
 def check_places(out: Path) -> list[Path]:
-    """The file, and the two of its card. Raises UsageError for what is no file's name, and for one that is there: a
+    """The file, and the three of its card. Raises UsageError for what is no file's name, and for one that is there: a
     release is not made twice."""
     if not out.name or "\0" in str(out):
         raise UsageError(f"Invalid file name '{out}'; give another --out.")
-    paths = [out, out.with_name(f"{out.stem}.card.md"), out.with_name(f"{out.stem}.card.json")]
+    paths = [out, *(out.with_name(f"{out.stem}.card.{ending}") for ending in ("md", "json", "html"))]
     try:
         there = next((path for path in paths if path.exists() or path.is_symlink()), None)
     except OSError as error:  # too long a name, a folder that may not be entered
