@@ -86,8 +86,8 @@ class PrivateRelease:
         return tuple(partial(write, self.card) for write in (card_markdown, card_json, card_html))
 
     def save(self, out: Path | str, format: str = "jsonl") -> list[Path]:
-        """Writes the file and its card, beside it in three formats; returns the paths. Raises UsageError for a file that
-        is there already, ResultError where it cannot be written."""
+        """Writes the file and its card, beside it in three formats; returns the paths. Raises UsageError for a file
+        that is there already, ResultError where it cannot be written."""
         paths = check_places(Path(out))
         contents = (lambda: self.content(format), *self.card_files)
         for path, content in zip(paths, contents, strict=True):
