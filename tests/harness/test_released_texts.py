@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from dpicl.cli.release import _tell
+from dpicl.core.messages import COMMAND
 from dpicl.core.vocabulary import Demonstration
+from dpicl.data.concealed import conceal
 from dpicl.own.texts import labels_without_text, read_texts
 from tests.harness.helpers import refuse
 from tests.harness.test_release_command import ALWAYS, LABELS, desk, release  # noqa: F401
@@ -37,6 +40,25 @@ def test_the_terminal_says_it_before_anything_is_charged_and_the_card_after(dpic
     card = json.loads((desk / "demos.card.json").read_text())
     assert any("No text is of the label" in sentence for sentence in card["texts"])
     assert "## What the texts look like" in (desk / "demos.card.md").read_text()
+
+
+def test_progress_is_said_while_private_records_are_held(capsys):
+    token = COMMAND.set(("release",))
+    try:
+        tell = _tell()
+        with conceal(True):
+            print("a record")  # noqa: T201
+            tell("releasing: for 10 s")
+    finally:
+        COMMAND.reset(token)
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", "releasing: for 10 s\n")
+
+
+def test_a_release_says_before_it_is_charged_that_it_was_not_compared(dpicl, desk):  # noqa: F811
+    answer = release(dpicl)
+    before, _, _ = answer.err.partition("charging")
+    assert "--public-test FILE --measure-only" in before
 
 
 # --- how many texts of which label

@@ -20,6 +20,7 @@ from dpicl.data.reading import FileRecords, ranges, read_records
 from dpicl.data.sources import read, reading_of, resolve
 from dpicl.data.tables import NO_QUOTING, SUFFIXES, fields_of
 from dpicl.data.task_file import SourceSpec
+from dpicl.engines.progress import Stages, repeat
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.own.records import OwnRecords
 from dpicl.scaffold.own_task import own_spec
@@ -61,14 +62,16 @@ def data(
         format = p.format_of(file)
         spec = _spec_of(path, file, format)
         fields, form = spec.local.fields, spec.local.form
-        train = read_records(path, spec)
-        counted = None if test is None else read_records(Path(test), spec)
+        with repeat(Stages(message).say_how_far):
+            train = read_records(path, spec)
+            counted = None if test is None else read_records(Path(test), spec)
         labels = spec.labels or (label_words(train, fields[1]) if form == "labelled" else ())
         counts = count_records(train, counted, labels)
         columns_of_persons = [person_field] if person_field else personal_columns(train.columns, fields)
         for column in columns_of_persons:
             local = spec.local.model_copy(update={"person": column})
-            by_person = read_records(path, spec.model_copy(update={"local": local}))
+            with repeat(Stages(message).say_how_far):
+                by_person = read_records(path, spec.model_copy(update={"local": local}))
             persons.append(count_persons(by_person, column, rows_per_person))
             if person_field and by_person.nobody and not file.get("skip_invalid"):
                 nobody = (

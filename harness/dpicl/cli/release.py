@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Unpack, cast
 
@@ -386,8 +388,8 @@ def _given_of(mechanism: GivenMechanism, own: Own, unfit: Mapping[str, str]) -> 
 
 
 def _tell() -> Callable[[str], None]:
-    """What takes a line for each stage."""
-    return message if call.COMMAND.get() else lambda text: None
+    """What takes a line for each stage: also while private records are held, when code in this process is silenced."""
+    return partial(message, stream=sys.stderr) if call.COMMAND.get() else lambda text: None
 
 
 def _read_queries(given: Any, own: OwnRecords, tell: Callable[[str], None]) -> list[Query]:

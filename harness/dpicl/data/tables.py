@@ -272,7 +272,7 @@ def missing_column_error(path: Table, wanted: Sequence[str], found: Sequence[str
         and (len(names) < len(found) or not _COMMON & {*map(str.lower, names)})
     ):
         names = []
-    have = f"its first row has {count(len(found), 'field')}, and a table's first line names them"
+    have = f"its first row has {count(len(found), 'field')}, and a table's first line names them (else: --no-header)"
     if names:
         have = f"it has {', '.join(names[:12])}{' …' if names[12:] else ''}"
     return DataError(

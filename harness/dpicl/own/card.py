@@ -44,6 +44,12 @@ UNCHECKED = (
     " release, so nothing shows that it adds the noise that it declares."
 )
 NOT_MEASURED = "utility was not measured (`--public-test FILE` measures it on public records, at no cost in privacy)"
+#: Said before anything is charged.
+NOT_COMPARED = (
+    "Not compared with what costs nothing (names of the labels as texts, the model's own texts, no text): the same"
+    " command with --public-test FILE --measure-only, and public records like these, compares them at no cost in"
+    " privacy."
+)
 _OF_RECORDS = (
     "The guarantee is for one record: that of a person with k records in the set is k times epsilon at (e^(k epsilon) -"
     " 1)/(e^epsilon - 1) times delta, and records that tell about each other (families, edited copies) are protected as"

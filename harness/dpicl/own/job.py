@@ -24,7 +24,7 @@ from dpicl.mechanism.given import Given
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.own.budget import ChargeTo, charge, warn_of_uncounted
-from dpicl.own.card import SIMULATED, AboutRelease, PersonUnit, PrivacyCard, card
+from dpicl.own.card import NOT_COMPARED, SIMULATED, AboutRelease, PersonUnit, PrivacyCard, card
 from dpicl.own.records import OwnRecords, load_own, read_public, require_different
 from dpicl.own.released import PrivateRelease, try_places
 from dpicl.own.state import require_readable, state_text
@@ -217,6 +217,8 @@ class ReleaseJob:
             self.tell(missing)
         for note in self.own.reading_notes:
             self.tell(note)
+        if secure and known is None and self.own.form == "labelled":
+            self.tell(NOT_COMPARED)
         if is_simulated(self.model) and secure and not self.measure_only:
             self.tell(f"{SIMULATED} What it releases is charged all the same.")
         loading = f"loading the model {self.model}"
