@@ -252,6 +252,12 @@ def test_the_table_of_readme_is_that_of_the_committed_results():
     assert readme["fill"](text) == text, "run `make reports`"
 
 
+def test_the_choice_of_a_method_is_that_of_the_committed_results():
+    choice = runpy.run_path(str(DOCS / "choice.py"))
+    text = (DOCS / "own-records.md").read_text("utf-8")
+    assert choice["fill"](text) == text and "| .942 |" in text, "run `make reports`"
+
+
 BENCHMARK = re.compile(r"\bbenchmarks[./]([a-z_]+(?:[./](?!json)[a-z_]+)*)|\bbenchmark `([a-z_.]+)`")
 BENCHMARKS = {
     name.removesuffix(".py").replace("/", ".")
