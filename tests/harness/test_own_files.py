@@ -129,6 +129,13 @@ def test_without_a_line_of_names_columns_have_numbers(tmp_path):
             read(path, format=FileFormat(header=False), **fields)
 
 
+def test_how_many_columns_a_record_has_is_not_said_of_private_ones(dpicl, desk):  # noqa: F811
+    flags = ("--no-header", "--text-field", 1, "--label-field", 3, "--per-record")
+    answer = release(dpicl, *flags)
+    refuse(answer, "The private records cannot be read")
+    assert "2 column" not in answer.err and not list(desk.glob("demos*"))
+
+
 def test_a_record_decides_no_mark_between_columns(tmp_path):
     content = "billing;my card — charged\nrefund;where is my money\n"
     numbers = {"text_field": "2", "label_field": "1"}

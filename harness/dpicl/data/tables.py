@@ -355,10 +355,11 @@ def _require_columns(path: Path, columns: Sequence[str], names: Sequence[str]) -
 
 
 def _require_numbers(path: Path, columns: Sequence[str], names: Sequence[str]) -> None:
-    """Raises DataError where one of the columns is no number of a column of a table without names."""
+    """Raises UnreadableContent where one of the columns is no number of a column of a table without names: how many
+    there are is what a record says."""
     missing = [name for name in columns if name not in names]
     if missing and names:
-        raise DataError(
+        raise UnreadableContent(
             f"{path} has {count(len(names), 'column')}, and '{missing[0]}' is none: with --no-header columns are called"
             f" 1 to {len(names)}."
         )
