@@ -112,6 +112,12 @@ def test_the_hint_tells_encodings_apart(tmp_path, encoding, hint):
     assert hint in str(caught.value)
 
 
+def test_what_is_no_text_is_not_taken_for_another_encoding(tmp_path):
+    for content in (CSV.encode() + b"\0\0,billing\n", bytes(range(256)) * 9):
+        with pytest.raises(DataError, match="no text: it holds NUL bytes"):
+            read(write(tmp_path / "t.csv", content))
+
+
 def test_encodings_with_a_state_and_unknown_ones_are_refused(dpicl, desk):  # noqa: F811
     for name, words in {"utf-7": "would depend on other lines", "klingon": "must be an encoding"}.items():
         refuse(dpicl("data", "tickets.csv", "--encoding", name), words)

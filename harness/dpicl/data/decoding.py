@@ -33,6 +33,8 @@ _ESCAPED = re.compile("[\udc80-\udcff]")
 #: More of them in a row than words of Western Europe have.
 _MANY = re.compile("[\udc80-\udcff]{3}")
 _BLOCK = 1 << 20
+#: Bytes that are looked at for those of UTF-16, and the least share of NUL bytes that a text in it has there.
+_START, _NULS = 1000, 0.1
 
 
 class UnreadableContent(DataError):
@@ -154,6 +156,10 @@ def _decode(path: Path, content: bytes, encoding: str) -> str:
         raise UnreadableContent(f"{path} is not UTF-8 but packed with {packed}; {advice}.")
     if utf_16 := _utf_16_of(content):
         raise UnreadableContent(f"{path} is not UTF-8, and looks like UTF-16; give --encoding {utf_16}.")
+    if b"\0" in content[:_START]:
+        raise UnreadableContent(
+            f"{path} is not UTF-8 and no text: it holds NUL bytes; give the file that it is made of."
+        )
     return content.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
 
 
@@ -163,10 +169,11 @@ def _utf_16_of(content: bytes) -> str:
     marks |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
     if name := next((name for mark, name in marks.items() if content.startswith(mark)), ""):
         return name
-    start = content[:1000]
-    if b"\0" not in start:
+    start = content[:_START]
+    even, odd = start[::2].count(0), start[1::2].count(0)
+    if max(even, odd) < len(start) * _NULS or min(even, odd) > max(even, odd) / 10:
         return ""
-    return "utf-16-le" if start[1::2].count(0) >= start[::2].count(0) else "utf-16-be"
+    return "utf-16-le" if odd > even else "utf-16-be"
 
 
 def describe_escaped(text: str) -> str:
