@@ -15,7 +15,6 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, model_validator
 
-from dpicl.accounting.group_privacy import of_person
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.field_types import Count, Delta, Epsilon
 from dpicl.core.json_text import to_plain

@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dpicl.accounting.group_privacy import of_person
 from dpicl.core.messages import count, names_text, show_rounded_up
 from dpicl.core.vocabulary import NEIGHBOURS_TEXT, model_name
 from dpicl.own.card import NOT_MEASURED, describe_proof, guarantee_of, is_up_to_rounding, unit_of_card
 from dpicl.own.utility import Utility
-from dpicl.privacy.group_privacy import of_person
 from dpicl.results.schema import KnobValue
 
 #: Somebody with so many records is told what the guarantee of one is worth to them, on the first page and after it.
