@@ -170,6 +170,8 @@ def _utf_16_of(content: bytes) -> str:
     if name := next((name for mark, name in marks.items() if content.startswith(mark)), ""):
         return name
     start = content[:_START]
+    if b"\0" not in start:
+        return ""
     even, odd = start[::2].count(0), start[1::2].count(0)
     if max(even, odd) < len(start) * _NULS or min(even, odd) > max(even, odd) / 10:
         return ""
