@@ -10,6 +10,7 @@ import ast
 import glob
 import importlib.util
 import inspect
+import json
 import re
 import runpy
 import shlex
@@ -177,6 +178,8 @@ def stranger(fresh_cache, tmp_path, monkeypatch):
         (folder / name).symlink_to(ROOT / name)
     tickets = [f"ticket {n} on {label},{label}" for n in range(80) for label in ("billing", "technical", "refund")]
     (folder / "tickets.csv").write_text("\n".join(["text,label", *tickets]))
+    asked = [json.dumps({"question": f"where is parcel {n}", "answer": f"on day {n}"}) for n in range(80)]
+    (folder / "faq.jsonl").write_text("\n".join(asked))
     coded = [f"mail {n} about {label},{label}" for n in range(40) for label in (0, 1)]
     (folder / "train.csv").write_text("\n".join(["text,label", *coded]))
     (folder / "test.csv").write_text("\n".join(["text,label", "where is my money,1", "two bills,0"]))
