@@ -76,6 +76,15 @@ def test_a_row_that_is_none_is_one_fault_and_can_be_left_out(tmp_path, form, row
     assert len(read_records(path, skipping.spec(path)).check()) == 1
 
 
+def test_a_prompt_without_records_shows_the_form_by_a_public_example():
+    for form in ("plain", "pairs", "dialogues"):
+        task = Task.from_records(make_text_config("support ticket", form), (), {"": 20}).public_view()
+        prompt = task.generation_prompt("text", ())
+        _, _, example = prompt.partition("Support ticket: ")
+        assert describe_form([example.partition(" END")[0]], form) == [] and bool(example) is (form != "plain")
+        assert prompt.endswith("Support ticket:")
+
+
 # --- formats
 
 

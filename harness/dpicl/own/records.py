@@ -36,7 +36,7 @@ from dpicl.data.decoding import (
     read_text,
     unpack,
 )
-from dpicl.data.free_texts import Form
+from dpicl.data.free_texts import Form, write_dialogue, write_pair
 from dpicl.data.persons import keep_rows, personal_columns
 from dpicl.data.reading import FileRecords, read_records
 from dpicl.data.tables import (
@@ -55,6 +55,16 @@ from dpicl.own.private_ledger import machine_key
 
 #: Chooses the rows of a person where nothing is private.
 _SEEDED_KEY = b"seeded"
+#: How a prompt without records asks for texts of a form, and a public example of one.
+_FORMS: Mapping[str, tuple[str, str]] = {
+    "pairs": (" with its output, as INPUT / Output: OUTPUT", write_pair("What time is it?", "It is noon.")),
+    "dialogues": (
+        " as User: TEXT / Assistant: TEXT",
+        write_dialogue(
+            [{"role": "user", "content": "What time is it?"}, {"role": "assistant", "content": "It is noon."}]
+        ),
+    ),
+}
 #: Characters of all labels together, which the instruction lists.
 _LONGEST_LIST = 15_000
 
@@ -112,7 +122,7 @@ class OwnRecords:
                     "Texts without labels (--no-labels, --output-field, --dialogues) have no --labels, --label-field or"
                     " --task; give one or the other."
                 )
-            return make_text_config(self.text_is)
+            return make_text_config(self.text_is, self.form)
         if (self.task is None) is (not self.labels):
             raise UsageError(
                 "Say what the labels are: --labels billing,technical,refund; or --task T, the name of a known task"
@@ -351,16 +361,19 @@ def make_config(labels: Sequence[str], text_is: str) -> TaskFile:
     return TaskFile.model_validate({**written, "doc_to_choice": list(labels)})
 
 
-def make_text_config(text_is: str) -> TaskFile:
+def make_text_config(text_is: str, form: Form = "plain") -> TaskFile:
     """The task file of texts without labels. Raises UsageError for words that no prompt can hold."""
-    return TaskFile.model_validate(_fill("texts.yaml.txt", text_is, ""))
+    return TaskFile.model_validate(_fill("texts.yaml.txt", text_is, "", form))
 
 
-def _fill(name: str, text_is: str, listed: str) -> dict[str, Any]:
-    """A task file with these words."""
+def _fill(name: str, text_is: str, listed: str, form: Form = "labelled") -> dict[str, Any]:
+    """A task file with these words; form: of texts, which a prompt without records shows by a public example."""
     if not re.fullmatch(r"[^\W_](?:[\w '-]{0,58}\w)?", text_is):
         raise UsageError(f"--text-is '{text_is[:60]}' must be a word or a few, such as 'support ticket'.")
-    words = {"listed": listed, "text_is": text_is, "title": text_is[0].upper() + text_is[1:]}
+    title = text_is[0].upper() + text_is[1:]
+    form_words, example = _FORMS.get(form, ("", ""))
+    shown = f"{title}: {example} END\n" if example else ""
+    words = {"listed": listed, "text_is": text_is, "title": title, "form": form_words, "example": shown}
     quoted = {key: json.dumps(word, ensure_ascii=False)[1:-1] for key, word in words.items()}  # as in YAML's quotes
     template = Path(__file__).with_name(name)
     filled = parse(Template(template.read_text("utf-8")).substitute(quoted), template, functions=True).data
