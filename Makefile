@@ -83,6 +83,7 @@ docs: setup
 # The tables of README.md that are made from committed results.
 reports: setup
 	$(PY) docs/readme.py
+	$(PY) docs/choice.py
 
 # The first screens in docs/figures; needs chromium and chromedriver.
 pictures: $(DEV)

@@ -93,7 +93,7 @@ def test_numbers_and_truth_values_are_labels(tmp_path, label, labels):
 SECRET = "zebrafish"
 GOOD = f'{{"text": "{SECRET} one", "label": "a"}}\n'
 FILES = {
-    "UTF-16": ("a.jsonl", GOOD.encode("utf-16"), "UTF-8", "iconv"),
+    "UTF-16": ("a.jsonl", GOOD.encode("utf-16"), "UTF-8", "--encoding utf-16"),
     "UTF-16 without its mark": ("a.csv", f"text,label\n{SECRET},a\n".encode("utf-16-le"), "UTF-8"),
     "Latin-1": ("a.csv", f"text,label\n{SECRET},a\né,b\n".encode("latin-1"), "line 3", "Latin-1", "WINDOWS-1252"),
     "CSV named .jsonl": ("a.jsonl", f"text,label\n{SECRET},a\n", "CSV", "a.csv"),
@@ -105,7 +105,7 @@ FILES = {
     "a line that is too deep": ("a.jsonl", '{"text": ' + "[" * 100_000, "line 1", "JSON object"),
     "a number of too many digits": ("a.jsonl", f'{{"text": "{SECRET}", "label": {"9" * 5000}}}', "line 1", "digits"),
     "a key twice": ("a.jsonl", f'{{"text": "{SECRET}", "text": "b", "label": "a"}}', "line 1", "twice"),
-    "gzip": ("a.jsonl", gzip.compress(GOOD.encode()), "unpack it"),
+    "gzip": ("a.jsonl", gzip.compress(GOOD.encode()), "packed with gzip"),
     "damaged Parquet": ("a.parquet", f"PAR1{SECRET}PAR1", "Parquet"),
     "unknown ending": ("a.doc", SECRET, ".jsonl"),
     "no line of names": ("a.csv", f"{SECRET} one,a\n{SECRET} two,b\n", "no column 'text'", "2 fields"),

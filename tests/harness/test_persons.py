@@ -198,7 +198,7 @@ def test_a_column_of_people_needs_a_decision_before_anything_is_charged(dpicl, d
 def test_where_rows_name_their_columns_no_row_decides_whether_a_decision_is_needed(desk, more):
     rows = [{"text": text, "label": label} for text, label, _ in others()]
     (desk / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, {**rows[0], **more}]))
-    with pytest.raises(UsageError, match=r"name their own columns.*--per-record"):
+    with pytest.raises(UsageError, match=r"each row has its own.*--per-record"):
         load_own(OwnRecords(OWN.labels), desk / "a.jsonl", None, True)
     decided = replace(OwnRecords(OWN.labels), per_record=True)
     assert len(load_own(decided, desk / "a.jsonl", None, True).task.train) == 40

@@ -22,10 +22,10 @@ from dpicl.data.task import Task
 from dpicl.engines.progress import Stages
 from dpicl.models import simulated
 from dpicl.models.base import ModelIdentity
-from dpicl.own import card
+from dpicl.own import card_pages
 from dpicl.own import job as release_job
 from dpicl.own import released as formats
-from dpicl.own.card import card_markdown
+from dpicl.own.card_pages import card_markdown
 from dpicl.own.records import make_config
 from dpicl.own.utility import Utility, UtilityRow
 from tests.harness.helpers import refuse
@@ -394,7 +394,7 @@ def test_a_card_never_shows_less_than_was_proved(bound, shown):
 
 
 def test_a_card_shows_letters_as_they_are_and_escapes_what_nobody_sees():
-    assert card._json({"Rückgabe": "a\u202eb"}) == '{"Rückgabe": "a\\u202eb"}'
+    assert card_pages._json({"Rückgabe": "a\u202eb"}) == '{"Rückgabe": "a\\u202eb"}'
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from pathlib import Path
 
+import pytest
+
+from dpicl.cli.release import _tell
+from dpicl.core.messages import COMMAND
 from dpicl.core.vocabulary import Demonstration
+from dpicl.data.concealed import conceal
 from dpicl.own.texts import labels_without_text, read_texts
-from tests.harness.test_release_command import LABELS, desk, release  # noqa: F401
+from tests.harness.helpers import refuse
+from tests.harness.test_release_command import ALWAYS, LABELS, desk, release  # noqa: F401
 
 
 def test_texts_that_repeat_are_cut_or_broken_are_counted():
@@ -19,7 +27,7 @@ def test_texts_that_repeat_are_cut_or_broken_are_counted():
     said = read_texts(texts, LABELS, 30)
     assert [sentence.partition(" texts ")[0] for sentence in said[:4]] == ["1 of 4"] * 4
     assert ["earlier" in said[0], "label" in said[1], "UTF-8" in said[2], "30 tokens" in said[3]] == [True] * 4
-    assert said[4] == "No text is of the label refund; --shots 3 writes one each."
+    assert said[4] == "No text is of the label refund; --shots-per-label 1 writes one each."
     assert read_texts([Demonstration("a sound one", "refund", 3)], ("refund",), 30) == []
     assert labels_without_text([Demonstration("a", "text")], LABELS) == ""  # a mechanism without labels
 
@@ -32,3 +40,63 @@ def test_the_terminal_says_it_before_anything_is_charged_and_the_card_after(dpic
     card = json.loads((desk / "demos.card.json").read_text())
     assert any("No text is of the label" in sentence for sentence in card["texts"])
     assert "## What the texts look like" in (desk / "demos.card.md").read_text()
+
+
+def test_progress_is_said_while_private_records_are_held(capsys):
+    token = COMMAND.set(("release",))
+    try:
+        tell = _tell()
+        with conceal(True):
+            print("a record")  # noqa: T201
+            tell("releasing: for 10 s")
+    finally:
+        COMMAND.reset(token)
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", "releasing: for 10 s\n")
+
+
+def test_a_release_says_before_it_is_charged_that_it_was_not_compared(dpicl, desk):  # noqa: F811
+    answer = release(dpicl)
+    before, _, _ = answer.err.partition("charging")
+    assert "--public-test FILE --measure-only" in before
+
+
+# --- how many texts of which label
+
+
+def label_counts(path: str = "demos.jsonl") -> dict[str, int]:
+    return dict(Counter(json.loads(line)["label"] for line in Path(path).read_text().splitlines()))
+
+
+def test_numbers_of_texts_by_label_are_written_and_paid_for_as_such(dpicl, desk):  # noqa: F811
+    assert release(dpicl, "--shots", "billing=3,refund=1").code == 0
+    assert label_counts() == {"billing": 3, "refund": 1}
+    card = json.loads(Path("demos.card.json").read_text())
+    assert {row["partition"] for row in card["privacy"]["ledger"]} == {"billing", "refund"}
+    assert card["privacy"]["epsilon_proved"] <= 1
+    assert "No text is of the label technical" in " ".join(card["texts"])
+
+
+def test_as_many_texts_of_every_label(dpicl, desk):  # noqa: F811
+    assert release(dpicl, "--shots-per-label", 2).code == 0
+    assert label_counts() == dict.fromkeys(LABELS, 2)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--shots", "billing=1,sales=2"), "sales"),
+        (("--shots", "billing=1,2"), "--shots N once"),
+        (("--shots", "billing=0"), "greater than or equal to 1"),
+        (("--shots", 2, "--shots-per-label", 2), "one of the two"),
+    ],
+)
+def test_numbers_of_texts_that_do_not_fit_cost_nothing(dpicl, desk, flags, words):  # noqa: F811
+    answer = release(dpicl, *flags)
+    assert answer.code == 2 and words in answer.err
+    assert not list(desk.glob("demos*")) and dpicl("budget", "--json").json == {"private_sets": []}
+
+
+def test_a_prepared_mechanism_has_no_numbers_of_texts(dpicl, desk):  # noqa: F811
+    words = ("release", "embedding_centroids", "--data", "tickets.csv", *ALWAYS, "--option", "embedding=sim")
+    refuse(dpicl(*words, "--out", "s.json", "--shots", "billing=1"), "releases no texts of labels")

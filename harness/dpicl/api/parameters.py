@@ -22,6 +22,9 @@ from dpicl.core.field_types import Number, Quantity, TargetDelta, TargetEpsilon,
 from dpicl.core.field_types import Seed as AnySeed
 from dpicl.core.field_types import Shots as AnyShots
 from dpicl.core.paths import DEFAULT_RESULTS, shipped_suites
+from dpicl.data.decoding import FileFormat, delimiter_of, encoding_name
+from dpicl.data.free_texts import Form
+from dpicl.data.labels import read_labels
 
 if TYPE_CHECKING:
     from dpicl.plan.suite import OptionChange
@@ -108,15 +111,19 @@ def options_of(owner: str, options: Mapping[str, Any] | None, kind: str = "mecha
     return {name: value for _, name, value in changes}
 
 
-def _sizes(value: Any) -> int | dict[str, int]:
-    """A number, a number by label, or texts '100' and 'billing=100'."""
-    if isinstance(value, Mapping):
-        return make_validator(dict[str, Quantity])(value)
-    parts = [one.rpartition("=") if isinstance(one, str) else ("", "", one) for one in _divide(value)]
-    found = {label: make_validator(Quantity)(number) for label, _, number in parts}
-    if len(found) < len(parts) or (len(found) > 1 and "" in found):
-        raise UsageError("Give --size N once, for all classes, or --size LABEL=N once for each label.")
-    return found.get("", found)
+def _numbers(flag: str, kind: Any) -> Callable[[Any], int | dict[str, int]]:
+    """A check of a number, a number by label, or texts '100' and 'billing=100'. kind: of number."""
+
+    def check(value: Any) -> int | dict[str, int]:
+        if isinstance(value, Mapping):
+            return make_validator(dict[str, kind])(value)
+        parts = [one.rpartition("=") if isinstance(one, str) else ("", "", one) for one in _divide(value)]
+        found = {label: make_validator(kind)(number) for label, _, number in parts}
+        if len(found) < len(parts) or (len(found) > 1 and "" in found):
+            raise UsageError(f"Give {flag} N once, for all labels, or {flag} LABEL=N once for each label.")
+        return found.get("", found)
+
+    return check
 
 
 def as_labels(value: Any) -> dict[str, str]:
@@ -134,7 +141,10 @@ def as_labels(value: Any) -> dict[str, str]:
             written, word = written.strip(), " ".join(word.split())
             if not written or not word or written in found:
                 said = f"'{written}' is given twice" if written in found else f"'{part}' lacks a label or its name"
-                raise ValueError(f"must be like billing,refund or 0=billing,1=refund: {said}")
+                raise ValueError(
+                    f"must be like billing,refund or 0=billing,1=refund: {said} (labels with commas or equals signs:"
+                    " --labels-file)"
+                )
             found[written] = word
     return make_validator(dict[str, str])(found)
 
@@ -148,6 +158,15 @@ SomeNames = Annotated[str | Sequence[str], each(make_validator(str), least=1)]
 Count = Annotated[Quantity, Flag(metavar="N")]
 Natural = Annotated[Whole, Field(ge=0, le=10**9), Flag(metavar="N")]
 Shots = Annotated[AnyShots, Flag("demonstrations (default: 4)", metavar="K")]
+LabelShots = Annotated[
+    int | Mapping[str, int],
+    Flag(
+        "demonstrations (default: 4), or LABEL=K for each label that is to have some; may be repeated (or A,B)",
+        metavar="K",
+        check=_numbers("--shots", AnyShots),
+        several=True,
+    ),
+]
 Seed = Annotated[AnySeed, Flag("root seed (default: 0)", metavar="S")]
 Seeds = Annotated[int | Sequence[int], Flag(check=_seeds)]
 Epsilon = Annotated[TargetEpsilon, Flag("target epsilon", metavar="E")]
@@ -198,7 +217,22 @@ Labels = Annotated[
 ]
 TextField = Annotated[str, Flag("field of a file's text (default: text, or another usual name)", metavar="NAME")]
 LabelField = Annotated[str, Flag("field of a file's label (default: label, or another usual name)", metavar="NAME")]
+LabelsFile = Annotated[
+    Path | str,
+    Flag("the same as a file: one a line (a tab before the better word), or JSON", metavar="FILE", check=_path),
+]
 NoQuoting = Annotated[bool, Flag("take quotation marks in CSV and TSV as part of the texts")]
+NoHeader = Annotated[bool, Flag("the first line is a record; columns are called 1, 2, …")]
+Encoding = Annotated[
+    str, Flag("of the files (default: UTF-8), such as windows-1252 or utf-16", metavar="NAME", check=encoding_name)
+]
+Delimiter = Annotated[
+    str, Flag("between the columns of CSV, where it is not found out: ';' or tab", metavar="MARK", check=delimiter_of)
+]
+SkipInvalid = Annotated[
+    bool, Flag("leave out rows that are not sound or have other labels, each for what stands in it alone")
+]
+SkipOtherLabels = Annotated[bool, Flag("leave out rows with other labels than --labels")]
 PersonField = Annotated[str, Flag("field that says whose a row is: the guarantee is then for a person", metavar="NAME")]
 RowsPerPerson = Annotated[
     Quantity, Field(le=1000), Flag("most rows of each person that are used (default: 1)", metavar="K")
@@ -208,10 +242,59 @@ DeclaredSizes = Annotated[
     Flag(
         "declared private records of each class, or LABEL=N for one class; a public number; may be repeated (or A,B)",
         metavar="N",
-        check=_sizes,
+        check=_numbers("--size", Quantity),
         several=True,
     ),
 ]
+
+
+class RecordFile(TypedDict, total=False):
+    """How a file of records is read."""
+
+    labels: Labels
+    labels_file: LabelsFile
+    text_field: TextField
+    label_field: LabelField
+    no_quoting: NoQuoting
+    no_header: NoHeader
+    encoding: Encoding
+    delimiter: Delimiter
+
+
+class OwnFile(RecordFile, total=False):
+    """A file of which rows may be left out, and whose texts may have no labels."""
+
+    no_labels: Annotated[bool, Flag("the texts have no labels: more texts like them are released")]
+    output_field: Annotated[
+        str, Flag("no labels: field of what belongs to each text, as questions and answers", metavar="NAME")
+    ]
+    dialogues: Annotated[bool, Flag("no labels: the text's field is a list of messages, {role, content}")]
+    skip_invalid: SkipInvalid
+    skip_other_labels: SkipOtherLabels
+
+
+def format_of(given: RecordFile) -> FileFormat:
+    is_quoted, has_header = not given.get("no_quoting"), not given.get("no_header")
+    return FileFormat(is_quoted, has_header, given.get("encoding") or "", given.get("delimiter") or "")
+
+
+def form_of(given: OwnFile) -> Form:
+    """Whether texts have labels, and what they are where they have none. Raises UsageError for two of these."""
+    if given.get("output_field") and given.get("dialogues"):
+        raise UsageError("--output-field is for pairs and --dialogues for messages; give one of the two.")
+    if given.get("dialogues"):
+        return "dialogues"
+    if given.get("output_field"):
+        return "pairs"
+    return "plain" if given.get("no_labels") else "labelled"
+
+
+def labels_of(given: RecordFile) -> dict[str, str]:
+    """Label as a file has it -> label word; {} where none are given. Raises UsageError, DataError."""
+    labels, file = given.get("labels"), given.get("labels_file")
+    if labels and file is not None:
+        raise UsageError("Give --labels or --labels-file, one of the two.")
+    return as_labels(labels or {}) if file is None else read_labels(Path(file))
 
 
 class OfResults(TypedDict, total=False):

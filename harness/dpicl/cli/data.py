@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Unpack
 
 from dpicl.api import parameters as p
 from dpicl.cli.output import Answer
@@ -14,15 +14,20 @@ from dpicl.core.errors import UsageError
 from dpicl.core.messages import count, message
 from dpicl.data.config import add_task_folder, list_tasks, load_config
 from dpicl.data.counts import DataCounts, PersonCounts, SplitCounts, count_persons, count_records, label_words
+from dpicl.data.decoding import FileFormat
 from dpicl.data.persons import personal_columns
 from dpicl.data.reading import FileRecords, ranges, read_records
 from dpicl.data.sources import read, reading_of, resolve
 from dpicl.data.tables import NO_QUOTING, SUFFIXES, fields_of
 from dpicl.data.task_file import SourceSpec
+from dpicl.engines.progress import Stages, repeat
 from dpicl.mechanism.registry import load_mechanisms
+from dpicl.own.records import OwnRecords
 from dpicl.scaffold.own_task import own_spec
 from dpicl.tables.document import Block, text_table
 
+#: What the fields of a record are, by the form of texts.
+_FIELDS = {"labelled": ("text", "label"), "plain": ("text",), "pairs": ("input", "output"), "dialogues": ("messages",)}
 #: Labels of which a table has the numbers; JSON has all.
 _SHOWN = 30
 
@@ -33,13 +38,10 @@ def data(
     *,
     source: p.SourceName = "auto",
     plugins: p.Plugins = (),
-    text_field: p.TextField | None = None,
-    label_field: p.LabelField | None = None,
-    labels: p.Labels | None = None,
     test: p.OnePath | None = None,
-    no_quoting: p.NoQuoting = False,
     person_field: p.PersonField | None = None,
     rows_per_person: p.RowsPerPerson = 1,
+    **file: Unpack[p.OwnFile],
 ) -> Answer:
     """Counts records, labels, lengths, repeats and errors. Raises DataError for what is no table of records.
 
@@ -57,29 +59,33 @@ def data(
         path = Path(name)
         if source != "auto":
             raise UsageError(f"--source is for tasks, and {path} is a file; leave it out.")
-        fields = fields_of(path, text_field, label_field, not no_quoting)
-        spec = own_spec(path.name, *fields, p.as_labels(labels or {}), not no_quoting)
-        train = read_records(path, spec)
-        counted = None if test is None else read_records(Path(test), spec)
-        counts = count_records(train, counted, spec.labels or label_words(train, fields[1]))
+        format = p.format_of(file)
+        spec = _spec_of(path, file, format)
+        fields, form = spec.local.fields, spec.local.form
+        with repeat(Stages(message).say_how_far):
+            train = read_records(path, spec)
+            counted = None if test is None else read_records(Path(test), spec)
+        labels = spec.labels or (label_words(train, fields[1]) if form == "labelled" else ())
+        counts = count_records(train, counted, labels)
         columns_of_persons = [person_field] if person_field else personal_columns(train.columns, fields)
         for column in columns_of_persons:
             local = spec.local.model_copy(update={"person": column})
-            by_person = read_records(path, spec.model_copy(update={"local": local}))
+            with repeat(Stages(message).say_how_far):
+                by_person = read_records(path, spec.model_copy(update={"local": local}))
             persons.append(count_persons(by_person, column, rows_per_person))
+            if person_field and by_person.nobody and not file.get("skip_invalid"):
+                nobody = (
+                    f"{path} has {count(len(by_person.nobody), by_person.unit)} that name nobody as their '{column}'; a"
+                    " release needs a person for each, or leaves these out with --skip-invalid"
+                )
+                counts = replace(counts, problems=[*counts.problems, nobody])
         names = {"train": path.name, "test": "" if test is None else Path(test).name}
-        found, columns = "local", dict(zip(("text", "label"), fields, strict=True))
+        found, columns = "local", dict(zip(_FIELDS[form], fields, strict=True))
     else:
-        given: dict[str, object] = {
-            "--test": test,
-            "--labels": labels,
-            "--text-field": text_field,
-            "--label-field": label_field,
-            "--person-field": person_field,
-        }
-        given["--no-quoting"] = no_quoting or None
-        if wrong := [flag for flag, value in given.items() if value is not None]:
-            raise UsageError(f"{wrong[0]} is for a file of records; a task's own file says it (metadata.data.local).")
+        given: dict[str, object] = {"test": test, "person_field": person_field, **file}
+        if wrong := [name for name, value in given.items() if value]:
+            flag = "--" + wrong[0].replace("_", "-")
+            raise UsageError(f"{flag} is for a file of records; a task's own file says it (metadata.data.local).")
         spec, names, columns = load_config(name).source, {}, {}
         found = resolve(source, spec)
         counts = count_records(*_readings(spec, found), spec.labels)
@@ -92,8 +98,30 @@ def data(
     return Answer(document, blocks, 1 if counts.problems else 0)
 
 
+def _spec_of(path: Path, file: p.OwnFile, format: FileFormat) -> SourceSpec:
+    """What to read from a file. Raises DataError, UsageError as its parts do."""
+    form = p.form_of(file)
+    if form == "labelled":
+        fields = fields_of(path, file.get("text_field"), file.get("label_field"), format)
+        spec = own_spec(path.name, *fields, p.labels_of(file), format)
+    else:
+        spec = OwnRecords(
+            p.labels_of(file),
+            text_field=file.get("text_field"),
+            label_field=file.get("label_field"),
+            format=format,
+            form=form,
+            output_field=file.get("output_field"),
+        ).spec(path)
+        spec = spec.model_copy(update={"labels": ()})
+    skip = {name: bool(file.get(name)) for name in ("skip_invalid", "skip_other_labels")}
+    return spec.model_copy(update={"local": spec.local.model_copy(update=skip)})
+
+
 def _describe_persons(each: PersonCounts) -> str:
-    nobody = f", and {count(each.nobody, 'row')} name nobody" if each.nobody else ""
+    nobody = ""
+    if each.nobody:
+        nobody = f", and {count(len(each.nobody), 'row')} name nobody ({each.unit} {ranges(each.nobody)})"
     return (
         f"Column '{each.column}', taken as whose a row is: {each.persons:,} people with {each.rows:,} rows{nobody}; the"
         f" largest number of rows of one is {each.largest:,}, and {each.above:.0%} of the people have more than"
@@ -131,6 +159,8 @@ def _show(name: str, source: str, counts: DataCounts, names: Mapping[str, str]) 
             yield f"{each.split}: {', '.join(shown[:_SHOWN])}{more}"
         for what, lines in each.faults.items():
             yield f"{each.split}, {each.unit} {ranges(lines, None)}: {what}"
+        for what, lines in each.skipped.items():
+            yield f"{each.split}, {count(len(lines), each.unit)} left out ({ranges(lines)}): {what}"
         if each.joined:
             where = f"{each.split}, {each.unit} {ranges(each.joined)}"
             yield f"{where}: a text with line ends in quotation marks; {NO_QUOTING}"

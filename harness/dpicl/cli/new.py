@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
-from dpicl.api.parameters import Flag, LabelField, Labels, NoQuoting, OnePath, TextField, as_labels, verb
+from dpicl.api.parameters import Flag, OnePath, RecordFile, format_of, labels_of, verb
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import message
@@ -40,11 +40,8 @@ def new(
     train: Annotated[OnePath | None, Flag(name="--from")] = None,
     from_lm_eval: OnePath | None = None,
     test: OnePath | None = None,
-    text_field: TextField | None = None,
-    label_field: LabelField | None = None,
-    labels: Labels | None = None,
-    no_quoting: NoQuoting = False,
     dir: Annotated[OnePath, Flag(metavar="DIR")] = ".",
+    **file: Unpack[RecordFile],
 ) -> Answer:
     """Writes a working example, or the task of a file of records. Raises UsageError for a name that is taken.
 
@@ -62,9 +59,8 @@ def new(
     following: tuple[str, ...] = _NEXT[what]
     more: dict[str, Any] = {}
     if what == "task" and from_lm_eval is not None:
-        others = {"text-field": text_field, "label-field": label_field, "labels": labels, "no-quoting": no_quoting}
-        if unused := [flag for flag, value in others.items() if value]:
-            raise UsageError(f"--{unused[0]}: the file of --from-lm-eval says it; leave it out.")
+        if unused := [name for name, value in file.items() if value]:
+            raise UsageError(f"--{unused[0].replace('_', '-')}: the file of --from-lm-eval says it; leave it out.")
         train_file = None if train is None else Path(train)
         test_file = None if test is None else Path(test)
         theirs = Path(from_lm_eval)
@@ -78,28 +74,20 @@ def new(
             name,
             Path(train),
             None if test is None else Path(test),
-            text_field,
-            label_field,
-            as_labels(labels or {}),
+            file.get("text_field"),
+            file.get("label_field"),
+            labels_of(file),
             list_tasks(),
             folder,
-            not no_quoting,
+            format_of(file),
         )
         for note in own.notes:
             message(note)
         files, more = own.files, {"labels": own.labels}
         following = _NEXT_OWN if own.test else _NEXT_OWN[:1]
     else:
-        given: dict[str, object] = {
-            "from": train,
-            "from-lm-eval": from_lm_eval,
-            "test": test,
-            "text-field": text_field,
-            "label-field": label_field,
-            "labels": labels,
-        }
-        given["no-quoting"] = no_quoting or None
-        if extra := [flag for flag, value in given.items() if value is not None]:
+        given: dict[str, object] = {"from": train, "from-lm-eval": from_lm_eval, "test": test, **file}
+        if extra := [name.replace("_", "-") for name, value in given.items() if value]:
             raise UsageError(f"--{extra[0]} is for `dpicl new task NAME --from FILE`; leave it out.")
         example = "task" if what == "task" else kind or "demonstrations"
         taken = list_tasks() if what == "task" else load_mechanisms()

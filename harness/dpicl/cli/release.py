@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict, Unpack, cast
+from typing import Annotated, Any, Literal, NamedTuple, Unpack, cast
 
 from pydantic import Field
 
@@ -21,12 +23,14 @@ from dpicl.cli.output import Answer
 from dpicl.core.cell import ReleaseConfig, large_delta
 from dpicl.core.errors import ResultError, UsageError
 from dpicl.core.field_types import Number, TargetDelta
+from dpicl.core.field_types import Shots as AnyShots
 from dpicl.core.messages import capitalize, count, message, show_rounded_up
 from dpicl.core.paths import private_folder
 from dpicl.core.vocabulary import Query
+from dpicl.data.decoding import name_of
 from dpicl.data.tables import as_table
 from dpicl.engines.progress import Stages, repeat
-from dpicl.mechanism.bases import Mechanism, PreparedMechanism
+from dpicl.mechanism.bases import DemonstrationMechanism, Mechanism, PreparedMechanism
 from dpicl.mechanism.given import Given, GivenMechanism, given_mechanism
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.registry import load_mechanisms
@@ -42,16 +46,12 @@ from dpicl.own.utility import Utility
 Data = Any
 
 
-class Own(TypedDict, total=False):
+class Own(p.OwnFile, total=False):
     """Private records of one's own, what they are, and what a release of them may cost."""
 
     data: Annotated[Data, p.Flag("CSV, JSON Lines, JSON, Excel or Parquet; all of it is private", metavar="FILE")]
-    labels: p.Labels
     task: Annotated[p.Task, p.Flag("a known task with its labels and prompts, instead of --labels")]
     text_is: Annotated[str, p.Flag("what a text is, for prompts: 'support ticket'", metavar="WORDS")]
-    text_field: p.TextField
-    label_field: p.LabelField
-    no_quoting: p.NoQuoting
     person_field: p.PersonField
     rows_per_person: p.RowsPerPerson
     per_record: Annotated[bool, p.Flag("the guarantee is for single records, whoever they are of")]
@@ -66,6 +66,7 @@ class Own(TypedDict, total=False):
     measure_only: Annotated[
         bool, p.Flag("stop after the utility is measured on --public-test: charges nothing, writes nothing")
     ]
+    contact: Annotated[str, Field(max_length=200), p.Flag("who is to be asked, for the card", metavar="WHO")]
     epsilon: Annotated[Number, Field(gt=0, allow_inf_nan=False), p.Flag("proved epsilon of this release", metavar="E")]
     delta: Annotated[p.Delta, p.Flag("delta (default: 1e-6)")]
     allow_large_delta: Annotated[
@@ -102,7 +103,10 @@ class Own(TypedDict, total=False):
 #: Parameters that are tables.
 _TABLES = ("data", "public", "public_test")
 #: What `answer` takes with a state; all else of `Own` is about private records.
-_WITH_STATE = {"model", "text_field", "no_quoting", "options", "plugins", "out"}
+_WITH_STATE = {
+    *("model", "options", "plugins", "out"),
+    *("text_field", "no_quoting", "no_header", "encoding", "delimiter"),
+}
 
 
 def _answer(made: PrivateRelease, given: Mapping[str, Any]) -> Answer:
@@ -169,7 +173,8 @@ def _show(made: PrivateRelease, given: Mapping[str, Any], budgets: Sequence[Mapp
 def release(
     mechanism: Annotated[GivenMechanism, p.OneMechanism],
     *,
-    shots: p.Shots = 4,
+    shots: p.LabelShots | None = None,
+    shots_per_label: Annotated[AnyShots, p.Flag("demonstrations of every label", metavar="K")] | None = None,
     format: Literal["jsonl", "csv", "parquet", "hf", "prompt", "messages-openai", "messages-anthropic"] | None = None,
     **own: Unpack[Own],
 ) -> PrivateRelease:
@@ -185,10 +190,11 @@ def release(
     format: of the file: JSONL of texts and labels (default), a table (hf: a Hugging Face data set), a prompt, or the
         messages of a chat; what a prepared mechanism releases has a format of its own.
     """
-    job = _job(mechanism, own, {"answers": "answers queries; use `dpicl answer`"}, shots)
+    unfit = {"answers": "answers queries; use `dpicl answer`"}
+    job = _job(mechanism, own, unfit, _Shots(shots, shots_per_label))
     if job.mechanism.reads_all and format is not None:
         raise UsageError(f"{job.mechanism.name} releases a state, and no texts; leave --format out.")
-    check_format(format or "jsonl", job.task)
+    check_format(format or "jsonl", job.task, job.own.form)
     return _save(job.run(), None if job.measure_only else job.out, format or "jsonl")
 
 
@@ -254,7 +260,7 @@ def _answer_from(file: Path, mechanism: GivenMechanism | None, queries: Any, own
     resolved = resolve_options(given.cls, task.name, {**given.options, **p.options_of(given.name, own.get("options"))})
     built = cast(PreparedMechanism, build(given.cls, resolved))
     require_same(found, built, resolved)
-    words = replace(found.own, text_field=own.get("text_field"), quoting=not own.get("no_quoting"))
+    words = replace(found.own, text_field=own.get("text_field"), format=p.format_of(own))
     every = _read_queries(queries, words, _tell())
     asked = [query for query in every if query.text]
     out = own.get("out")
@@ -294,7 +300,31 @@ def _save(made: PrivateRelease, out: Path | str | None, format: str = "jsonl") -
     return made
 
 
-def _job(mechanism: GivenMechanism, own: Own, unfit: Mapping[str, str], shots: int = 4) -> ReleaseJob:
+class _Shots(NamedTuple):
+    """How many demonstrations: in all, or by label; or of each label."""
+
+    number: int | Mapping[str, int] | None = None
+    per_label: int | None = None
+
+    def of(self, job: ReleaseJob) -> ReleaseConfig:
+        """The settings of a release with so many. Raises UsageError for what does not fit."""
+        counts = self.number
+        if self.per_label is not None:
+            if counts is not None:
+                raise UsageError("Give --shots or --shots-per-label, one of the two.")
+            labels: Sequence[str] = job.task.labels if job.task.partitioned else ()
+            if isinstance(job.mechanism, DemonstrationMechanism) and labels:
+                labels = job.mechanism.shot_labels(job.task)
+            counts = dict.fromkeys(labels, self.per_label)
+            if not counts:
+                raise UsageError("--shots-per-label is for texts with labels; give one number with --shots.")
+        if counts is None or isinstance(counts, int):
+            return job.config.model_copy(update={"shots": 4 if counts is None else counts})
+        settings = {"shots": sum(counts.values()), "label_shots": tuple(counts.items())}
+        return ReleaseConfig.model_validate({**job.config.model_dump(), **settings})
+
+
+def _job(mechanism: GivenMechanism, own: Own, unfit: Mapping[str, str], shots: _Shots | None = None) -> ReleaseJob:
     """What is to be released, checked before a record is read."""
     if own.get("data") is None:
         raise UsageError("A release needs --data, the file of private records.")
@@ -302,26 +332,33 @@ def _job(mechanism: GivenMechanism, own: Own, unfit: Mapping[str, str], shots: i
     epsilon, out = own.get("epsilon") or 1.0, own.get("out")
     data, public, test = (None if table is None else as_table(table) for table in map(own.get, _TABLES))
     assert data is not None
-    default = re.sub(r"[^A-Za-z0-9_.-]", "_", data.stem).lstrip("_.-")[:80] or "records"
-    fields = own.get("text_field"), own.get("label_field"), own.get("text_is") or "text"
+    default = (
+        re.sub(r"[^A-Za-z0-9_.-]", "_", name_of(data) if isinstance(data, Path) else data.stem).lstrip("_.-")[:80]
+        or "records"
+    )
     job = ReleaseJob(
         given=given,
         chosen=p.options_of(given.name, own.get("options")),
         own=OwnRecords(
-            p.as_labels(own.get("labels") or {}),
+            p.labels_of(own),
             own.get("task"),
-            *fields,
-            not own.get("no_quoting"),
-            own.get("person_field"),
-            own.get("rows_per_person") or 1,
-            bool(own.get("per_record")),
+            text_field=own.get("text_field"),
+            label_field=own.get("label_field"),
+            text_is=own.get("text_is") or "text",
+            format=p.format_of(own),
+            person_field=own.get("person_field"),
+            rows_per_person=own.get("rows_per_person") or 1,
+            per_record=bool(own.get("per_record")),
+            form=p.form_of(own),
+            output_field=own.get("output_field"),
+            skip_invalid=bool(own.get("skip_invalid")),
+            skip_other_labels=bool(own.get("skip_other_labels")),
         ),
         model=own.get("model") or "embedded",
         config=ReleaseConfig(
             epsilon=epsilon,
             delta=own.get("delta") or 1e-6,
             seed=own.get("seed") or 0,
-            shots=shots,
             noise=own.get("noise") or "secure",
             allow_large_delta=bool(own.get("allow_large_delta")),
         ),
@@ -334,7 +371,10 @@ def _job(mechanism: GivenMechanism, own: Own, unfit: Mapping[str, str], shots: i
         tell=_tell(),
         allow_unchecked=bool(own.get("allow_unchecked")),
         measure_only=bool(own.get("measure_only")),
+        contact=own.get("contact") or "",
     )
+    if shots is not None:
+        job = replace(job, config=shots.of(job))
     job.check()
     return job
 
@@ -348,8 +388,8 @@ def _given_of(mechanism: GivenMechanism, own: Own, unfit: Mapping[str, str]) -> 
 
 
 def _tell() -> Callable[[str], None]:
-    """What takes a line for each stage."""
-    return message if call.COMMAND.get() else lambda text: None
+    """What takes a line for each stage: also while private records are held, when code in this process is silenced."""
+    return partial(message, stream=sys.stderr) if call.COMMAND.get() else lambda text: None
 
 
 def _read_queries(given: Any, own: OwnRecords, tell: Callable[[str], None]) -> list[Query]:

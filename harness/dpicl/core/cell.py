@@ -35,7 +35,8 @@ _OF_SCORES = {"suite", "suite_version", "label", "test_records", "fresh_test_rec
 class ReleaseConfig(BaseModel):
     """What a release is made for.
 
-    shots: demonstrations. queries: Q of an answer mechanism, None for all.
+    shots: demonstrations. label_shots: how many of each label, in all as many as shots; () where public randomness
+    spreads them. queries: Q of an answer mechanism, None for all.
     allow_large_delta: whether secure noise may come with a delta that `large_delta` warns of.
     Raises UsageError for secure noise at too small a delta.
     """
@@ -46,6 +47,7 @@ class ReleaseConfig(BaseModel):
     delta: Delta
     seed: Count = 0
     shots: Count = 4
+    label_shots: tuple[tuple[str, Count], ...] = ()
     noise: Noise = "seeded"
     queries: Positive | None = None
     allow_large_delta: bool = False

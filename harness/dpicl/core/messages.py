@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from typing import TextIO
 
 from dpicl.core.printable import make_printable, shorten
 
@@ -18,10 +19,11 @@ _LARGE = 1e9
 MOST_NAMED = 6
 
 
-def message(text: str) -> None:
-    """Anything that is not the answer."""
-    sys.stderr.write(make_printable(shorten(text.rstrip("\n"))) + "\n")
-    sys.stderr.flush()
+def message(text: str, stream: TextIO | None = None) -> None:
+    """Anything that is not the answer. stream: where to; None: stderr as it is now."""
+    stream = stream or sys.stderr
+    stream.write(make_printable(shorten(text.rstrip("\n"))) + "\n")
+    stream.flush()
 
 
 def capitalize(text: str) -> str:

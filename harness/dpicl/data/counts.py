@@ -28,7 +28,8 @@ class SplitCounts:
 
     labels: word -> records, where labels are public words. words: quantile -> words of a text. repeated: lines of
     records that an earlier one has already (letters and digits alone count). faults: what is wrong -> all lines of
-    which it is. joined: lines of records with line ends in quotation marks.
+    which it is. skipped: the same of lines that are left out. joined: lines of records with line ends in quotation
+    marks.
     """
 
     split: str
@@ -38,6 +39,7 @@ class SplitCounts:
     words: Mapping[str, int]
     repeated: Sequence[int]
     faults: Mapping[str, Sequence[int]]
+    skipped: Mapping[str, Sequence[int]]
     joined: Sequence[int]
 
 
@@ -84,23 +86,33 @@ def _counts(split: str, reading: FileRecords, labels: Sequence[str]) -> SplitCou
     words = dict(zip(("5%", "median", "95%", "longest"), map(int, quantiles), strict=True))
     of_labels = {label: found[label] for label in labels}
     return SplitCounts(
-        split, reading.unit, len(reading.records), of_labels, words, repeated, reading.faults, reading.joined
+        split=split,
+        unit=reading.unit,
+        records=len(reading.records),
+        labels=of_labels,
+        words=words,
+        repeated=repeated,
+        faults=reading.faults,
+        skipped=reading.skipped,
+        joined=reading.joined,
     )
 
 
 @dataclass(frozen=True)
 class PersonCounts:
-    """Rows of each person, by one column. rows: with a person. nobody: lines without one. largest: rows of one person.
-    above: share of persons with more than ``most`` rows. kept: rows that are used where at most ``most`` are."""
+    """Rows of each person, by one column. rows: with a person. nobody: lines of the others. largest: rows of one
+    person. above: share of persons with more than ``most`` rows. kept: rows that are used where at most ``most``
+    are. unit: what lines are called."""
 
     column: str
     persons: int
     rows: int
-    nobody: int
+    nobody: Sequence[int]
     largest: int
     most: int
     above: float
     kept: int
+    unit: str
 
 
 def count_persons(reading: FileRecords, column: str, most: int) -> PersonCounts:
@@ -114,11 +126,12 @@ def count_persons(reading: FileRecords, column: str, most: int) -> PersonCounts:
         column=column,
         persons=len(numbers),
         rows=len(reading.persons),
-        nobody=sum(len(lines) for fault, lines in reading.faults.items() if repr(column) in fault),
+        nobody=reading.nobody,
         largest=max(numbers.values(), default=0),
         most=most,
         above=above / len(numbers) if numbers else 0.0,
         kept=sum(min(most, len(own)) for own in texts.values()),
+        unit=reading.unit,
     )
 
 

@@ -17,21 +17,38 @@ from uuid import UUID
 from dpicl.core.errors import DataError
 from dpicl.core.messages import count
 from dpicl.core.vocabulary import Record
+from dpicl.data.free_texts import write_dialogue, write_pair
 from dpicl.data.splits import normalise
 from dpicl.data.tables import BLANK, JOINS_ROWS, NO_QUOTING, Table, missing_column_error, open_table, unreadable_error
-from dpicl.data.task_file import SourceSpec
+from dpicl.data.task_file import LocalKeys, SourceSpec
 
 
 class RowFault(ValueError):
-    """What is wrong with one row, as the end of a sentence that begins with its place."""
+    """What is wrong with one row, as the end of a sentence that begins with its place. alone: whether that follows from
+    this row alone, and not from one that takes in others."""
+
+    alone = True
+
+
+class JoinedRows(RowFault):
+    alone = False
+
+
+class OtherLabel(RowFault):
+    pass
+
+
+class NoPerson(RowFault):
+    pass
 
 
 @dataclass
 class FileRecords:
     """The records of a file. unit: what numbers count. numbers: of the lines of the records.
 
-    faults: what is wrong -> the numbers of all lines of which it is. joined: numbers of the records with line ends in
-    quotation marks. persons: whose each record is, as `person_key` has it; empty where no field was named.
+    faults: what is wrong -> the numbers of all lines of which it is. skipped: the same of lines that are left out
+    (`LocalKeys.skip_invalid`). nobody: those of both that name no person. joined: numbers of the records with line ends
+    in quotation marks. persons: whose each record is, as `person_key` has it; empty where no field was named.
     columns: names of the fields that the file names, or that all of its rows have (columns_by_row).
     """
 
@@ -40,6 +57,8 @@ class FileRecords:
     records: list[Record] = field(repr=False)
     numbers: list[int] = field(repr=False)
     faults: dict[str, list[int]]
+    skipped: dict[str, list[int]] = field(default_factory=dict)
+    nobody: list[int] = field(default_factory=list)
     joined: list[int] = field(default_factory=list)
     persons: list[str] = field(default_factory=list, repr=False)
     columns: dict[str, None] = field(default_factory=dict, repr=False)
@@ -53,6 +72,24 @@ class FileRecords:
         wrong = sorted(number for each in self.faults.values() for number in each)
         more = f" {len(wrong)} {self.unit}s are wrong: {ranges(wrong)}." if len(wrong) > 1 else ""
         raise DataError(f"{self.path} {self.unit} {numbers[0]} {said}; repair or remove it.{more}")
+
+    def add_fault(self, number: int, fault: RowFault, skip: bool) -> None:
+        """skip: whether the row may be left out."""
+        message = str(fault)
+        if skip and not fault.alone:
+            message += "; it cannot be left out, since it may hold other rows"
+        place = self.skipped if skip and fault.alone else self.faults
+        place.setdefault(message, []).append(number)
+        if isinstance(fault, NoPerson):
+            self.nobody.append(number)
+
+    @property
+    def skipped_note(self) -> str:
+        """A sentence where rows were left out; else ''."""
+        if not self.skipped:
+            return ""
+        numbers = sorted(number for each in self.skipped.values() for number in each)
+        return f"{self.path}: {count(len(numbers), 'row')} left out ({self.unit} {ranges(numbers)})."
 
     @property
     def joined_note(self) -> str:
@@ -84,10 +121,10 @@ def read_records(path: Table, spec: SourceSpec) -> FileRecords:
     Raises DataError, in one sentence without a word of a record, for what is
     no table or lacks a field in all of its rows.
     """
-    fields = spec.local.fields
-    reader = function_of(spec.local.reader, f"The reader of task {spec.name}") if not fields else None
-    person = spec.local.person
-    table = open_table(path, spec.local.columns, spec.local.quoting)
+    local = spec.local
+    fields, person = local.fields, local.person
+    reader = function_of(local.reader, f"The reader of task {spec.name}") if not fields else None
+    table = open_table(path, local.columns, local.format)
     words = _label_words(spec)
     found = FileRecords(path, table.unit, [], [], {}, columns=dict.fromkeys(table.columns))
     found.columns_by_row = not table.columns
@@ -104,13 +141,15 @@ def read_records(path: Table, spec: SourceSpec) -> FileRecords:
                 rows_read = True
             try:
                 if row.fault:
-                    raise RowFault(row.fault)
+                    raise RowFault(row.fault) if row.alone else JoinedRows(row.fault)
                 if reader is not None:
-                    text, label = _text_by(reader, dict(row.values)), spec.local.label
+                    text, label = _text_by(reader, dict(row.values)), local.label
+                elif not local.labelled:
+                    text, label = _free_text(row.values, local), local.label
                 else:
                     text, label = _text_and_label(row.values, fields, words, table.names)
                     if row.joined and _joins_rows(row.values, fields, words, table.mark):
-                        raise RowFault(JOINS_ROWS)
+                        raise JoinedRows(JOINS_ROWS)
                 record = normal_record(spec, text, label)
                 if person:
                     found.persons.append(person_key(row.values, person))
@@ -119,18 +158,16 @@ def read_records(path: Table, spec: SourceSpec) -> FileRecords:
                 if row.joined:
                     found.joined.append(row.number)
             except RowFault as fault:
-                found.faults.setdefault(str(fault), []).append(row.number)
+                skip = local.skip_invalid or (local.skip_other_labels and isinstance(fault, OtherLabel))
+                found.add_fault(row.number, fault, skip)
     except OSError as error:
         raise unreadable_error(path, error) from error
     wanted = (*fields, person) if person else fields
-    for name in wanted:
-        if (
-            keys
-            and not found.records
-            and set(found.faults) <= {_name_missing(each) for each in wanted}
-            and name not in keys
-        ):
-            raise missing_column_error(path, [name], keys)
+    wrong = found.faults.keys() | found.skipped.keys()
+    if keys and not found.records and wrong <= {_name_missing(name) for name in wanted}:
+        for name in wanted:
+            if name not in keys:
+                raise missing_column_error(path, [name], keys)
     return found
 
 
@@ -145,16 +182,16 @@ def person_key(values: Mapping[str, Any], name: str) -> str:
     Raises RowFault where nobody is named.
     """
     if name not in values:
-        raise RowFault(_name_missing(name))
+        raise NoPerson(_name_missing(name))
     value = values[name]
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, int | Decimal | UUID) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str) or not any(map(str.isalnum, value)):
-        raise RowFault(f"names nobody as its '{name}'")
+        raise NoPerson(f"names nobody as its '{name}'")
     if len(value.splitlines()) > 1:
-        raise RowFault(JOINS_ROWS)
+        raise JoinedRows(JOINS_ROWS)
     return normalise(re.sub(r"^(\d+)\.0+$", r"\1", value.strip()))
 
 
@@ -185,6 +222,28 @@ def _text_and_label(
     if written not in words and isinstance(label, int) and 0 <= label < len(classes):
         written = classes[label]
     return text, words.get(written, words.get(_normalise(written), written))
+
+
+def _free_text(values: Mapping[str, Any], local: LocalKeys) -> str:
+    """The text of a row without a label."""
+    for name in local.fields:
+        if name not in values:
+            raise RowFault(_name_missing(name))
+    text = values[local.text]
+    try:
+        if local.form == "dialogues":
+            return write_dialogue(text)
+        if not isinstance(text, str):
+            raise RowFault(f"has no text as its '{local.text}'")
+        if local.form == "plain":
+            return text
+        if not isinstance(values[local.output], str):
+            raise RowFault(f"has no text as its '{local.output}'")
+        return write_pair(text, values[local.output])
+    except RowFault:
+        raise
+    except ValueError as error:
+        raise RowFault(str(error)) from None
 
 
 def _joins_rows(values: Mapping[str, str], fields: Sequence[str], words: Mapping[str, str], mark: str) -> bool:
@@ -242,7 +301,7 @@ def normal_record(spec: SourceSpec, text: str, label: str) -> Record:
     if spec.labels and label not in spec.labels:
         known = list(dict.fromkeys([*spec.local.labels, *spec.labels]))
         shown = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
-        raise RowFault(f"has an unknown label (known: {shown}; `labels` maps others)")
+        raise OtherLabel(f"has an unknown label (known: {shown}; `labels` maps others)")
     return Record(text, label)
 
 

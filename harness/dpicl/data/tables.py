@@ -20,13 +20,24 @@ import numpy as np
 
 from dpicl.core import json_text
 from dpicl.core.errors import DataError, UsageError
-from dpicl.core.files import content_of
 from dpicl.core.messages import count
+from dpicl.data.decoding import (
+    PACKED,
+    PLAIN,
+    FileFormat,
+    UnreadableContent,
+    describe_escaped,
+    is_escaped,
+    kind_of,
+    name_of,
+    read_text,
+)
 from dpicl.data.unpacked import LARGEST, check_parquet, check_workbook
 
 _LINES, _TABLES = (".jsonl", ".ndjson"), (".csv", ".tsv")
-#: Endings of the files that are read.
-SUFFIXES = (*_LINES, ".json", *_TABLES, ".parquet", ".xlsx")
+#: Endings of the files that are read, and of those that may be packed in another.
+_TEXT_FILES = (*_LINES, ".json", *_TABLES)
+SUFFIXES = (*_TEXT_FILES, ".parquet", ".xlsx")
 #: Characters of a row.
 LONGEST_LINE = 10_000_000
 #: Rows whose fields are looked at for those of text and label.
@@ -65,10 +76,6 @@ _LINE_END = re.compile("[\r\n]")
 Table = Path | Rows
 
 
-class UnreadableContent(DataError):
-    """A file that cannot be read for what stands somewhere in it, which may be one record; the message says where."""
-
-
 #: The fault of a line with nothing in it, which is no record, and as a query an empty one.
 BLANK = "is blank"
 
@@ -76,12 +83,14 @@ BLANK = "is blank"
 @dataclass(frozen=True)
 class FileRow:
     """number: of its line, from 1 (its place where the file has no lines). fault: what is wrong with it, or "".
-    joined: whether line ends in quotation marks are part of it."""
+    joined: whether line ends in quotation marks are part of it. alone: whether the fault is of this row, whatever
+    stands in others; a row that takes in lines after it is none."""
 
     number: int
     values: Mapping[str, Any]
     fault: str = ""
     joined: bool = False
+    alone: bool = True
 
 
 @dataclass(frozen=True)
@@ -96,9 +105,8 @@ class FileTable:
     columns: Sequence[str] = ()
 
 
-def open_table(path: Table, columns: Sequence[str] = (), quoting: bool = True) -> FileTable:
-    """The rows of a file. columns: those that are read, which a table must have; (): all of them. quoting: whether
-    quotation marks in CSV and TSV stand around values; else they are part of them.
+def open_table(path: Table, columns: Sequence[str] = (), format: FileFormat = PLAIN) -> FileTable:
+    """The rows of a file. columns: those that are read, which a table must have; (): all of them.
 
     Raises DataError, in one sentence, for what is no table.
     """
@@ -107,25 +115,29 @@ def open_table(path: Table, columns: Sequence[str] = (), quoting: bool = True) -
             "row", (_row_in_memory(number, row) for number, row in enumerate(path.rows, start=1)), path.names
         )
     require_file(path, "records")
-    kind = path.suffix.lower()
+    is_packed = path.suffix.lower() in PACKED
     try:
         if path.stat().st_size > LARGEST:
             raise DataError(f"{path} has more than {LARGEST:,} bytes; divide it.")
-        if kind not in SUFFIXES:
-            raise DataError(f"{path} must end in {', '.join(SUFFIXES)}.")
+        kind = kind_of(path)
+        if kind not in (_TEXT_FILES if is_packed else SUFFIXES):
+            endings = f"one that ends in {', '.join(_TEXT_FILES)}" if is_packed else ", ".join(SUFFIXES)
+            raise DataError(f"{path} must {'hold' if is_packed else 'end in'} {endings}.")
+        if not format.header and kind not in (*_TABLES, ".xlsx"):
+            raise DataError(f"{path} is no CSV, TSV or Excel file, so its fields have names; leave --no-header out.")
         if kind == ".parquet":
             return _parquet(path, columns)
         if kind == ".xlsx":
-            return _excel(path, columns)
-        text = _text(path)
+            return _excel(path, columns, format.header)
+        text = read_text(path, format)
     except OSError as error:
         raise unreadable_error(path, error) from error
     if text.startswith(("version https://git-lfs", "<!DOCTYPE", "<html")):
         raise DataError(f"{path} is a Git LFS pointer or a web page and holds no record; fetch the file itself.")
     if text.strip() and (text.lstrip()[0] in "{[") is (kind in _TABLES):
         what, ending = ("JSON", ".jsonl") if kind in _TABLES else ("no JSON (CSV?)", ".csv")
-        raise DataError(f"{path} holds {what}; give it the ending of what it is, for example {path.stem}{ending}.")
-    return _csv(path, text, columns, quoting) if kind in _TABLES else _json(path, text)
+        raise DataError(f"{path} holds {what}; give it the ending of what it is, for example {name_of(path)}{ending}.")
+    return _csv(path, kind, text, columns, format) if kind in _TABLES else _json(path, kind, text)
 
 
 def as_table(data: Any) -> Table:
@@ -195,14 +207,21 @@ def require_file(path: Path, what: str) -> None:
         raise DataError(f"{path} {said}; give a file with {what}.")
 
 
-def fields_of(path: Table, text: str | None = None, label: str | None = None, quoting: bool = True) -> tuple[str, str]:
-    """The fields of text and label: as given, else those with a usual name. quoting: see `open_table`.
+def fields_of(
+    path: Table, text: str | None = None, label: str | None = None, format: FileFormat = PLAIN
+) -> tuple[str, str]:
+    """The fields of text and label: as given, else those with a usual name.
 
     Raises DataError where there is none.
     """
     if text is not None and label is not None:
         return text, label
-    sound = list(islice((row.values for row in open_table(path, (), quoting).rows if not row.fault), _FIRST_ROWS))
+    if not format.header:
+        raise UsageError(
+            "With --no-header columns are called 1, 2, …; say which hold text and label, --text-field 1 --label-field"
+            " 2."
+        )
+    sound = list(islice((row.values for row in open_table(path, (), format).rows if not row.fault), _FIRST_ROWS))
     names = list(dict.fromkeys(name for row in sound for name in row if name.strip()))
     if not names:  # what is wrong with its rows, or that it has none, is said where they are read
         return text or _USUAL[0][0], label or _USUAL[1][0]
@@ -221,6 +240,23 @@ def fields_of(path: Table, text: str | None = None, label: str | None = None, qu
     return str(found[0]), str(found[1])
 
 
+def text_field_of(path: Table, text: str | None, format: FileFormat = PLAIN, dialogues: bool = False) -> str:
+    """The field of texts, or of dialogues, in a file without labels: as given, else one with a usual name. Raises
+    DataError where there is none."""
+    if text is not None:
+        return text
+    if not format.header:
+        raise UsageError("With --no-header columns are called 1, 2, …; say which holds the text: --text-field 1.")
+    sound = list(islice((row.values for row in open_table(path, (), format).rows if not row.fault), _FIRST_ROWS))
+    names = [name for name in (sound[0] if sound else ()) if all(name in row for row in sound)]
+    usual = ("messages", "conversation", "dialogue") if dialogues else _USUAL[0]
+    folded = {name.strip().lower(): name for name in names}
+    known = next((folded[word] for word in usual if word in folded), None)
+    if known is None and names:
+        raise missing_column_error(path, [usual[0]], names)
+    return known or usual[0]
+
+
 def unreadable_error(path: Table, error: OSError) -> DataError:
     """The error of a file that the system does not let us read."""
     return DataError(f"Cannot read {path}: {error.strerror or type(error).__name__}; fix that.")
@@ -230,9 +266,13 @@ def missing_column_error(path: Table, wanted: Sequence[str], found: Sequence[str
     """The error of a table without a column."""
     missing = next(name for name in wanted if name not in found)
     names = [name for name in found if _NAME.fullmatch(name)]
-    if path.suffix.lower() in _TABLES and (len(names) < len(found) or not _COMMON & {*map(str.lower, names)}):
+    if (
+        isinstance(path, Path)
+        and kind_of(path) in _TABLES
+        and (len(names) < len(found) or not _COMMON & {*map(str.lower, names)})
+    ):
         names = []
-    have = f"its first row has {count(len(found), 'field')}, and a table's first line names them"
+    have = f"its first row has {count(len(found), 'field')}, and a table's first line names them (else: --no-header)"
     if names:
         have = f"it has {', '.join(names[:12])}{' …' if names[12:] else ''}"
     return DataError(
@@ -241,28 +281,16 @@ def missing_column_error(path: Table, wanted: Sequence[str], found: Sequence[str
     )
 
 
-def _text(path: Path) -> str:
-    content = content_of(path)
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        number = content.count(b"\n", 0, error.start) + 1
-        raise UnreadableContent(
-            f"{path} line {number} is not UTF-8; unpack it where it is compressed, else save it as UTF-8 (in Excel: CSV"
-            " UTF-8; from Latin-1: `iconv -f WINDOWS-1252 -t UTF-8`)."
-        ) from None
-    if "\0" in text[:1000]:
-        raise UnreadableContent(f"{path} is not UTF-8 (it holds NUL bytes, as UTF-16 does); save it as UTF-8.")
-    return text
-
-
-def _json(path: Path, text: str) -> FileTable:
+def _json(path: Path, kind: str, text: str) -> FileTable:
     """One object a line, or a document that is a list of objects."""
     lines = text.removesuffix("\n").split("\n")
     filled = [line for line in lines if line.strip()]
-    by_line = path.suffix.lower() in _LINES or (len(filled) > 1 and not _json_row(1, filled[0]).fault)
+    by_line = kind in _LINES or (len(filled) > 1 and not _json_row(1, filled[0]).fault)
     if not filled or (by_line and not text.lstrip().startswith("[")):
-        return FileTable("line", (_json_row(number, line) for number, line in enumerate(lines, start=1)))
+        escaped = describe_escaped(text) if is_escaped(text) else ""
+        return FileTable("line", (_json_row(number, line, escaped) for number, line in enumerate(lines, start=1)))
+    if wrong := next((number for number, line in enumerate(lines, start=1) if is_escaped(line)), 0):
+        raise UnreadableContent(f"{path} line {wrong} {describe_escaped(text)}.")
     try:
         value = json_text.loads(text, LARGEST, plain=False)
     except ValueError as error:
@@ -272,9 +300,12 @@ def _json(path: Path, text: str) -> FileTable:
     return FileTable("record", (_object(number, each) for number, each in enumerate(value, start=1)))
 
 
-def _json_row(number: int, line: str) -> FileRow:
+def _json_row(number: int, line: str, escaped: str = "") -> FileRow:
+    """escaped: the fault of a line that is not UTF-8; '' where all are."""
     if not line.strip():
         return FileRow(number, {}, BLANK)
+    if escaped and is_escaped(line):
+        return FileRow(number, {}, escaped)
     try:
         return _object(number, json_text.loads(line, LONGEST_LINE, plain=False))
     except ValueError as error:
@@ -285,25 +316,34 @@ def _object(number: int, value: Any) -> FileRow:
     return FileRow(number, value) if isinstance(value, dict) else FileRow(number, {}, "is not a JSON object")
 
 
-def _csv(path: Path, text: str, columns: Sequence[str], quoting: bool) -> FileTable:
+def _csv(path: Path, kind: str, text: str, columns: Sequence[str], format: FileFormat) -> FileTable:
     """Every value is a text, as it stands there. The mark between columns is the one with which the first line has the
-    wanted names, or most fields."""
+    wanted names, or most fields; without such a line a public one, since a record may not decide how others are read.
+    """
     csv.field_size_limit(LONGEST_LINE)
+    escaped = describe_escaped(text) if is_escaped(text) else ""
     head = re.split("[\r\n]", text, maxsplit=1)[0]
-    marks = "\t" if path.suffix.lower() == ".tsv" else ",;\t|"
-    style: Literal[0, 3] = csv.QUOTE_MINIMAL if quoting else csv.QUOTE_NONE
+    if format.header and is_escaped(head):
+        raise UnreadableContent(f"{path} line 1 {escaped}.")
+    usual = "\t" if kind == ".tsv" else ",;\t|" if format.header else ","
+    style: Literal[0, 3] = csv.QUOTE_MINIMAL if format.quoting else csv.QUOTE_NONE
     try:
         heads = {
             mark: [name.strip() for name in next(csv.reader([head], delimiter=mark, quoting=style), [])]
-            for mark in marks
+            for mark in format.delimiter or usual
         }
     except csv.Error as error:
         raise DataError(f"{path}: the first line does not name columns ({error}).") from None
     mark, names = max(heads.items(), key=lambda own: (sum(name in own[1] for name in columns), len(own[1])))
-    if head:
+    if not format.header:
+        first = next(csv.reader(io.StringIO(text, newline=""), delimiter=mark, quoting=style), [])
+        names = [str(number) for number in range(1, len(first) + 1)]
+        _require_numbers(path, columns, names)
+    elif head:
         _require_columns(path, columns, names)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, quoting=style, strict=True)
-    return FileTable("line", _csv_rows(reader, names, mark), mark=mark, columns=names)
+    rows = _csv_rows(reader, names, mark, format.header, escaped)
+    return FileTable("line", rows, mark=mark, columns=names if format.header else ())
 
 
 def _require_columns(path: Path, columns: Sequence[str], names: Sequence[str]) -> None:
@@ -314,7 +354,19 @@ def _require_columns(path: Path, columns: Sequence[str], names: Sequence[str]) -
         raise DataError(f"{path} has two columns '{twice[0]}'; rename one of them.")
 
 
-def _csv_rows(reader: Any, names: Sequence[str], mark: str) -> Iterator[FileRow]:
+def _require_numbers(path: Path, columns: Sequence[str], names: Sequence[str]) -> None:
+    """Raises UnreadableContent where one of the columns is no number of a column of a table without names: how many
+    there are is what a record says."""
+    missing = [name for name in columns if name not in names]
+    if missing and names:
+        raise UnreadableContent(
+            f"{path} has {count(len(names), 'column')}, and '{missing[0]}' is none: with --no-header columns are called"
+            f" 1 to {len(names)}."
+        )
+
+
+def _csv_rows(reader: Any, names: Sequence[str], mark: str, header: bool, escaped: str) -> Iterator[FileRow]:
+    """header: whether the first line holds names. escaped: the fault of a row that is not UTF-8; '' where all are."""
     while True:
         number = reader.line_num + 1
         try:
@@ -322,20 +374,27 @@ def _csv_rows(reader: Any, names: Sequence[str], mark: str) -> Iterator[FileRow]
         except StopIteration:
             return
         except csv.Error as error:
-            yield FileRow(number, {}, _csv_fault(str(error), reader.line_num - number))
+            more = reader.line_num - number
+            is_open = more > 0 or "unexpected end" in str(error)
+            yield FileRow(number, {}, _csv_fault(str(error), more), joined=is_open, alone=not is_open)
             continue
-        if number == 1:
+        if header and number == 1:
             continue
         fault = ""
+        joined = any(map(_LINE_END.search, cells))
+        alone = not joined
         if not any(cells):
             fault = BLANK
+        elif escaped and any(map(is_escaped, cells)):
+            fault = escaped
         elif len(cells) != len(names):
             has = count(len(cells), "field")
-            fault = f"has {has}, and the first line names {len(names)} (put a text with the mark in quotes)"
+            first = "the first line names" if header else "the first line has"
+            fault = f"has {has}, and {first} {len(names)} (put a text with the mark in quotes)"
+            alone = alone and header
         elif mark == "\t" and any(mark in cell and _LINE_END.search(cell) for cell in cells):
             fault = JOINS_ROWS
-        joined = any(map(_LINE_END.search, cells))
-        yield FileRow(number, {} if fault else dict(zip(names, cells, strict=True)), fault, joined)
+        yield FileRow(number, {} if fault else dict(zip(names, cells, strict=True)), fault, joined, alone or not fault)
 
 
 def _csv_fault(message: str, more: int) -> str:
@@ -344,8 +403,8 @@ def _csv_fault(message: str, more: int) -> str:
     return f"is not a valid row ({message}; is every quotation mark closed?{lost}; {NO_QUOTING})"
 
 
-def _excel(path: Path, columns: Sequence[str]) -> FileTable:
-    """The first sheet of a workbook; its first line names the columns."""
+def _excel(path: Path, columns: Sequence[str], header: bool) -> FileTable:
+    """The first sheet of a workbook. header: whether its first line names the columns."""
     import pandas
 
     try:
@@ -355,11 +414,14 @@ def _excel(path: Path, columns: Sequence[str]) -> FileTable:
         raise
     except Exception as error:  # whatever two libraries raise for what is damaged
         raise DataError(f"{path} is not a sound Excel workbook ({type(error).__name__}); save it again.") from None
-    head, *cells = frame.itertuples(index=False, name=None) if len(frame) else [()]
-    names = [str(name).strip() for name in head]
-    _require_columns(path, columns, names)
-    rows = (FileRow(number, dict(zip(names, row, strict=True))) for number, row in enumerate(cells, start=2))
-    return FileTable("line", rows, columns=names)
+    cells = list(frame.itertuples(index=False, name=None))
+    head = cells.pop(0) if header and cells else ()
+    names = [str(name).strip() for name in head] if header else [str(at) for at in range(1, frame.shape[1] + 1)]
+    require = _require_columns if header else _require_numbers
+    require(path, columns, names)
+    first = 2 if header else 1
+    rows = (FileRow(number, dict(zip(names, row, strict=True))) for number, row in enumerate(cells, start=first))
+    return FileTable("line", rows, columns=names if header else ())
 
 
 def _parquet(path: Path, columns: Sequence[str]) -> FileTable:

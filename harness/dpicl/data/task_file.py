@@ -13,11 +13,22 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import jinja2
 import jinja2.nodes
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from dpicl.core.errors import DataError, PluginError, UsageError, unknown_name
 from dpicl.core.plain_words import explanation
 from dpicl.core.strict_yaml import Function, Place, parse
+from dpicl.data.decoding import FileFormat, delimiter_of, encoding_name
+from dpicl.data.free_texts import Form
 
 KINDS = ("classification", "continuation", "extraction", "generation", "json")
 #: Kinds whose answers are among the words of `doc_to_choice`.
@@ -156,20 +167,41 @@ class LocalKeys(_Keys):
     """Local records, or why there are none.
 
     text, label: the fields of a record; labels: label as written there -> label word (label words themselves are always
-    accepted). Or reader: a function from a record to its text, with `label` the constant label. train, test: files or
-    folders, from the task's folder; without them they are those under $DPICL_DATA. quoting: whether quotation marks in
-    CSV and TSV stand around values; else they are part of them. person: the field that names whose record it is.
+    accepted). labelled: whether label is a field; else it is what all records are called, and a record is its text
+    alone: with output, the field of what belongs to a text, or the messages of a dialogue (dialogues). Or reader: a
+    function from a record to its text, with `label` the constant label. train, test: files or folders, from the task's
+    folder; without them they are those under $DPICL_DATA. quoting, header, encoding, delimiter: see `FileFormat`.
+    person: the field that names whose record it is. skip_invalid: whether rows that are wrong are left out, each for
+    what stands in it alone; skip_other_labels: those whose label is none of the task's.
     """
 
     missing: Text = ""
     text: Text = ""
     label: Text = ""
     labels: dict[str, str] = {}
+    labelled: bool = True
+    output: Text = ""
+    dialogues: bool = False
     reader: Dotted = ""
     train: FilePath = ""
     test: FilePath = ""
     quoting: bool = True
+    header: bool = True
+    encoding: Text = ""
+    delimiter: Text = ""
     person: Text = ""
+    skip_invalid: bool = False
+    skip_other_labels: bool = False
+
+    @field_validator("encoding")
+    @classmethod
+    def _require_encoding(cls, value: str) -> str:
+        return encoding_name(value) if value else value
+
+    @field_validator("delimiter")
+    @classmethod
+    def _require_delimiter(cls, value: str) -> str:
+        return delimiter_of(value) if value else value
 
     @model_validator(mode="after")
     def _require_whole(self) -> LocalKeys:
@@ -183,8 +215,23 @@ class LocalKeys(_Keys):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields of text and label; () where a reader makes the text of a record."""
-        return () if self.reader else (self.text, self.label)
+        """The fields of text and label, or of what there is without labels; () where a reader makes the text of a
+        record."""
+        if self.reader:
+            return ()
+        if self.labelled:
+            return (self.text, self.label)
+        return (self.text, self.output) if self.output else (self.text,)
+
+    @property
+    def form(self) -> Form:
+        if self.labelled:
+            return "labelled"
+        return "dialogues" if self.dialogues else "pairs" if self.output else "plain"
+
+    @property
+    def format(self) -> FileFormat:
+        return FileFormat(self.quoting, self.header, self.encoding, self.delimiter)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -65,13 +65,23 @@ def _row_sizes(rows: Iterable[Sequence[Any]]) -> Iterator[int]:
         yield _VALUE * len(row) + sum(len(value) for value in row if isinstance(value, str))
 
 
+def size_limit(path: Path) -> int:
+    """Bytes that a file may unpack to. Raises OSError."""
+    return min(LARGEST, max(_ALWAYS, _TIMES * path.stat().st_size))
+
+
+def require_size(path: Path, size: int, most: int) -> None:
+    """Raises DataError where more than ``most`` bytes were unpacked from a file."""
+    if size > most:
+        raise _too_large(path, most)
+
+
 def _check(path: Path, sizes: Iterable[int]) -> None:
-    most = min(LARGEST, max(_ALWAYS, _TIMES * path.stat().st_size))
+    most = size_limit(path)
     total = 0
     for size in sizes:
         total += size
-        if total > most:
-            raise _too_large(path, most)
+        require_size(path, total, most)
 
 
 def _too_large(path: Path, most: int) -> DataError:

@@ -12,8 +12,9 @@ from dpicl import models
 from dpicl.accounting.group_privacy import of_record
 from dpicl.core.cell import Options, ReleaseConfig, large_delta
 from dpicl.core.errors import Concealed, UsageError
-from dpicl.core.messages import duration, show_rounded_up
+from dpicl.core.messages import count, duration, show_rounded_up
 from dpicl.core.vocabulary import Demonstration, Query, is_simulated
+from dpicl.data.free_texts import describe_form
 from dpicl.data.tables import Table
 from dpicl.data.task import PublicTask, Task
 from dpicl.engines.progress import Stages, repeat
@@ -23,7 +24,7 @@ from dpicl.mechanism.given import Given
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.own.budget import ChargeTo, charge, warn_of_uncounted
-from dpicl.own.card import SIMULATED, PersonUnit, PrivacyCard, card, card_json, card_markdown
+from dpicl.own.card import NOT_COMPARED, SIMULATED, AboutRelease, PersonUnit, PrivacyCard, card
 from dpicl.own.records import OwnRecords, load_own, read_public, require_different
 from dpicl.own.released import PrivateRelease, try_places
 from dpicl.own.state import require_readable, state_text
@@ -43,8 +44,8 @@ class ReleaseJob:
     given: the mechanism; chosen: options over its published ones. size: declared private records of each class. data:
     the private records; public: some that a task needs; public_test: some on which the utility is measured before.
     tell: takes a line for each stage. allow_unchecked: whether a plug-in may release that has not passed the kit.
-    measure_only: whether to stop before anything is charged. queries: none for demonstrations and for the state of a
-    prepared mechanism.
+    measure_only: whether to stop before anything is charged. contact: who is to be asked, for the card. queries: none
+    for demonstrations and for the state of a prepared mechanism.
     """
 
     given: Given
@@ -61,6 +62,7 @@ class ReleaseJob:
     tell: Callable[[str], None]
     allow_unchecked: bool = False
     measure_only: bool = False
+    contact: str = ""
     queries: Sequence[Query] = ()
 
     @cached_property
@@ -121,6 +123,11 @@ class ReleaseJob:
     def mechanism(self) -> Mechanism:
         return build(self.given.cls, self.options)
 
+    @cached_property
+    def planned(self) -> list[Demonstration]:
+        """The demonstrations without their texts. Raises UsageError for numbers of labels that do not fit."""
+        return [Demonstration("", label) for label in plan_labels(self.mechanism, self.task, self.config)]
+
     def check(self) -> None:
         """Raises UsageError for what does not fit, as far as it can be seen without a private record, and for inputs
         that are one."""
@@ -139,6 +146,8 @@ class ReleaseJob:
                 " nothing shows that it adds the noise that it declares; run `dpicl check FILE` first, or give"
                 " --allow-unchecked, and the card will say so in its first sentence."
             )
+        if self.own.form != "labelled" and self.public_test is not None:
+            raise UsageError("The utility of texts without labels is not measured; leave --public-test out.")
         if self.measure_only and self.public_test is None:
             raise UsageError("--measure-only measures utility on public records; give them with --public-test FILE.")
         if self.measure_only and not self.config.secure:
@@ -147,6 +156,7 @@ class ReleaseJob:
             self.config.require_small_delta(sum(self.sizes.values()))
         if reason := skip_reason(self.mechanism, self.task):
             raise UsageError(f"{self.mechanism.name} cannot do this task: {reason}.")
+        self.planned  # noqa: B018  refuses numbers of labels that do not fit
         require_different({"--data": self.data, "--public": self.public, "--public-test": self.public_test})
 
     def run(self) -> PrivateRelease:
@@ -179,6 +189,17 @@ class ReleaseJob:
         rows, delta = self.rows_per_person, self.config.delta
         return PersonUnit(rows=rows, epsilon=rows * made.bounds.upper, delta=delta, field=self.own.person_field or "")
 
+    def _about(self, made: Release) -> AboutRelease:
+        """What the card says besides settings and proofs; all of it is public."""
+        if self.queries:
+            released = f"answers to {count(len(self.queries), 'question')}"
+        elif made.more is not None:
+            released = "a state from which any number of questions is answered"
+        else:
+            texts = count(len(self.planned), "text")
+            released = f"an instruction and {texts}" if made.prompt.instruction is not None else texts
+        return AboutRelease(released, self.own.reading_notes, self.contact, self.payer.total_epsilon)
+
     def _make(self, paid: list[NewRelease], stages: Stages) -> PrivateRelease:
         """paid: gets what is charged, before it is."""
         secure = self.config.secure
@@ -192,9 +213,12 @@ class ReleaseJob:
         if secure and not self.measure_only:
             expected = expected_release(self.mechanism, without, self.model, config_of_record, self.queries)
             charge(loaded.read, self.price(expected), self.payer_of_all, persons=loaded.persons, trial=True)
-        planned = [Demonstration("", label) for label in plan_labels(self.mechanism, without, config_of_record)]
-        if missing := labels_without_text(planned, self.task.labels if self.task.partitioned else ()):
+        if missing := labels_without_text(self.planned, self.task.labels if self.task.partitioned else ()):
             self.tell(missing)
+        for note in self.own.reading_notes:
+            self.tell(note)
+        if secure and known is None and self.own.form == "labelled":
+            self.tell(NOT_COMPARED)
         if is_simulated(self.model) and secure and not self.measure_only:
             self.tell(f"{SIMULATED} What it releases is charged all the same.")
         loading = f"loading the model {self.model}"
@@ -211,13 +235,18 @@ class ReleaseJob:
 
         def release_once(own: Task, config: ReleaseConfig, pay: Charger | None) -> PrivateRelease:
             made = release(self.mechanism, own, model, config, self.queries, report=stages.report, charge=pay)
-            said = card(self.mechanism, self.options, own, made, manifest, config, utility, self._unit(made))
+            unit, about = self._unit(made), self._about(made)
+            said = card(self.mechanism, self.options, own, made, manifest, config, utility, unit, about)
             said = self._warn_of_delta(said)
             state = None
             if made.more is not None and not self.queries:
                 state = state_text(self.mechanism, made, said, self.own, config.seed)
+            if wrong := describe_form([each.text for each in made.demonstrations], self.own.form):
+                said = said.model_copy(update={"texts": [*said.texts, *wrong]})
             shown, view, answers = said.model_dump(mode="json"), own.public_view(), made.answers or {}
-            return PrivateRelease(shown, view, made.prompt, self.queries, answers, state, made.charged_to)
+            return PrivateRelease(
+                shown, view, made.prompt, self.queries, answers, state, made.charged_to, self.own.form
+            )
 
         rehearsed = ""
 
@@ -235,7 +264,7 @@ class ReleaseJob:
             warn_of_uncounted()
             settings = {"noise": "seeded", "delta": config_of_record.accounted_delta}
             rehearsal = release_once(without, config_of_record.model_copy(update=settings), None)
-            for write in (rehearsal.text, lambda: card_markdown(rehearsal.card), lambda: card_json(rehearsal.card)):
+            for write in (rehearsal.text, *rehearsal.card_files):
                 write()
             rehearsed = duration(stages.seconds)
             if rehearsal.state is not None:

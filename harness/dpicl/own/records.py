@@ -7,14 +7,16 @@ says them. With secure noise a record that cannot be read is one fixed sentence,
 from __future__ import annotations
 
 import filecmp
+import io
 import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from string import Template
+from typing import Any
 from unicodedata import normalize
 
 from yaml.reader import Reader
@@ -24,17 +26,28 @@ from dpicl.core.strict_yaml import parse
 from dpicl.core.vocabulary import Query, Record
 from dpicl.data.concealed import conceal
 from dpicl.data.config import load_config
+from dpicl.data.decoding import (
+    PACKED,
+    PLAIN,
+    FileFormat,
+    UnreadableContent,
+    describe_escaped,
+    is_escaped,
+    read_text,
+    unpack,
+)
+from dpicl.data.free_texts import Form, write_dialogue, write_pair
 from dpicl.data.persons import keep_rows, personal_columns
-from dpicl.data.reading import read_records
+from dpicl.data.reading import FileRecords, read_records
 from dpicl.data.tables import (
     BLANK,
     NO_QUOTING,
     FileRow,
     Table,
-    UnreadableContent,
     fields_of,
     open_table,
     require_file,
+    text_field_of,
 )
 from dpicl.data.task import Task
 from dpicl.data.task_file import LocalKeys, SourceSpec, TaskFile
@@ -42,6 +55,16 @@ from dpicl.own.private_ledger import machine_key
 
 #: Chooses the rows of a person where nothing is private.
 _SEEDED_KEY = b"seeded"
+#: How a prompt without records asks for texts of a form, and a public example of one.
+_FORMS: Mapping[str, tuple[str, str]] = {
+    "pairs": (" with its output, as INPUT / Output: OUTPUT", write_pair("What time is it?", "It is noon.")),
+    "dialogues": (
+        " as User: TEXT / Assistant: TEXT",
+        write_dialogue(
+            [{"role": "user", "content": "What time is it?"}, {"role": "assistant", "content": "It is noon."}]
+        ),
+    ),
+}
 #: Characters of all labels together, which the instruction lists.
 _LONGEST_LIST = 15_000
 
@@ -50,19 +73,25 @@ _LONGEST_LIST = 15_000
 class OwnRecords:
     """What is public of them. labels: as a file has it -> label word, in public order; or task: the name of a known
     task. text_field, label_field: of a row (None: as the task's file says, else those with a usual name). text_is: what
-    a text is, in a word or two. quoting: whether quotation marks in CSV and TSV stand around values. person_field: the
-    field that says whose a row is; None: the guarantee is for a record. rows_per_person: of which at most so many are
-    used. per_record: whether it was said that the guarantee is for a record, whoever it is of."""
+    a text is, in a word or two. format: how the files are written. person_field: the field that says whose a row is;
+    None: the guarantee is for a record. rows_per_person: of which at most so many are used. per_record: whether it was
+    said that the guarantee is for a record, whoever it is of. form: whether texts have labels, and what they are where
+    they have none. output_field: of what belongs to a text, of pairs. skip_invalid, skip_other_labels: see
+    `LocalKeys`."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     task: str | None = None
     text_field: str | None = None
     label_field: str | None = None
     text_is: str = "text"
-    quoting: bool = True
+    format: FileFormat = PLAIN
     person_field: str | None = None
     rows_per_person: int = 1
     per_record: bool = False
+    form: Form = "labelled"
+    output_field: str | None = None
+    skip_invalid: bool = False
+    skip_other_labels: bool = False
 
     def require_one_unit(self) -> None:
         """Raises UsageError where it is not clear whom the guarantee is for."""
@@ -71,12 +100,33 @@ class OwnRecords:
         if self.rows_per_person != 1 and not self.person_field:
             raise UsageError("--rows-per-person needs --person-field NAME, the column that says whose a row is.")
 
+    @property
+    def reading_notes(self) -> list[str]:
+        """Sentences about rows that are not used: what was chosen, and nothing that follows from the rows."""
+        if self.skip_invalid:
+            what = "not sound or of other labels"
+        elif self.skip_other_labels:
+            what = "of other labels"
+        else:
+            return []
+        return [
+            f"Rows that are {what} were left out, each for what stands in it alone, so the guarantee is the same; how"
+            " many is not said here, since it may tell about one of them (`dpicl data FILE` says it to you)."
+        ]
+
     def config(self) -> TaskFile:
         """Their task file. Raises UsageError for words that do not fit."""
+        if self.form != "labelled":
+            if self.task is not None or self.labels or self.label_field:
+                raise UsageError(
+                    "Texts without labels (--no-labels, --output-field, --dialogues) have no --labels, --label-field or"
+                    " --task; give one or the other."
+                )
+            return make_text_config(self.text_is, self.form)
         if (self.task is None) is (not self.labels):
             raise UsageError(
                 "Say what the labels are: --labels billing,technical,refund; or --task T, the name of a known task"
-                " whose labels and prompts fit (one of the two)."
+                " whose labels and prompts fit (one of the two). Texts without labels: --no-labels."
             )
         if self.task is None:
             return make_config(list(dict.fromkeys(self.labels.values())), self.text_is)
@@ -96,16 +146,23 @@ class OwnRecords:
                 raise UsageError(f"{self.task} reads its records in a way of its own; leave the names of fields out.")
         elif local.missing:
             raise DataError(f"{self.task} has no records of a file: {local.missing} Choose another task, or --labels.")
+        elif self.form != "labelled":
+            text = text_field_of(path, self.text_field, self.format, self.form == "dialogues")
+            output, dialogues = self.output_field or "", self.form == "dialogues"
+            local = local.model_copy(update={"text": text, "output": output, "dialogues": dialogues})
         elif self.task is None:
-            text, label = fields_of(path, self.text_field, self.label_field, self.quoting)
+            text, label = fields_of(path, self.text_field, self.label_field, self.format)
             local = LocalKeys(text=text, label=label, labels=dict(self.labels))
         else:
             given = {"text": self.text_field or local.text, "label": self.label_field or local.label}
             local = local.model_copy(update=given)
         if self.person_field in local.fields:
             raise UsageError(f"--person-field names '{self.person_field}', which holds the text or the label.")
-        local = local.model_copy(update={"quoting": self.quoting and local.quoting, "person": self.person_field or ""})
-        open_table(path, local.columns, local.quoting)
+        chosen = {name: value for name, value in asdict(self.format).items() if value != getattr(PLAIN, name)}
+        chosen |= {"skip_invalid": self.skip_invalid or local.skip_invalid}
+        chosen |= {"skip_other_labels": self.skip_other_labels or local.skip_other_labels}
+        local = local.model_copy(update={**chosen, "person": self.person_field or ""})
+        open_table(path, local.columns, local.format)
         return own.model_copy(update={"local": local})
 
 
@@ -153,15 +210,15 @@ def load_own(
     if secure and not own.person_field and not own.per_record:
         if spec.local.fields and reading.columns_by_row and (reading.records or reading.faults):
             raise UsageError(
-                f"Rows of {data} name their own columns, so whether one says whose a row is cannot be told without"
-                " looking at the rows; give --person-field NAME, which protects a person by using one row of each, or"
-                " --per-record, which protects single rows and nobody who has many."
+                f"The columns of {data} have no names, or each row has its own, so whether one says whose a row is"
+                " cannot be told without looking at the rows; give --person-field NAME, which protects a person by"
+                " using one row of each, or --per-record, which protects single rows and nobody who has many."
             )
         _refuse_undecided(reading.columns, spec.local.fields)
     with conceal(secure, unreadable):
         records = reading.check()
-    if reading.joined_note and not secure:
-        tell(reading.joined_note)
+    if not secure:
+        _tell_notes(reading, tell)
     if not records:
         said = f"; `dpicl data {data}` says more" if isinstance(data, Path) else ""
         raise DataError(f"{data} holds no record, so there is nothing to release from{said}.")
@@ -199,9 +256,15 @@ def _explain_unreadable(data: Table) -> str:
 def read_public(data: Table, own: OwnRecords, tell: Callable[[str], None] = lambda text: None) -> list[Record]:
     """Records that everybody may know. Raises DataError, with the line, for one that cannot be read."""
     reading = read_records(data, replace(own, person_field=None).spec(data))
-    if reading.joined_note:
-        tell(reading.joined_note)
+    _tell_notes(reading, tell)
     return reading.check()
+
+
+def _tell_notes(reading: FileRecords, tell: Callable[[str], None]) -> None:
+    """How the rows of a file were read; for files whose rows may be counted aloud."""
+    for note in (reading.joined_note, reading.skipped_note):
+        if note:
+            tell(note)
 
 
 def require_different(tables: Mapping[str, Table | None]) -> None:
@@ -222,8 +285,11 @@ def require_different(tables: Mapping[str, Table | None]) -> None:
 def _are_same(one: Table, other: Table) -> bool:
     if isinstance(one, Path) and isinstance(other, Path):
         try:
-            return one.samefile(other) or filecmp.cmp(one, other, shallow=False)
-        except (OSError, ValueError):
+            if one.samefile(other) or filecmp.cmp(one, other, shallow=False):
+                return True
+            is_packed = any(path.suffix.lower() in PACKED for path in (one, other))
+            return is_packed and unpack(one) == unpack(other)
+        except (OSError, ValueError, DataError):
             return False  # why it cannot be read is said where it is
     if isinstance(one, Path) or isinstance(other, Path):
         return False
@@ -237,10 +303,11 @@ def queries_of(data: Table, own: OwnRecords, tell: Callable[[str], None] = lambd
     name = own.text_field or ("" if own.task is None else own.config().data.local.text) or "text"
     unit, joined = "line", 0
     if isinstance(data, Path) and data.suffix.lower() == ".txt":
-        rows: Iterable[FileRow] = (FileRow(at, {name: line}) for at, line in enumerate(_lines(data), start=1))
+        lines = enumerate(_lines(data, own.format), start=1)
+        rows: Iterable[FileRow] = (FileRow(at, {name: line}) for at, line in lines)
     else:
-        open_table(data, (name,), own.quoting)
-        table = open_table(data, (), own.quoting)
+        open_table(data, (name,), own.format)
+        table = open_table(data, (), own.format)
         unit, rows = table.unit, table.rows
     queries: list[Query] = []
     for row in rows:
@@ -284,27 +351,42 @@ def make_config(labels: Sequence[str], text_is: str) -> TaskFile:
     different = {normalize("NFC", label) for label in labels}
     if not 2 <= len(labels) <= 1000 or len(different) < len(labels):
         raise UsageError("A classification needs at least two labels, at most 1,000, each of them once.")
-    if not re.fullmatch(r"[^\W_](?:[\w '-]{0,58}\w)?", text_is):
-        raise UsageError(f"--text-is '{text_is[:60]}' must be a word or a few, such as 'support ticket'.")
     listed = f"{', '.join(labels[:-1])} or {labels[-1]}"
     if len(listed) > _LONGEST_LIST:
         raise UsageError(
             f"The labels have {len(listed):,} characters together, and an instruction lists them; give at most"
             f" {_LONGEST_LIST:,}."
         )
-    words = {"listed": listed, "text_is": text_is, "title": text_is[0].upper() + text_is[1:]}
-    quoted = {name: json.dumps(said, ensure_ascii=False)[1:-1] for name, said in words.items()}  # as in YAML's quotes
-    template = Path(__file__).with_name("task.yaml.txt")
-    written = parse(Template(template.read_text("utf-8")).substitute(quoted), template, functions=True).data
+    written = _fill("task.yaml.txt", text_is, listed)
     return TaskFile.model_validate({**written, "doc_to_choice": list(labels)})
 
 
-def _lines(path: Path) -> list[str]:
+def make_text_config(text_is: str, form: Form = "plain") -> TaskFile:
+    """The task file of texts without labels. Raises UsageError for words that no prompt can hold."""
+    return TaskFile.model_validate(_fill("texts.yaml.txt", text_is, "", form))
+
+
+def _fill(name: str, text_is: str, listed: str, form: Form = "labelled") -> dict[str, Any]:
+    """A task file with these words; form: of texts, which a prompt without records shows by a public example."""
+    if not re.fullmatch(r"[^\W_](?:[\w '-]{0,58}\w)?", text_is):
+        raise UsageError(f"--text-is '{text_is[:60]}' must be a word or a few, such as 'support ticket'.")
+    title = text_is[0].upper() + text_is[1:]
+    form_words, example = _FORMS.get(form, ("", ""))
+    shown = f"{title}: {example} END\n" if example else ""
+    words = {"listed": listed, "text_is": text_is, "title": title, "form": form_words, "example": shown}
+    quoted = {key: json.dumps(word, ensure_ascii=False)[1:-1] for key, word in words.items()}  # as in YAML's quotes
+    template = Path(__file__).with_name(name)
+    filled = parse(Template(template.read_text("utf-8")).substitute(quoted), template, functions=True).data
+    return dict(filled)
+
+
+def _lines(path: Path, format: FileFormat) -> list[str]:
     try:
         require_file(path, "queries")
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
+        text = read_text(path, format)
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}); give a file with queries.") from None
-    except UnicodeDecodeError:
-        raise DataError(f"{path} is not UTF-8; save it as UTF-8.") from None
+    lines = io.StringIO(text, newline=None).read().split("\n")  # every line end becomes one
+    if wrong := next((number for number, line in enumerate(lines, start=1) if is_escaped(line)), 0):
+        raise DataError(f"{path} line {wrong} {describe_escaped(text)}.")
     return lines[:-1] if lines[-1] == "" else lines

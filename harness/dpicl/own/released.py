@@ -10,9 +10,10 @@ import csv
 import importlib.util
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ from dpicl.core.errors import ResultError, UsageError, require_known
 from dpicl.core.files import put_whole
 from dpicl.core.printable import make_printable, make_visible, quote_formula
 from dpicl.core.vocabulary import Query, ReleasedPrompt
+from dpicl.data.free_texts import Form, read_dialogue, read_messages, read_pair
 from dpicl.data.task import PublicTask
-from dpicl.own.card import card_json, card_markdown
+from dpicl.own.card import card_json
+from dpicl.own.card_pages import card_html, card_markdown
 
 FORMATS = ("jsonl", "csv", "parquet", "hf", "prompt", "messages-openai", "messages-anthropic")
 #: Formats that are bytes; what cannot be written in one of them is shown as JSONL.
@@ -36,7 +39,7 @@ class PrivateRelease:
 
     answers: id of the query -> its answer; empty for demonstrations and for a state. state: the content of the file
     from which `dpicl.answer` answers any query; None but for a prepared mechanism that was given no queries.
-    charged_to: names of the private sets that paid.
+    charged_to: names of the private sets that paid. form: whether the texts have labels, and what they are else.
     """
 
     card: Mapping[str, Any]
@@ -46,11 +49,13 @@ class PrivateRelease:
     answers: Mapping[str, str] = field(default_factory=dict)
     state: str | None = field(default=None, repr=False)
     charged_to: tuple[str, ...] = ()
+    form: Form = "labelled"
 
     @property
-    def demonstrations(self) -> list[dict[str, str]]:
-        """{"text", "label"} of each released demonstration."""
-        return [{"text": each.text, "label": each.label} for each in self.prompt.demonstrations]
+    def demonstrations(self) -> list[dict[str, Any]]:
+        """{"text", "label"} of each released demonstration; without labels {"text"}, {"input", "output"} or
+        {"messages"}."""
+        return _rows_of(self.prompt, self.form)
 
     @property
     def instruction(self) -> str | None:
@@ -73,13 +78,18 @@ class PrivateRelease:
             return self.state
         if self.queries:
             return _lines([{"id": one.id, "text": one.text, "answer": self.answers[one.id]} for one in self.queries])
-        return format_release(self.prompt, self.task, format)
+        return format_release(self.prompt, self.task, format, self.form)
+
+    @property
+    def card_files(self) -> tuple[Callable[[], str], ...]:
+        """What writes the card's files, in the order of `check_places`."""
+        return tuple(partial(write, self.card) for write in (card_markdown, card_json, card_html))
 
     def save(self, out: Path | str, format: str = "jsonl") -> list[Path]:
-        """Writes the file, and its card beside it as Markdown and JSON; returns the paths. Raises UsageError for a file
+        """Writes the file and its card, beside it in three formats; returns the paths. Raises UsageError for a file
         that is there already, ResultError where it cannot be written."""
         paths = check_places(Path(out))
-        contents = (lambda: self.content(format), lambda: card_markdown(self.card), lambda: card_json(self.card))
+        contents = (lambda: self.content(format), *self.card_files)
         for path, content in zip(paths, contents, strict=True):
             try:
                 put_whole(path, content())  # what was paid for comes first
@@ -99,11 +109,11 @@ class UnsavedRelease(ResultError):
 
 
 def check_places(out: Path) -> list[Path]:
-    """The file, and the two of its card. Raises UsageError for what is no file's name, and for one that is there: a
+    """The file, and the three of its card. Raises UsageError for what is no file's name, and for one that is there: a
     release is not made twice."""
     if not out.name or "\0" in str(out):
         raise UsageError(f"Invalid file name '{out}'; give another --out.")
-    paths = [out, out.with_name(f"{out.stem}.card.md"), out.with_name(f"{out.stem}.card.json")]
+    paths = [out, *(out.with_name(f"{out.stem}.card.{ending}") for ending in ("md", "json", "html"))]
     try:
         there = next((path for path in paths if path.exists() or path.is_symlink()), None)
     except OSError as error:  # too long a name, a folder that may not be entered
@@ -129,8 +139,9 @@ def try_places(out: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
-def format_release(prompt: ReleasedPrompt, task: PublicTask, form: str) -> str | bytes:
-    """A file's content.
+def format_release(prompt: ReleasedPrompt, task: PublicTask, form: str, texts: Form = "labelled") -> str | bytes:
+    """A file's content. texts: whether they have labels; those without have the rows of `_rows_of`, and a prompt and
+    messages hold those alone that have an answer.
 
     jsonl: {"text", "label"} a line, and {"instruction"} first where one was released. csv, parquet: the columns text
     and label; a released instruction is the first row, without a label. hf: the same as Parquet, with the labels as
@@ -139,50 +150,88 @@ def format_release(prompt: ReleasedPrompt, task: PublicTask, form: str) -> str |
 
     Raises UsageError for a format that there is not, and for messages about texts that are no answers.
     """
-    check_format(form, task)
+    check_format(form, task, texts)
     match form:
+        case "prompt" if texts != "labelled":
+            return _free_prompt(prompt, task, texts)
         case "prompt":
             return make_printable(task.icl_prefix(prompt.demonstrations, prompt.instruction) + task.query(PLACE)) + "\n"
         case "messages-openai":
-            return json.dumps({"messages": messages(prompt, task)}, indent=1) + "\n"
+            return json.dumps({"messages": messages(prompt, task, texts)}, indent=1) + "\n"
         case "messages-anthropic":
-            said = messages(prompt, task)
+            said = messages(prompt, task, texts)
             system = said.pop(0)["content"] if said[0]["role"] == "system" else ""
             return json.dumps({"system": system, "messages": said}, indent=1) + "\n"
         case "csv":
-            return _csv(prompt)
+            return _csv(_table_of(prompt, texts))
         case "parquet" | "hf":
-            return _parquet(prompt, task.labels if form == "hf" else ())
-    rows: list[dict[str, str]] = [] if prompt.instruction is None else [{"instruction": prompt.instruction}]
-    rows += [{"text": each.text, "label": each.label} for each in prompt.demonstrations]
-    return _lines(rows)
+            return _parquet(_table_of(prompt, texts), task.labels if form == "hf" else ())
+    rows: list[dict[str, Any]] = [] if prompt.instruction is None else [{"instruction": prompt.instruction}]
+    return _lines([*rows, *_rows_of(prompt, texts)])
 
 
-def _list_rows(prompt: ReleasedPrompt) -> list[tuple[str, str | None]]:
-    """Texts with their labels; None of an instruction."""
-    rows: list[tuple[str, str | None]] = [] if prompt.instruction is None else [(prompt.instruction, None)]
-    return [*rows, *((each.text, each.label) for each in prompt.demonstrations)]
+def _rows_of(prompt: ReleasedPrompt, texts: Form) -> list[dict[str, Any]]:
+    """A released text as an object."""
+    match texts:
+        case "labelled":
+            return [{"text": each.text, "label": each.label} for each in prompt.demonstrations]
+        case "pairs":
+            pairs = [read_pair(each.text) for each in prompt.demonstrations]
+            return [{"input": text, "output": output} for text, output in pairs]
+        case "dialogues":
+            return [{"messages": read_dialogue(each.text)} for each in prompt.demonstrations]
+    return [{"text": each.text} for each in prompt.demonstrations]
 
 
-def _csv(prompt: ReleasedPrompt) -> str:
+def _free_prompt(prompt: ReleasedPrompt, task: PublicTask, texts: Form) -> str:
+    """What a model reads: of texts alone those, and the beginning of one more; else questions with their answers."""
+    if texts == "plain":
+        return make_printable(task.icl_prefix(prompt.demonstrations, prompt.instruction) + task.query("")) + "\n"
+    names = {
+        "user": "Input" if texts == "pairs" else "User",
+        "assistant": "Output" if texts == "pairs" else "Assistant",
+    }
+    blocks = []
+    for each in prompt.demonstrations:
+        turns = read_messages(each.text, texts)
+        if turns:
+            blocks.append("\n".join(f"{names[turn['role']]}: {turn['content']}" for turn in turns))
+    blocks.append(f"{names['user']}: {PLACE}\n{names['assistant']}:")
+    return make_printable("\n\n".join(blocks)) + "\n"
+
+
+def _table_of(prompt: ReleasedPrompt, texts: Form) -> dict[str, list[str | None]]:
+    """Columns: texts with their labels (None of an instruction), inputs with outputs, or texts (of dialogues too)."""
+    if texts == "pairs":
+        rows = _rows_of(prompt, texts)
+        return {name: [row[name] for row in rows] for name in ("input", "output")}
+    written = [each.text for each in prompt.demonstrations]
+    if texts != "labelled":
+        return {"text": [*written]}
+    first = [] if prompt.instruction is None else [prompt.instruction]
+    labels = [each.label for each in prompt.demonstrations]
+    return {"text": [*first, *written], "label": [*(None for _ in first), *labels]}
+
+
+def _csv(table: Mapping[str, Sequence[str | None]]) -> str:
     """Texts as people see them, and none that a spreadsheet takes for a formula."""
     file = io.StringIO()
     writer = csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n")
-    writer.writerow(["text", "label"])
-    for row in _list_rows(prompt):
+    writer.writerow(list(table))
+    for row in zip(*table.values(), strict=True):
         writer.writerow([quote_formula(make_visible(cell or "", len(cell or ""))) for cell in row])
     return file.getvalue()
 
 
-def _parquet(prompt: ReleasedPrompt, classes: Sequence[str]) -> bytes:
+def _parquet(table: Mapping[str, Sequence[str | None]], classes: Sequence[str]) -> bytes:
     """classes: labels are numbers of these, as Hugging Face's `datasets` reads them; (): labels are words."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    rows = _list_rows(prompt)
-    labels = [label for _, label in rows]
-    columns: dict[str, Any] = {"text": pa.array([text for text, _ in rows], pa.string())}
+    columns: dict[str, Any] = {name: pa.array(cells, pa.string()) for name, cells in table.items()}
+    metadata: dict[str, str] = {}
     if classes:
+        labels = table["label"]
         numbers = [None if label is None else classes.index(label) for label in labels]
         columns["label"] = pa.array(numbers, pa.int64())
         features = {
@@ -190,16 +239,17 @@ def _parquet(prompt: ReleasedPrompt, classes: Sequence[str]) -> bytes:
             "label": {"names": list(classes), "_type": "ClassLabel"},
         }
         metadata = {"huggingface": json.dumps({"info": {"features": features}})}
-    else:
-        columns["label"], metadata = pa.array(labels, pa.string()), {}
     file = io.BytesIO()
     parquet.write_table(pa.table(columns).replace_schema_metadata(metadata), file)
     return file.getvalue()
 
 
-def messages(prompt: ReleasedPrompt, task: PublicTask) -> list[dict[str, str]]:
+def messages(prompt: ReleasedPrompt, task: PublicTask, texts: Form = "labelled") -> list[dict[str, str]]:
     """The prompt as the messages of a chat: the instruction, a question and its answer for each demonstration, and the
-    question that is to be asked, about `PLACE`."""
+    question that is to be asked, about `PLACE`. Without labels: the messages of the texts, and `PLACE`."""
+    if texts != "labelled":
+        turns = [turn for each in prompt.demonstrations for turn in read_messages(each.text, texts)]
+        return [*turns, {"role": "user", "content": PLACE}]
     instruction = task.icl_prefix((), prompt.instruction).strip()
     said = [("system", instruction)] if instruction else []
     for each in prompt.demonstrations:
@@ -208,9 +258,13 @@ def messages(prompt: ReleasedPrompt, task: PublicTask) -> list[dict[str, str]]:
     return [{"role": role, "content": content} for role, content in said]
 
 
-def check_format(form: str, task: PublicTask) -> None:
+def check_format(form: str, task: PublicTask, texts: Form = "labelled") -> None:
     """Raises UsageError as `format_release` does, and where the library of a format is missing."""
     require_known("format", [form], FORMATS)
+    if form.startswith("messages") and texts == "plain":
+        raise UsageError("Texts without labels answer nothing, and a chat does; use --format prompt or jsonl.")
+    if form == "hf" and texts != "labelled":
+        raise UsageError("Texts without labels have no classes for a Hugging Face data set; use --format parquet.")
     if form.startswith("messages") and task.kind == "continuation":
         raise UsageError(f"{task.name} goes on with a text, and a chat answers one; use --format prompt or jsonl.")
     if form == "hf" and task.kind != "classification":
@@ -219,5 +273,5 @@ def check_format(form: str, task: PublicTask) -> None:
         raise UsageError(f"--format {form} needs pyarrow; `pip install pyarrow`, or use --format jsonl.")
 
 
-def _lines(rows: Sequence[Mapping[str, str]]) -> str:
+def _lines(rows: Sequence[Mapping[str, Any]]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)

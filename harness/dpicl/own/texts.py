@@ -39,4 +39,4 @@ def labels_without_text(texts: Sequence[Demonstration], labels: Sequence[str]) -
     if not missing or there.isdisjoint(labels):
         return ""
     more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-    return f"No text is of the label {names_text(missing[:_NAMED], 'or')}{more}; --shots {len(labels)} writes one each."
+    return f"No text is of the label {names_text(missing[:_NAMED], 'or')}{more}; --shots-per-label 1 writes one each."

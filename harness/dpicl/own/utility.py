@@ -114,7 +114,7 @@ def measure(
         taken, score = duration(time.monotonic() - begun), fmean(found[one.name])
         tell(f"measured {one.name}, {number} of {len(compared)}: {score:.3f}; {taken} so far")
     if task.kind != "json":
-        found[RECORDS] = _outcomes(stand_in, model, ReleasedPrompt(None, _spread(train, config.shots)), None)
+        found[RECORDS] = _outcomes(stand_in, model, ReleasedPrompt(None, _spread(train, config)), None)
     rows = []
     for name, values in found.items():
         low, high = bootstrap_interval(values, seed=config.seed)
@@ -129,14 +129,17 @@ def measure(
     return Utility(metric=_metric_of(task), trained_on=len(train), tested=len(test), rows=rows, not_better_than=doubted)
 
 
-def _spread(records: Sequence[Record], number: int) -> list[Demonstration]:
-    """So many records, of each label in turn."""
+def _spread(records: Sequence[Record], config: ReleaseConfig) -> list[Demonstration]:
+    """As many records as shots, of each label in turn, or as many of each as `label_shots` says."""
     seen: Counter[str] = Counter()
     turns = []
+    most = dict(config.label_shots)
     for record in records:
-        turns.append((seen[record.label], record))
+        turn = seen[record.label]
+        if not most or turn < most.get(record.label, 0):
+            turns.append((turn, record))
         seen[record.label] += 1
-    chosen = sorted(turns, key=lambda turn: turn[0])[:number]
+    chosen = sorted(turns, key=lambda turn: turn[0])[: config.shots]
     return [Demonstration(record.text, record.label) for _, record in chosen]
 
 

@@ -22,14 +22,14 @@ from dpicl.accounting.bounds import Bounds
 from dpicl.accounting.calibration import Calibration, calibrate
 from dpicl.accounting.ledger import Ledger
 from dpicl.core.cell import ReleaseConfig, large_delta
-from dpicl.core.errors import BudgetExceeded, UsageError
+from dpicl.core.errors import BudgetExceeded, UsageError, require_known
 from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import streams
 from dpicl.core.together import run_together
 from dpicl.core.vocabulary import Demonstration, Query, ReleasedPrompt, Report, Sizes, report_nothing
 from dpicl.data.concealed import conceal
-from dpicl.data.task import Task
-from dpicl.mechanism.bases import Mechanism
+from dpicl.data.task import PublicTask, Task
+from dpicl.mechanism.bases import DemonstrationMechanism, Mechanism
 from dpicl.mechanism.options import option_types
 from dpicl.mechanism.outputs import check_claim, name_failure, require_noise
 from dpicl.models import incompatibility
@@ -222,10 +222,30 @@ def release(
     return Release(calibration, sizes, claimed, per_query, ledger, bounds, prompt, answers, more, state, charged_to)
 
 
-def plan_labels(mechanism: Mechanism, task: Task, config: ReleaseConfig) -> tuple[str, ...]:
-    """A label for each demonstration, by public randomness."""
+def plan_labels(mechanism: Mechanism, task: PublicTask, config: ReleaseConfig) -> tuple[str, ...]:
+    """A label for each demonstration, by public randomness; or those of `label_shots`, in turn.
+
+    Raises UsageError for counts of labels that the mechanism has no texts of.
+    """
+    view = task.public_view()
+    if config.label_shots:
+        return _turns_of(mechanism, view, dict(config.label_shots))
     randomness = streams(config.seed, config.noise)
-    return mechanism.plan_shots(task.public_view(), config.shots, randomness.stream("shots"))
+    return mechanism.plan_shots(view, config.shots, randomness.stream("shots"))
+
+
+def _turns_of(mechanism: Mechanism, task: PublicTask, counts: Mapping[str, int]) -> tuple[str, ...]:
+    """Each label as often as its count says, one of each in turn, in the task's order."""
+    if not isinstance(mechanism, DemonstrationMechanism) or not task.partitioned:
+        reason = "the task has no labels" if not task.partitioned else f"{mechanism.name} releases no texts of labels"
+        raise UsageError(f"Numbers of texts for each label do not fit: {reason}; give one number with --shots.")
+    labels = mechanism.shot_labels(task)
+    require_known("label", counts, labels)
+    number = sum(counts.values())
+    if mechanism.count_released(number, task) != number:
+        raise UsageError(f"{mechanism.name} chooses the labels of its texts itself; give one number with --shots.")
+    turns = range(max(counts.values()))
+    return tuple(label for turn in turns for label in labels if turn < counts.get(label, 0))
 
 
 def limit_prompt(prompt: ReleasedPrompt, labels: Sequence[str], shots: int) -> ReleasedPrompt:

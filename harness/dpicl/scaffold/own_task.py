@@ -6,11 +6,12 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dpicl.core.errors import UsageError
 from dpicl.data.counts import count_records, label_words
+from dpicl.data.decoding import PLAIN, FileFormat
 from dpicl.data.reading import read_records
 from dpicl.data.tables import fields_of
 from dpicl.data.task_file import LocalKeys, SourceSpec
@@ -30,10 +31,9 @@ class OwnTask:
     notes: Sequence[str]
 
 
-def own_spec(name: str, text: str, label: str, labels: Mapping[str, str], quoting: bool = True) -> SourceSpec:
-    """What to read from a file: two fields, and label as written -> label word (empty: any label). quoting: see
-    LocalKeys."""
-    local = LocalKeys(text=text, label=label, labels=dict(labels), quoting=quoting)
+def own_spec(name: str, text: str, label: str, labels: Mapping[str, str], format: FileFormat = PLAIN) -> SourceSpec:
+    """What to read from a file: two fields, and label as written -> label word (empty: any label)."""
+    local = LocalKeys(text=text, label=label, labels=dict(labels), **asdict(format))
     return SourceSpec(name=name, labels=tuple(dict.fromkeys(labels.values())), local=local)
 
 
@@ -46,7 +46,7 @@ def write_own_task(
     labels: Mapping[str, str],
     taken: Iterable[str],
     folder: Path,
-    quoting: bool = True,
+    format: FileFormat = PLAIN,
 ) -> OwnTask:
     """Writes the folder of a classification task that names the user's files, with its labels and their fields.
 
@@ -56,8 +56,8 @@ def write_own_task(
     beside = train.with_name(train.name.replace("train", "test", 1))
     if test is None and beside != train and beside.exists():
         test = beside
-    columns = fields_of(train, text, label, quoting)
-    spec = own_spec(name, *columns, labels, quoting)
+    columns = fields_of(train, text, label, format)
+    spec = own_spec(name, *columns, labels, format)
     reading = read_records(train, spec)
     reading.check()
     words = list(spec.labels) or label_words(reading, columns[1])
@@ -67,7 +67,7 @@ def write_own_task(
             " them all with --labels."
         )
     if test is not None:
-        known = own_spec(name, *columns, labels or {word: word for word in words}, quoting)
+        known = own_spec(name, *columns, labels or {word: word for word in words}, format)
         counted = count_records(reading, read_records(test, known), words)
         if counted.problems:
             raise UsageError(f"{counted.problems[0]}; `dpicl data {train} --test {test}` says more.")
@@ -78,8 +78,7 @@ def write_own_task(
     for split, path in (("train", train), ("test", test)):
         if path is not None:
             local[split] = os.path.relpath(path.resolve(), target.resolve())
-    if not quoting:
-        local["quoting"] = False
+    local |= {key: value for key, value in asdict(format).items() if value != getattr(PLAIN, key)}
     if mapped := {key: word for key, word in labels.items() if key != word}:
         local["labels"] = mapped
     listed = f" as {', '.join(words[:-1])} or {words[-1]}" if len(words) <= _LISTED else ""

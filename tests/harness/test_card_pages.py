@@ -1,0 +1,113 @@
+"""The card that somebody signs: its first page, its HTML, and what its numbers are about."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from dpicl.own.card_pages import card_html, card_markdown, first_page
+from tests.harness.test_persons import desk as people  # noqa: F401
+from tests.harness.test_persons import release as release_people
+from tests.harness.test_release_command import desk, release  # noqa: F401
+
+HOSTILE = '</td><script>alert("x")</script>|[a](b)`\n# y\u202e--><img src=x onerror=y>'
+
+
+class Page(HTMLParser):
+    """Tags and visible text of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read_card(name: str = "demos") -> dict:
+    return json.loads(Path(f"{name}.card.json").read_text())
+
+
+def text_of_first_page(card: dict) -> str:
+    markdown = card_markdown(card).replace("\\", "")
+    return markdown.partition("## For engineers")[0]
+
+
+def test_the_first_page_has_what_is_signed_and_no_hash_or_json(dpicl, desk):  # noqa: F811
+    answer = release(dpicl, "--contact", "privacy@example.org", "--total-epsilon", 3)
+    assert answer.code == 0, answer.err
+    page = text_of_first_page(read_card())
+    assert "by a factor of at most 2.72" in page and "a guess of 50% becomes at most 74%" in page
+    for words in ("1 in 1,000,000", "4 texts", "all releases at most 2", "privacy@", "Yes: what", "about 60 private"):
+        assert words in page, words
+    assert not re.search(r"[0-9a-f]{32}|\{", page)
+
+
+def test_odds_of_the_first_page_follow_from_group_privacy(dpicl, desk):  # noqa: F811
+    assert release(dpicl).code == 0
+    card = read_card()
+    (table,) = [block for block in first_page(card)[0].blocks if getattr(block, "head", ())]
+    epsilon, delta = card["privacy"]["epsilon_proved"], card["privacy"]["delta"]
+    for number, (name, odds, chance) in zip((1, 2, 5), table.rows, strict=True):
+        exact = math.exp(number * epsilon)
+        shown = float(odds.removeprefix("at most "))
+        assert exact <= shown <= exact * 1.01 and name.startswith(f"{number} row")
+        grown = delta * sum(math.exp(step * epsilon) for step in range(number))
+        assert 1 / int(chance.removeprefix("1 in ").replace(",", "")) == pytest.approx(grown, rel=1e-3)
+
+
+def test_the_card_of_a_person_says_whose_its_numbers_are(dpicl, people):  # noqa: F811
+    answer = release_people(dpicl, "--person-field", "customer_id", "--rows-per-person", 2, "--delta", 1e-5)
+    assert answer.code == 0, answer.err
+    card = read_card()
+    guarantee = card["guarantee"]
+    assert (guarantee["unit"], guarantee["privacy_of"]) == ("person", "row")
+    assert guarantee["epsilon"] == pytest.approx(2 * card["privacy"]["epsilon_proved"])
+    assert guarantee["delta"] == 1e-5 > card["privacy"]["delta"]
+    page = text_of_first_page(card)
+    assert "a given person is in the data" in page and "at most 2 rows of each is used" in page
+    rows = [line for line in page.splitlines() if re.match(r"\| \d rows? ", line)]
+    assert rows[1].split("|")[2:] == rows[2].split("|")[2:] != rows[0].split("|")[2:]
+
+
+def test_without_a_promise_the_first_page_makes_none(dpicl, desk):  # noqa: F811
+    assert release(dpicl, "--noise", "seeded").code == 0
+    page = text_of_first_page(read_card())
+    assert "No: the noise came from a seed" in page and "factor" not in page
+    assert page.split("\n\n")[1].startswith("**NOT PRIVATE")
+
+
+def test_a_large_epsilon_is_said_to_promise_next_to_nothing(dpicl, desk):  # noqa: F811
+    assert release(dpicl).code == 0
+    card = read_card()
+    card["privacy"]["epsilon_proved"] = 30.0
+    assert "Next to nothing is promised" in text_of_first_page(card)
+
+
+def test_html_shows_hostile_names_as_they_are_and_loads_nothing(dpicl, desk):  # noqa: F811
+    assert release(dpicl).code == 0
+    card = read_card() | {"mechanism": HOSTILE, "contact": HOSTILE, "reading": [HOSTILE]}
+    card["task"]["labels"] = [HOSTILE, "billing"]
+    card["person"] = {"rows": 1, "epsilon": 1.0, "delta": 1e-6, "field": HOSTILE}
+    page = Page(card_html(card))
+    allowed = {"html", "head", "meta", "title", "style", "body", "section", "h1", "h2", "p", "ul", "li"}
+    assert set(page.tags) <= allowed | {"table", "tr", "th", "td"}
+    assert "<script>alert" in page.text and "\u202e" not in card_html(card)
+    assert "<script>" not in card_markdown(card).replace("\\<script\\>", "")
+
+
+def test_the_card_is_written_as_html_that_prints_its_first_page_alone(dpicl, desk):  # noqa: F811
+    assert release(dpicl).code == 0
+    page = Path("demos.card.html").read_text()
+    assert page == card_html(read_card()) and "swordfish" not in page
+    assert "@page" in page and "break-before: page" in page and "http" not in page.replace("http-equiv", "")
