@@ -7,7 +7,7 @@
 Names the measures that fell by more than `TOLERATED` and ends with exit code 1 then.
 
 * cells: tokens a second of a release or evaluation, over transformers' own pass over `PLAIN` in the same run. A token
-  that is read once and used again counts once.
+  that is read once and used again counts once. Classifiers of what texts carry are not part of it.
 * requests: the same requests by lm-eval's `HFLM` (batches of 8, its own cache of one-token labels) and by ours, in
   float32; their log-probabilities differ by at most 1e-3.
 * calibration: seconds of prv-accountant's `find_noise_multiplier` over ours, at an accuracy of .01 in epsilon; the

@@ -39,9 +39,10 @@ class Bench(Workbench):
 
     shown: tuple[Sequence[Demonstration], ...] = ()
 
-    def evaluate(self, cell: LoadedCell, prompt: ReleasedPrompt, answers: Any) -> Evaluation:
+    def evaluate(self, loaded: LoadedCell, prompt: ReleasedPrompt, answers: Any, phase: Any = None) -> Evaluation:
         self.shown += (prompt.demonstrations,)
-        return Evaluation(["d0", "d1"], {"acc": [1.0, 0.0], "acc_logistic": [0.0, 0.0]})
+        with phase("evaluate"):
+            return Evaluation(["d0", "d1"], {"acc": [1.0, 0.0], "acc_logistic": [0.0, 0.0]})
 
 
 def make_cell(mechanism: str = "tang", mechanisms: dict[str, Registered] = MECHANISMS, **changes: Any) -> Cell:

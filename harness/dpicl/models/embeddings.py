@@ -135,13 +135,13 @@ def embedded_folder() -> Path:
 
 class _SentenceTransformer(EmbeddingModel):
     def __init__(self, folder: Path, name: str, sha256: str, device: str) -> None:
-        from dpicl.models.products import linear_layers, use_onednn
+        from dpicl.models.products import linear_layers, use_products
 
         with _silence(), require_extras():
             from sentence_transformers import SentenceTransformer
 
             self._model = SentenceTransformer(str(folder), device=device, local_files_only=True)
-        self._products = functools.partial(use_onednn, linear_layers(self._model))
+        self._products = functools.partial(use_products, linear_layers(self._model))
         self._one_at_a_time = threading.Lock()  # a pass changes the model while it reads
         self.name, self.sha256 = name, sha256
         self.dimension = int(self._raw(["a"]).shape[1])

@@ -20,7 +20,7 @@ import torch
 from transformers.pytorch_utils import Conv1D
 
 from dpicl.models.pieces import PIECE
-from dpicl.models.products import linear_layers, use_onednn
+from dpicl.models.products import linear_layers, use_products
 from dpicl.models.reading import OUTPUT_SHAPES, SHAPES, Shapes, shape_of
 
 #: What a product costs besides its lines, in lines: the weights are fetched, and kernels started. It was 61 to 69 lines
@@ -107,11 +107,11 @@ def probes(model: Any, modules: Iterable[torch.nn.Module]) -> list[ProductProbe]
     for module in modules:
         if isinstance(module, torch.nn.Linear | Conv1D):
             kinds.setdefault((type(module), module.weight.shape, module.weight.stride(), module.bias is None), module)
-    on_onednn = set(linear_layers(model))
-    return [_probe(module, module in on_onednn) for module in kinds.values()]
+    is_replaced = set(linear_layers(model))
+    return [_probe(module, module in is_replaced) for module in kinds.values()]
 
 
-def _probe(module: torch.nn.Linear | Conv1D, on_onednn: bool) -> ProductProbe:
+def _probe(module: torch.nn.Linear | Conv1D, is_replaced: bool) -> ProductProbe:
     """The layer with other weights: numbers of many magnitudes that cancel out, so that the result is what rounding
     leaves, which nearly always changes with the order of summation."""
     linear = isinstance(module, torch.nn.Linear)
@@ -131,10 +131,10 @@ def _probe(module: torch.nn.Linear | Conv1D, on_onednn: bool) -> ProductProbe:
     if module.bias is not None:
         twin._parameters["bias"] = torch.nn.Parameter(torch.zeros_like(module.bias), requires_grad=False)
 
-    own = [twin] if on_onednn and isinstance(twin, torch.nn.Linear) else []
+    own = [twin] if is_replaced and isinstance(twin, torch.nn.Linear) else []
 
     def product(lines: torch.Tensor) -> torch.Tensor:
-        with use_onednn(own):
+        with use_products(own):
             return twin(lines[None])[0]
 
     return ProductProbe(product, line)

@@ -27,7 +27,7 @@ import transformers
 from dpicl.core import json_text
 from dpicl.core.files import put_whole
 from dpicl.core.paths import models_folder
-from dpicl.models import attention, pass_shapes
+from dpicl.models import attention, pass_shapes, products
 from dpicl.models.base import READING_VERSION, LanguageModel, ModelIdentity, Usage
 from dpicl.models.reading import OUTPUT_SHAPES, SHAPES, Shapes
 from dpicl.models.transformers import CausalModel, PlainLM, TransformersLM, explain_unsupported
@@ -103,6 +103,7 @@ def find_measured(model: TransformersLM) -> Measured:
     settings = [
         torch.get_float32_matmul_precision(),
         *sorted(f"{k}={v}" for k, v in os.environ.items() if _SETS.match(k)),
+        *(["MKL"] if products.linear_layers(model.model) and products.prefers_mkl() else []),  # it was oneDNN before
     ]
     key = hashlib.sha256(json.dumps([*matters, *versions, *settings]).encode()).hexdigest()[:32]
     path = models_folder() / "independence" / f"{key}.json"

@@ -32,7 +32,7 @@ from dpicl.models.base import (
 )
 from dpicl.models.decoding import Writer
 from dpicl.models.pieces import PIECE, KeyValues, Memory, Piece, memory_limit, row_of
-from dpicl.models.products import linear_layers, split_products, use_onednn
+from dpicl.models.products import linear_layers, split_products, use_products
 from dpicl.models.reading import Passes, Reading, Shapes
 from dpicl.models.rereading import RereadingModel
 from dpicl.models.tokenizers import TokenizedModel, Tokenizer
@@ -210,7 +210,7 @@ class TransformersLM(CausalModel):
         for config in self._configs:
             config._attn_implementation_internal = attention.NAME
         try:
-            with use_onednn(self._layers):
+            with use_products(self._layers):
                 yield
         finally:
             for config, name in zip(self._configs, before, strict=True):

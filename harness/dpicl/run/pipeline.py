@@ -85,9 +85,8 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
     failures = dict(model.usage.failures - failed_before)
     with clock.phase("load"):
         loaded.load_scorers(made.prompt, made.answers)
-    with clock.phase("evaluate"):
-        report(0, 1, "evaluating")
-        evaluation = bench.evaluate(loaded, made.prompt, made.answers)
+    report(0, 1, "evaluating")
+    evaluation = bench.evaluate(loaded, made.prompt, made.answers, clock.phase)
     with wrap_validation_errors():
         result = _result(loaded, suite, made_with, made, evaluation, meter.cost(clock.seconds))
         return result.model_copy(update={"failures": failures})
@@ -112,9 +111,8 @@ def score_release(
     made_with = manifest_of(loaded.task, loaded.model, plugin=cell.plugin)
     if made_with.model.pin != scored.manifest.model.pin:
         raise OtherRelease(f"its earlier release is of another model than {cell.model} is now")
-    with clock.phase("evaluate"):
-        report(0, 1, "evaluating")
-        evaluation = bench.evaluate(loaded, prompt, None)
+    report(0, 1, "evaluating")
+    evaluation = bench.evaluate(loaded, prompt, None, clock.phase)
     with wrap_validation_errors():
         return scored.model_copy(
             update={

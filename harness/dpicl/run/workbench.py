@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,6 +28,7 @@ from dpicl.mechanism.registry import find_mechanism
 from dpicl.models.base import LanguageModel
 from dpicl.models.embeddings import load_embeddings
 from dpicl.releasing.reader import embed_texts
+from dpicl.releasing.release import Phase
 from dpicl.results.fingerprints import task_of
 
 if TYPE_CHECKING:
@@ -176,47 +177,66 @@ class Workbench:
             raise Skipped(reason)
         return LoadedCell(cell, mechanism, task, self.model(cell.address))
 
-    def evaluate(self, loaded: LoadedCell, prompt: ReleasedPrompt, answers: Mapping[str, str] | None) -> Evaluation:
+    def evaluate(
+        self,
+        loaded: LoadedCell,
+        prompt: ReleasedPrompt,
+        answers: Mapping[str, str] | None,
+        phase: Phase = lambda _: nullcontext(),
+    ) -> Evaluation:
         """Scores what was released on the cell's task, through lm-eval.
 
         answers: lm-eval asks for one a document. None: the prompt is scored; where nothing was released, every seed has
-        the same score, which is found once.
+        the same score, which is found once. phase: opened around 'evaluate', and 'classify' by what texts carry.
         """
         if answers is not None:
             from dpicl.evaluation.nearest import evaluate_answers
 
-            return evaluate_answers(loaded.task, answers)
+            with phase("evaluate"):
+                return evaluate_answers(loaded.task, answers)
         if prompt.texts:
-            return self._evaluate(loaded, prompt)
+            return self._evaluate(loaded, prompt, phase)
         cell = loaded.cell
         metadata = loaded.task.config.metadata
         private = metadata.scores_private and cell.private_share is not None
         drawn = cell.seed if private or cell.fresh_test_records else None  # scored on records that its seed draws
         key = (*_task_key(cell, metadata), cell.model, drawn, cell.metric)
         if key not in self._zero_shot:
-            self._zero_shot[key] = self._evaluate(loaded, prompt)
+            self._zero_shot[key] = self._evaluate(loaded, prompt, phase)
         return self._zero_shot[key]
 
-    def _evaluate(self, loaded: LoadedCell, prompt: ReleasedPrompt) -> Evaluation:
+    def _evaluate(self, loaded: LoadedCell, prompt: ReleasedPrompt, phase: Phase) -> Evaluation:
         """Scores of the language model after the prompt, and of classifiers made of all demonstrations on
-        classification tasks. Where one of these is the task's main metric, a prompt that does not fit the model is the
-        reason why the others are skipped."""
+        classification tasks."""
+        with phase("evaluate"):
+            found = self._ask_model(loaded, prompt)
+        if not loaded.can_classify(prompt):
+            return found
+        with phase("classify"):
+            return self._classify(found, loaded, prompt)
+
+    def _ask_model(self, loaded: LoadedCell, prompt: ReleasedPrompt) -> Evaluation:
+        """Scores of the language model. Where a classifier's is the task's main metric, a prompt that does not fit the
+        model is the reason why these are skipped."""
         from dpicl.evaluation import lm_eval_bridge, nearest
 
-        task, model, name = loaded.task, loaded.model, loaded.embedding
+        task, model = loaded.task, loaded.model
         wanted = task.main_metric in BY_EMBEDDING
         problem = scoring_problem(task.public_view(), model)
+        if wanted and problem:
+            return nearest.skip_model(task, problem)
         try:
-            if wanted and problem:
-                found = nearest.skip_model(task, problem)
-            else:
-                found = lm_eval_bridge.evaluate(task, model, prompt.shown, instruction=prompt.instruction)
+            return lm_eval_bridge.evaluate(task, model, prompt.shown, instruction=prompt.instruction)
         except PromptTooLong as error:
             if not wanted:
                 raise
-            found = nearest.skip_model(task, str(error))
-        if not loaded.can_classify(prompt):
-            return found
+            return nearest.skip_model(task, str(error))
+
+    def _classify(self, found: Evaluation, loaded: LoadedCell, prompt: ReleasedPrompt) -> Evaluation:
+        """The evaluation with the scores of classifiers that are made of the demonstrations."""
+        from dpicl.evaluation import nearest
+
+        task, model, name = loaded.task, loaded.model, loaded.embedding
 
         def embed(texts: Sequence[str]) -> np.ndarray:
             return embed_texts(texts, name, self.outputs(), model.identity.name, task.name)
@@ -224,7 +244,7 @@ class Workbench:
         try:
             said = nearest.classify(task, prompt.demonstrations, embed)
         except ModelError as error:
-            if wanted:
+            if task.main_metric in BY_EMBEDDING:
                 raise
             found = replace(found, skipped={**found.skipped, **dict.fromkeys(BY_EMBEDDING, str(error))})
             return self._add_carried(found, loaded, prompt)

@@ -85,8 +85,9 @@ def test_rows_without_demonstrations_lack_it_and_old_results_stay_comparable(own
     first = np.mean([record.label == "World" for record in bench.task(make_cell("zero_shot")).test])
     assert [result.scores[name].value for name in BY_EMBEDDING] == [first, first]  # one is the main metric of the task
     voted = run_cell(make_cell("voting", options={"slots": 4, "examples_per_slot": 1}), SUITE, bench)
-    assert set(voted.scores) == {"acc", "acc_calibrated", LOGISTIC}
+    assert set(voted.scores) == {"acc", "acc_calibrated", LOGISTIC} and "classify" not in voted.cost.seconds
     new = run_cell(make_cell("public_demonstrations"), SUITE, bench)
+    assert {"evaluate", "classify"} < {*new.cost.seconds}
     parts = ("scores", "documents", "higher_is_better")
     old = new.model_copy(
         update={part: {k: v for k, v in getattr(new, part).items() if k not in (NEAREST, LOG_LOSS)} for part in parts}

@@ -6,11 +6,16 @@ import os
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+
+
+class NotStarted(RuntimeError):
+    """A server does not answer; with how it ended and what it wrote last."""
 
 
 class ServerProcess:
@@ -28,21 +33,26 @@ class ServerProcess:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self, seconds: float = 120.0) -> None:
-        """Starts it, again where it was killed, and waits until it answers. Raises RuntimeError where it does not."""
-        self.process = subprocess.Popen(
-            self.words(self.port),
-            env=self._environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and self.process.poll() is None:
-            with suppress(urllib.error.URLError, OSError), urllib.request.urlopen(f"{self.url}/health", timeout=5):
-                return
-            time.sleep(0.2)
-        self.kill()
-        raise RuntimeError("the model server did not start")
+        """Starts it, again where it was killed, and waits until it answers. Raises NotStarted where it does not."""
+        with tempfile.TemporaryFile() as log:
+            self.process = subprocess.Popen(
+                self.words(self.port),
+                env=self._environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            end = time.monotonic() + seconds
+            while time.monotonic() < end and self.process.poll() is None:
+                with suppress(urllib.error.URLError, OSError), urllib.request.urlopen(f"{self.url}/health", timeout=5):
+                    return
+                time.sleep(0.2)
+            code = self.process.poll()
+            self.kill()
+            log.seek(0)
+            lines = log.read().decode(errors="replace").strip().splitlines()
+        ending = f"does not answer within {seconds:g} s" if code is None else f"ended with exit code {code}"
+        raise NotStarted(f"the model server {ending}; it wrote last: {lines[-1] if lines else 'nothing'}")
 
     def kill(self) -> None:
         """SIGKILL, to its own processes too."""
@@ -54,7 +64,7 @@ class ServerProcess:
 
 @contextmanager
 def run_process(server: ServerProcess, seconds: float = 120.0) -> Iterator[ServerProcess]:
-    """A server that runs inside this block."""
+    """A server that runs inside this block. Raises NotStarted."""
     server.start(seconds)
     try:
         yield server

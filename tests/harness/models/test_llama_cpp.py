@@ -16,7 +16,7 @@ from dpicl.models.embedded import cached_model, gguf_path
 from dpicl.models.server import ServerLM
 from dpicl.results.schema import from_text
 from tests.harness.models.llama_cpp_server import llama_server
-from tests.harness.models.server_process import ServerProcess, run_process
+from tests.harness.models.server_process import NotStarted, ServerProcess
 
 pytestmark = [pytest.mark.server, pytest.mark.model]
 
@@ -50,8 +50,13 @@ def server() -> Iterator[ServerProcess]:
         path = gguf_path()
     except ModelError as error:
         pytest.skip(str(error))
-    with run_process(llama_server(path)) as started:
-        yield started
+    started = llama_server(path)
+    try:
+        started.start()
+    except NotStarted as error:
+        pytest.skip(str(error))
+    yield started
+    started.kill()
 
 
 @pytest.fixture

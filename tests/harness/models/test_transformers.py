@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,9 @@ import torch
 
 from dpicl import models
 from dpicl.core.errors import ModelError, PromptTooLong
-from dpicl.models import reading
+from dpicl.models import products, reading
 from dpicl.models.base import ChatPrompt, Prefix
-from dpicl.models.products import linear_layers, use_onednn
+from dpicl.models.products import linear_layers, use_products
 from dpicl.models.transformers import TransformersLM
 from tests.harness.models.tiny import SlowReader
 
@@ -161,12 +162,22 @@ def test_identity_pins_the_weights_down(tiny: TransformersLM, tiny_folder: Path)
     assert isinstance(tiny.prefix([5]), Prefix)
 
 
-def test_products_are_those_of_onednn_only_while_the_reader_reads(tiny: TransformersLM) -> None:
+def test_products_are_replaced_only_while_the_reader_reads(tiny: TransformersLM) -> None:
     layers = linear_layers(tiny.model)
     assert layers and not linear_layers(tiny.model.to(torch.bfloat16)) and linear_layers(tiny.model.float()) == layers
     rows = torch.randn(16, layers[0].in_features)
     before = layers[0](rows)
-    with use_onednn(layers):
+    with use_products(layers):
         assert "forward" in vars(layers[0])
         torch.testing.assert_close(layers[0](rows), before)
     assert "forward" not in vars(layers[0])
+
+
+def test_what_is_measured_of_one_library_is_not_believed_of_the_other(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
+    for chosen in (False, True, False, True):
+        monkeypatch.setattr(products, "prefers_mkl", partial(bool, chosen))
+        assert models.load(f"hf:{tiny_folder}", device="cpu", dtype="float32").identity.arithmetic
+    assert len(list((tmp_path / "models" / "independence").iterdir())) == 2

@@ -19,7 +19,7 @@ from dpicl.core.together import run_together
 from dpicl.models.embedded import cached_model
 from dpicl.models.server import ServerLM
 from dpicl.results.schema import from_text
-from tests.harness.models.server_process import ServerProcess, run_process
+from tests.harness.models.server_process import NotStarted, ServerProcess
 from tests.harness.models.vllm_process import ENVIRONMENT, PYTHON, ROOT, vllm_server
 
 pytestmark = [pytest.mark.server, pytest.mark.model]
@@ -51,8 +51,13 @@ def server() -> Iterator[ServerProcess]:
         folder = cached_model()
     except ModelError as error:
         pytest.skip(str(error))
-    with run_process(vllm_server(folder, "--max-logprobs", "-1"), 300) as started:
-        yield started
+    started = vllm_server(folder, "--max-logprobs", "-1")
+    try:
+        started.start(600)  # it takes 20 s on an idle machine, and minutes beside other work
+    except NotStarted as error:
+        pytest.skip(str(error))
+    yield started
+    started.kill()
 
 
 #: Prints what the engine reads of a folder (the first argument) after some texts (the second).
@@ -138,7 +143,7 @@ def test_a_restart_with_other_flags_is_named(server: ServerProcess) -> None:
     prompt = model.encode(TEXTS[0])
     server.kill()
     server.words = lambda port: [word for word in flags(port) if word not in ("--max-logprobs", "-1")]
-    server.start(300)
+    server.start(600)
     with pytest.raises(ModelError, match="49152 likeliest tokens, and refuses to"):
         model.next_token_log_probs([prompt])
 
