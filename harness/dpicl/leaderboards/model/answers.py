@@ -225,8 +225,7 @@ def _list_unbeaten(family: RankSets | None, rows: Sequence[Row]) -> Sequence[Row
     if family is None or len(rows) < 2:
         return rows
     places = [family.places[row.key] for row in rows]
-    beaten = family.better[np.ix_(places, places)].any(axis=0)
-    return [row for row, is_beaten in zip(rows, beaten, strict=True) if not is_beaten]
+    return [row for row, place in zip(rows, places, strict=True) if not family.better[places, place].any()]
 
 
 def _verdict(family: RankSets | None, best: Sequence[Row], rows: int) -> str:

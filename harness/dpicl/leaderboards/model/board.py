@@ -189,7 +189,8 @@ def _section(
     by_task: dict[str, list[Result]] = defaultdict(list)
     for result in results:
         by_task[result.cell.task].append(result)
-    tables, measured = [], []
+    tables: list[TaskTable] = []
+    measured: list[TaskTable] = []
     for task, of_task in sorted(by_task.items()):
         table = _table(group, task, of_task, owners, margin)
         (tables if table.in_order else measured).append(table)

@@ -166,7 +166,7 @@ def _is_private(event: Mapping[str, Any]) -> bool:
 
 
 def event_kinds(event: Any) -> set[str]:
-    """The kinds of an event, as `dpicl.accounting.events.to_json` writes it, and of its parts; '?' for anything else."""
+    """The kinds of an event, as `dpicl.accounting.events.to_json` writes it, and its parts; '?' for anything else."""
     kinds = set()
     queue = [event]
     while queue:

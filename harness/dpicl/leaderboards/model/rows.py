@@ -322,14 +322,16 @@ def _recovery(
     by_seed: BySeed, baselines: Ends, score: float, control: float | None, real_data: float | None
 ) -> tuple[float | None, str]:
     """Recovery over the row's own seeds; both ends must have every one of them."""
-    for name, mean, end in (
-        (baselines.name, control, baselines.control),
-        (REAL_DATA, real_data, baselines.real_data),
-    ):
-        if mean is None:
-            return None, f"{name} has no result for seed {seeds_text(by_seed.keys() - end.keys())}"
+    if control is None:
+        return None, _explain_missing(baselines.name, by_seed, baselines.control)
+    if real_data is None:
+        return None, _explain_missing(REAL_DATA, by_seed, baselines.real_data)
     first = next(iter(by_seed.values()))
     return recover(score, control, real_data, baselines.name, first.lower_is_better(first.main_metric))
+
+
+def _explain_missing(name: str, by_seed: BySeed, end: BySeed) -> str:
+    return f"{name} has no result for seed {seeds_text(by_seed.keys() - end.keys())}"
 
 
 def _gains(by_seed: BySeed, baselines: Ends) -> tuple[np.ndarray, np.ndarray]:
