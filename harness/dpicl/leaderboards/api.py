@@ -63,84 +63,93 @@ def view_of(
     records: Fingerprints | None = None,
     damaged: Sequence[Damaged] = (),
 ) -> BoardView | None:
-    """The board of those of these results that may stand on it; None where none may. records: at hand, where they were
-    looked at already. damaged: what is no result, or could not be read."""
+    """The board of the results that may stand on it; None where none may. records: at hand, where they were read
+    before. damaged: invalid files, and files that could not be read."""
     suite = selection.suite
-    kept = select_standing(results, selection)
-    if not kept:
+    results = select_eligible(results, selection)
+    if not results:
         return None
-    kept, current = select_current(kept, records or Fingerprints(download=False))
-    left_out = find_skipped(selection.cells, selection.mechanisms)
-    missing = describe_completeness(suite.name, selection.cells, kept, left_out)
-    warnings = [*describe_unread(damaged), *([missing] if missing else []), *current]
-    about = [] if suite.private_share else [_SAME_RECORDS]
-    notes = [*warnings, *about, *describe_tuning(suite, kept), *readings(selection, kept)]
-    made = build_board(kept, selection.asked, evidence, submissions, suite.margin, suite.planned)
-    there = {(result.cell.label, result.cell.task) for result in kept}
-    reasons = {(cell.label, cell.task): left_out[cell.id] for cell in selection.cells if cell.id in left_out}
-    skipped = [
-        {"label": label, "task": task, "reason": reason}
-        for (label, task), reason in reasons.items()
-        if (label, task) not in there
-    ]
-    notes += made.notes
-    made = replace(made, notes=tuple(notes), warnings=tuple(warnings))
-    made = replace(made, skipped=tuple(skipped), tasks=tuple(suite.tasks))
-    return BoardView(made, selection, evidence)
+    results, outdated = select_current(results, records or Fingerprints(download=False))
+    reasons = find_skipped(selection.cells, selection.mechanisms)
+    missing = describe_completeness(suite.name, selection.cells, results, reasons)
+    warnings = [*describe_unread(damaged), *filter(None, [missing]), *outdated]
+    notes = [*warnings]
+    if not suite.private_share:
+        notes.append(_SAME_RECORDS)
+    notes += [*describe_tuning(suite, results), *readings(selection, results)]
+    board = build_board(results, selection.asked, evidence, submissions, suite.margin, suite.planned)
+    with_results = {(result.cell.label, result.cell.task) for result in results}
+    skipped = {
+        (cell.label, cell.task): {"label": cell.label, "task": cell.task, "reason": reasons[cell.id]}
+        for cell in selection.cells
+        if cell.id in reasons and (cell.label, cell.task) not in with_results
+    }
+    board = replace(
+        board,
+        notes=(*notes, *board.notes),
+        warnings=tuple(warnings),
+        skipped=tuple(skipped.values()),
+        tasks=tuple(suite.tasks),
+    )
+    return BoardView(board, selection, evidence)
 
 
-def select_standing(results: Sequence[Result], selection: Selection) -> list[Result]:
-    """Those that may stand on the board of a selection; a sentence about all others.
+def select_eligible(results: Sequence[Result], selection: Selection) -> list[Result]:
+    """The results that may stand on the board of a selection; a message counts the others.
 
     Results of an earlier version of a task stand there as long as there is none of its present version.
     """
-    suite, admission = selection.suite, Admission(selection.suite, selection.cells)
+    suite = selection.suite
+    admission = Admission(suite, selection.cells)
     admitted = [result for result in results if admission.can_admit(result)]
-    new = {result.cell.task for result in admitted if admission.is_current(result)}
-    kept = [result for result in admitted if admission.is_current(result) or result.cell.task not in new]
+    current = [result for result in admitted if admission.is_current(result)]
+    tasks = {result.cell.task for result in current}
+    earlier = {result.cell.task for result in admitted} - tasks
     if left_out := len(results) - len(admitted):
-        what = "with another suite version or settings, model, source, limit or options left out"
-        message(f"{suite.name}: {count(left_out, 'result')} {what}.")
-    if earlier := {result.cell.task for result in kept} - new:
+        message(
+            f"{suite.name}: {count(left_out, 'result')} with another suite version or settings, model, source, limit or"
+            " options left out."
+        )
+    if earlier:
         message(
             f"{suite.name}: results of an earlier version of {', '.join(sorted(earlier))}; `dpicl run` makes new ones."
         )
-    return kept
+    return [result for result in admitted if admission.is_current(result) or result.cell.task in earlier]
 
 
-def submissions_of(folder: Path | None, asked: str | None, suite: str | None = None) -> list[Submission]:
-    """The submissions (to one suite) that pass the gate's cheap checks; a sentence for each other one.
+def submissions_of(folder: Path | None, suite_file: str | None, suite: str | None = None) -> list[Submission]:
+    """The submissions (to one suite) that pass the gate's cheap checks; a message about each other one.
 
-    folder: None for those of the project. asked: a suite's file or name that is known besides the shipped ones.
+    folder: None for those of the project. suite_file: a suite's file or name that is known besides the shipped ones.
     Raises UsageError for a folder that is not there.
     """
     if folder is not None and not folder.is_dir():
         raise UsageError(f"There is no folder {folder}; give one with <team>/<method> below it, or --no-submissions.")
-    more = [] if asked is None else [find_suite(asked)]
-    found, problems = load_submissions(folder or ROOT, known_suites(more), suite)
+    files = [] if suite_file is None else [find_suite(suite_file)]
+    submissions, problems = load_submissions(folder or ROOT, known_suites(files), suite)
     for problem in problems:
         message(f"dpicl: {problem}")
-    return found
+    return submissions
 
 
 def read_attacks(results: Path) -> list[AttackResult]:
-    """Every attack result; a message says which files are none, or could not be read."""
+    """Every attack result; a message names invalid files, and files that could not be read."""
     attacks, damaged = load_attacks(results)
     report_damaged(damaged)
     return attacks
 
 
 def load_evidence(results: Path, mechanisms: Mapping[str, Registered[Mechanism]]) -> Evidence:
-    """What `read_attacks` finds, as boards take it."""
+    """The attacks of a results folder, and the default options of known mechanisms."""
 
-    def defaults(mechanism: str, task: str) -> Mapping[str, Any]:
+    def default_options(mechanism: str, task: str) -> Mapping[str, Any]:
         return resolve_options(mechanisms[mechanism].cls, task, {}) if mechanism in mechanisms else {}
 
-    return Evidence(tuple(read_attacks(results)), defaults)
+    return Evidence(tuple(read_attacks(results)), default_options)
 
 
 def readings(selection: Selection, results: Sequence[Result]) -> list[str]:
     """A sentence for each mechanism of which something is our reading and not its paper's text."""
     shown = {result.cell.mechanism for result in results} & selection.mechanisms.keys()
-    said = {name: selection.mechanisms[name].cls.reading for name in sorted(shown)}
-    return [f"{name} is our reading of its paper: {reading}." for name, reading in said.items() if reading]
+    texts = [(name, selection.mechanisms[name].cls.reading) for name in sorted(shown)]
+    return [f"{name} is our reading of its paper: {text}." for name, text in texts if text]

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -18,12 +19,14 @@ from typing import Any
 import numpy as np
 
 from dpicl.core import json_text
+from dpicl.core.cell import Cell
 from dpicl.core.errors import ResultError, UsageError, require_known
 from dpicl.core.messages import count, epsilon_text, join_names, message
 from dpicl.core.paths import real_path
 from dpicl.core.printable import make_visible
 from dpicl.leaderboards.model.comparability import PAIR, list_differing, value_of, weights
 from dpicl.leaderboards.model.rows import outcomes_of, score_of
+from dpicl.leaderboards.model.text import seeds_text
 from dpicl.models import name_in_results
 from dpicl.results.schema import Result, either_from_text
 from dpicl.results.store import join_files, list_results, read_file
@@ -32,25 +35,31 @@ _AGAIN = "move it away or make it again with `dpicl run`"
 #: A key that only files of attacks have, which may lie in the same folder.
 _EVIDENCE = "attack"
 
+
+def _describe_commit(result: Result) -> str:
+    manifest = result.manifest
+    return (manifest.commit or "not a checkout") + (" with changes" if manifest.dirty else "")
+
+
 #: What the results of a side were made with.
 MADE_WITH: Mapping[str, Callable[[Result], str]] = {
-    "model": lambda r: r.cell.model,
-    "model name": lambda r: r.manifest.model.name,
+    "model": attrgetter("cell.model"),
+    "model name": attrgetter("manifest.model.name"),
     "weights": weights,
-    "dtype": lambda r: r.manifest.dtype,
-    "device": lambda r: r.manifest.device,
-    "commit": lambda r: (r.manifest.commit or "not a checkout") + (" with changes" if r.manifest.dirty else ""),
-    "Python": lambda r: r.manifest.python,
-    "plug-in files": lambda r: r.cell.plugin or "",
-    "suite": lambda r: f"{r.suite.name}, version {r.suite.version}",
+    "dtype": attrgetter("manifest.dtype"),
+    "device": attrgetter("manifest.device"),
+    "commit": _describe_commit,
+    "Python": attrgetter("manifest.python"),
+    "plug-in files": lambda result: result.cell.plugin or "",
+    "suite": lambda result: f"{result.suite.name}, version {result.suite.version}",
 }
 #: What a side, which is one release, has one of.
 _SINGLE: Mapping[str, Callable[[Result], str]] = {
-    "suites": lambda r: r.suite.name,
-    "models": lambda r: r.cell.model,
-    "models under one name": lambda r: r.manifest.model.name,
+    "suites": attrgetter("suite.name"),
+    "models": attrgetter("cell.model"),
+    "models under one name": attrgetter("manifest.model.name"),
     "weights under one name": weights,
-    "dtypes": lambda r: r.manifest.dtype,
+    "dtypes": attrgetter("manifest.dtype"),
 }
 
 
@@ -62,41 +71,54 @@ class Side:
     path: str
     results: tuple[Result, ...]
 
+    @property
+    def has_unknown_code(self) -> bool:
+        """Whether the commit of a result does not say which code ran."""
+        return any(result.manifest.dirty is not False for result in self.results)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"path": self.path, "results": len(self.results)}
+
     def newest(self) -> Side:
         """The results of the newest version of every task of a suite."""
-
-        def task(result: Result) -> tuple[str, str]:
-            return result.suite.name, result.cell.task
-
-        versions = {task(one): one.cell.task_version for one in sorted(self.results, key=lambda one: one.created)}
-        return replace(self, results=tuple(one for one in self.results if one.cell.task_version == versions[task(one)]))
+        task_of = attrgetter("suite.name", "cell.task")
+        oldest_first = sorted(self.results, key=attrgetter("created"))
+        versions = {task_of(result): result.cell.task_version for result in oldest_first}
+        results = (result for result in self.results if result.cell.task_version == versions[task_of(result)])
+        return replace(self, results=tuple(results))
 
 
 def keep_one_version(base: Side, candidate: Side) -> tuple[Side, Side]:
     """Both sides with one version of each suite: the newest that both have, else the newest of each side."""
-    times = [_find_times(side) for side in (base, candidate)]
-    shared = times[0].keys() & times[1].keys()
-    last = {version: max(own[version] for own in times) for version in shared}
-    kept = []
-    for side, own in zip((base, candidate), times, strict=True):
-        newest: dict[str, tuple[bool, datetime, str]] = {}
-        for (suite, version), created in own.items():
-            found = ((suite, version) in shared, last.get((suite, version), created), version)
-            newest[suite] = max(newest.get(suite, found), found)
-        results = [one for one in side.results if str(one.suite.version) == newest[one.suite.name][2]]
-        if left_out := len(side.results) - len(results):
-            message(f"dpicl: left out {count(left_out, 'result')} of {side.name} of another version of the suite.")
-        kept.append(replace(side, results=tuple(results)))
-    return kept[0], kept[1]
+    of_base, of_candidate = _find_times(base), _find_times(candidate)
+    last = {version: max(of_base[version], of_candidate[version]) for version in of_base.keys() & of_candidate.keys()}
+    return _keep_newest(base, of_base, last), _keep_newest(candidate, of_candidate, last)
+
+
+#: (suite, its version) -> a time.
+_Times = Mapping[tuple[str, str], datetime]
+
+
+def _keep_newest(side: Side, times: _Times, shared: _Times) -> Side:
+    """The side with one version of each suite: of those in ``shared`` the newest, else its own newest."""
+    newest: dict[str, tuple[bool, datetime, str]] = {}
+    for (suite, version), created in times.items():
+        rank = ((suite, version) in shared, shared.get((suite, version), created), version)
+        newest[suite] = max(newest.get(suite, rank), rank)
+    results = [result for result in side.results if str(result.suite.version) == newest[result.suite.name][2]]
+    if left_out := len(side.results) - len(results):
+        message(f"dpicl: left out {count(left_out, 'result')} of {side.name} of another version of the suite.")
+    return replace(side, results=tuple(results))
 
 
 def _find_times(side: Side) -> dict[tuple[str, str], datetime]:
     """(suite, its version) -> when the first of its results was made."""
-    found: dict[tuple[str, str], datetime] = {}
+    times: dict[tuple[str, str], datetime] = {}
     for result in side.results:
-        key, created = (result.suite.name, str(result.suite.version)), datetime.fromisoformat(result.created)
-        found[key] = min(found.get(key, created), created)
-    return found
+        key = (result.suite.name, str(result.suite.version))
+        created = datetime.fromisoformat(result.created)
+        times[key] = min(times.get(key, created), created)
+    return times
 
 
 def choose(
@@ -108,21 +130,33 @@ def choose(
     models: Collection[str] = (),
     suites: Collection[str] = (),
 ) -> tuple[Result, ...]:
-    """These results alone; nothing chosen means all. place: where they are. mechanisms: labels, or mechanisms.
+    """The chosen results; an empty choice means all. place: where they are. mechanisms: labels, or mechanisms.
     epsilons: targets. models: as the suite names them. Raises UsageError for what no result has."""
+    choices = {
+        "suite": suites,
+        "task": tasks,
+        "mechanism": mechanisms,
+        "model": [*map(name_in_results, models)],
+        "epsilon": [f"{epsilon:g}" for epsilon in epsilons],
+    }
     chosen = tuple(results)
-    for kind, names, names_of in (
-        ("suite", suites, lambda cell: {cell.suite}),
-        ("task", tasks, lambda cell: {cell.task}),
-        ("mechanism", mechanisms, lambda cell: {cell.label, cell.mechanism}),
-        ("model", [*map(name_in_results, models)], lambda cell: {cell.model}),
-        ("epsilon", [f"{one:g}" for one in epsilons], lambda cell: {f"{cell.epsilon:g}"}),
-    ):
-        require_known(f"{kind} of {place}:", names, set().union(*(names_of(one.cell) for one in results)))
-        chosen = tuple(one for one in chosen if not names or names_of(one.cell) & {*names})
+    for kind, names in choices.items():
+        names_of = [_names_of(result.cell, kind) for result in results]
+        require_known(f"{kind} of {place}:", names, set().union(*names_of))
+        chosen = tuple(result for result in chosen if not names or _names_of(result.cell, kind) & {*names})
     if not chosen:
         raise UsageError(f"No result of {place} has all that is chosen together; take a flag away.")
     return chosen
+
+
+def _names_of(cell: Cell, kind: str) -> set[str]:
+    """The names by which a cell can be chosen."""
+    match kind:
+        case "mechanism":
+            return {cell.label, cell.mechanism}
+        case "epsilon":
+            return {f"{cell.epsilon:g}"}
+    return {getattr(cell, kind)}
 
 
 def read_side(name: str, path: Path) -> Side:
@@ -142,12 +176,12 @@ def read_side(name: str, path: Path) -> Side:
     if unread:
         raise ResultError(f"{unread[0].path} cannot be compared: {unread[0].reason}; put the results themselves there.")
     contents = join_files({file: read_file(file, either_from_text) for file in files})
-    for file, found in contents.items():
-        if isinstance(found, Result):
-            results.append(found)
-        elif found is not None and not isinstance(read_file(file, _evidence), dict):
-            if not found.reason.startswith("foreign"):
-                raise ResultError(f"{file} cannot be compared: {found.reason}; {_AGAIN}.")
+    for file, content in contents.items():
+        if isinstance(content, Result):
+            results.append(content)
+        elif content is not None and not isinstance(read_file(file, _evidence), dict):
+            if not content.reason.startswith("foreign"):
+                raise ResultError(f"{file} cannot be compared: {content.reason}; {_AGAIN}.")
             foreign.append(file)
     if not results:
         raise ResultError(
@@ -180,7 +214,12 @@ class Key:
         return self.label + (" (development)" if self.development else "")
 
     def to_json(self) -> dict[str, Any]:
-        return {"mechanism" if name == "label" else name: value for name, value in vars(self).items()}
+        return {
+            "task": self.task,
+            "mechanism": self.label,
+            "epsilon": self.epsilon,
+            "development": self.development,
+        }
 
     def __str__(self) -> str:
         return f"{self.row} on {self.task} at ε = {epsilon_text(self.epsilon)}"
@@ -198,6 +237,10 @@ class Unmatched:
     def to_json(self) -> dict[str, Any]:
         return {"side": self.side, **self.key.to_json(), "seeds": self.seeds, "whole_row": self.whole}
 
+    def __str__(self) -> str:
+        both = "" if self.whole else " (the row is on both sides)"
+        return f"{self.key}, seed {seeds_text(self.seeds)}{both}"
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -214,28 +257,29 @@ class Pair:
     @property
     def means(self) -> tuple[float, float]:
         """Of the scores of base and candidate over the seeds."""
-        base, candidate = (fmean(map(score_of, side)) for side in (self.base, self.candidate))
-        return base, candidate
+        return fmean(map(score_of, self.base)), fmean(map(score_of, self.candidate))
 
     @property
     def gains(self) -> np.ndarray:
         """float64[S, D]: candidate - base, or the reverse where less is better."""
-        before, after = (np.array([outcomes_of(one)[1] for one in side]) for side in (self.base, self.candidate))
-        return before - after if self.base[0].lower_is_better(self.metric) else after - before
+        base = np.array([outcomes_of(result)[1] for result in self.base])
+        candidate = np.array([outcomes_of(result)[1] for result in self.candidate])
+        return base - candidate if self.base[0].lower_is_better(self.metric) else candidate - base
 
 
 def pair_cells(base: Side, candidate: Side) -> tuple[list[Pair], list[Unmatched]]:
     """(cells to compare, results without a partner)."""
-    ours, theirs = map(_group_by_seed, (base, candidate))
+    cells_of_base, cells_of_candidate = _group_by_seed(base), _group_by_seed(candidate)
     pairs, unmatched = [], []
-    for key in sorted({*ours, *theirs}):
-        here, there = ours.get(key, {}), theirs.get(key, {})
-        for name, own, other in (("base", here, there), ("candidate", there, here)):
-            if lone := sorted(own.keys() - other.keys()):
-                unmatched.append(Unmatched(name, key, tuple(lone), not other))
-        if common := sorted(here.keys() & there.keys()):
-            before, after = (tuple(side[seed] for seed in common) for side in (here, there))
-            pairs.append(Pair(key, before, after))
+    for key in sorted({*cells_of_base, *cells_of_candidate}):
+        before = cells_of_base.get(key, {})
+        after = cells_of_candidate.get(key, {})
+        if lost := sorted(before.keys() - after.keys()):
+            unmatched.append(Unmatched("base", key, tuple(lost), not after))
+        if new := sorted(after.keys() - before.keys()):
+            unmatched.append(Unmatched("candidate", key, tuple(new), not before))
+        if seeds := sorted(before.keys() & after.keys()):
+            pairs.append(Pair(key, tuple(before[seed] for seed in seeds), tuple(after[seed] for seed in seeds)))
     if not pairs:
         raise UsageError(
             f"{base.path} and {candidate.path} have no task, mechanism row, epsilon and seed in common (base:"
@@ -251,40 +295,37 @@ def _group_by_seed(side: Side) -> dict[Key, dict[int, Result]]:
     for kinds, value in _SINGLE.items():
         values = sorted({value(result) for result in side.results})
         if len(values) > 1:
-            names = join_names(make_visible(one, 60) for one in values)
+            names = join_names(make_visible(name, 60) for name in values)
             raise UsageError(
                 f"{side.path} holds results of {len(values)} {kinds} ({names}), and"
                 f" a side of a comparison is one release; give the folder of one of them as {side.name.upper()}."
             )
-    found: dict[Key, dict[int, Result]] = defaultdict(dict)
+    cells: dict[Key, dict[int, Result]] = defaultdict(dict)
     for result in side.results:
         cell = result.cell
-        seeds = found[Key(cell.task, cell.label, cell.epsilon, cell.development)]
+        seeds = cells[Key(cell.task, cell.label, cell.epsilon, cell.development)]
         if first := seeds.get(cell.seed):
             raise UsageError(
                 f"{side.path} holds {cell} twice (of {first.created} and {result.created}); give a folder that"
                 f" has it once as {side.name.upper()}."
             )
         seeds[cell.seed] = result
-    return found
+    return cells
 
 
 def _check_conditions(pairs: Sequence[Pair]) -> None:
-    """Every result of a cell, on either side and at every seed, must have been made like the base's first one."""
-    refused = [
-        (pair, other, found)
-        for pair in pairs
-        for other in (*pair.base, *pair.candidate)
-        if (found := list_differing(pair.base[0], other, PAIR))
-    ]
+    """Requires that every result of a cell, on either side and at every seed, was made like the base's first one."""
+    refused = []
+    for pair in pairs:
+        if difference := _find_difference(pair):
+            refused.append((pair, *difference))
     if not refused:
         _check_draws(pairs)
         return
-    pair, other, (condition, *_) = refused[0]
+    pair, other, condition = refused[0]
     where = "two seeds of the base" if other in pair.base else "base and candidate"
-    others = len({one.key for one, *_ in refused}) - 1
-    more = f"; {others} more cells differ too" if others else ""
-    here, there = (value_of(result, condition) for result in (pair.base[0], other))
+    more = f"; {len(refused) - 1} more cells differ too" if refused[1:] else ""
+    here, there = value_of(pair.base[0], condition), value_of(other, condition)
     values = f"{_short(here)} against {_short(there)}"
     if condition == "test records" and isinstance(here, tuple) and isinstance(there, tuple):
         values = f"{len(here)} against {count(len(there), 'document')}, {len({*here} & {*there})} shared"
@@ -292,6 +333,14 @@ def _check_conditions(pairs: Sequence[Pair]) -> None:
         f"{_short(pair.key)}: {where} differ in the {condition} ({values}){more}, so a difference of scores would"
         f" say nothing about the models; {PAIR[condition]}, or leave it out with --task, --mechanism or --epsilon."
     )
+
+
+def _find_difference(pair: Pair) -> tuple[Result, str] | None:
+    """The first result that differs from the base's first one, and in which condition; None where all are alike."""
+    for result in (*pair.base, *pair.candidate):
+        if differing := list_differing(pair.base[0], result, PAIR):
+            return result, differing[0]
+    return None
 
 
 def _check_draws(pairs: Sequence[Pair]) -> None:
@@ -306,8 +355,10 @@ def _check_draws(pairs: Sequence[Pair]) -> None:
 
 
 def _first_rows(side: Side) -> str:
-    cells = (result.cell for result in side.results)
-    rows = {f"{make_visible(one.label, 60)} on {make_visible(one.task, 60)} at ε = {one.epsilon:g}" for one in cells}
+    rows = set()
+    for cell in (result.cell for result in side.results):
+        label, task = make_visible(cell.label, 60), make_visible(cell.task, 60)
+        rows.add(f"{label} on {task} at ε = {cell.epsilon:g}")
     return join_names(sorted(rows), 2)
 
 

@@ -14,7 +14,8 @@ better: a negative one is always a loss.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -34,7 +35,7 @@ from dpicl.leaderboards.compare.reading import (
     keep_one_version,
     pair_cells,
 )
-from dpicl.leaderboards.model.text import gather, metric_name, p_number, seeds_text
+from dpicl.leaderboards.model.text import gather, metric_name, p_number
 from dpicl.results.schema import Result
 from dpicl.tables.document import Block, Column, Facts, Heading, Part, Table, make_table, notes
 from dpicl.tables.shown import Shown
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 #: A regression: the base is better, an improvement: the candidate is. Identical: every outcome is the same on both.
 Verdict = Literal["regression", "improvement", "equivalent", "identical", "inconclusive", "not tested"]
 
+_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 #: Rounding that a proved epsilon may be above its bound by.
 _SLACK = 1 + 1e-9
 #: Share of the target that a proved epsilon reaches when noise is calibrated to it.
@@ -70,7 +72,7 @@ class Settings:
     allow_missing: bool = False
 
     def verdict(self, test: PairedTest) -> Verdict:
-        """What a test says."""
+        """The verdict of a test."""
         if self.has_change(test) and abs(test.mean) >= self.min_effect - 1e-12:
             return "regression" if test.mean < 0 else "improvement"
         return "equivalent" if test.excluded < self.min_effect else "inconclusive"
@@ -111,12 +113,12 @@ class CellVerdict:
         return self.verdict == "regression" or bool(self.privacy)
 
     def to_json(self) -> dict[str, Any]:
+        values = {name: value for name, value in vars(self).items() if name not in ("key", "test", "proved")}
         test = self.test
-        names = ("metric", "less_is_better", "seeds", "documents", "base", "candidate", "difference", "verdict", "note")
         return {
             **self.key.to_json(),
-            **{name: getattr(self, name) for name in (*names, "privacy")},
-            "interval": test and [test.low, test.high],
+            **values,
+            "interval": self.interval,
             "p": test and test.p,
             "p_adjusted": test and test.adjusted,
             "excluded": test and test.excluded,
@@ -124,39 +126,62 @@ class CellVerdict:
             "proved_epsilon": {"base": self.proved[0], "candidate": self.proved[1]},
         }
 
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """95%, of the difference; None where the cell is not tested."""
+        return None if self.test is None else (self.test.low, self.test.high)
 
-_KINDS = {"regression": "flagged", "improvement": "first", "not tested": "end"}
+    @property
+    def metric_text(self) -> str:
+        """The metric in words; ↓ where less is better."""
+        return metric_name(self.metric) + (" ↓" if self.less_is_better else "")
+
+    @property
+    def verdict_text(self) -> str:
+        return self.verdict + (", ε too large" if self.privacy else "")
+
+    @property
+    def kind(self) -> str:
+        """How its line looks."""
+        return "flagged" if self.fails else _KINDS.get(self.verdict, "")
+
+
+_KINDS = {"improvement": "first", "not tested": "end"}
+
+
+def _short(values: Sequence[str]) -> str:
+    """The values of a side, hashes by their beginning."""
+    texts = (value[:16] if _HASH.fullmatch(value) else value for value in values)
+    return ", ".join(make_visible(text, 120) for text in texts) or "none"
+
+
+def _show_task(task: str) -> str:
+    return make_visible(task, 120)
+
+
+def _show_detectable(test: PairedTest) -> str:
+    return "none" if test.detectable is None else score_text(test.detectable)
 
 
 _CELLS = (
-    Column("task", "task", attrgetter("key.task"), lambda task: make_visible(task, 120)),
+    Column("task", "task", attrgetter("key.task"), _show_task),
     Column("row", "mechanism", attrgetter("key.row")),
-    Column("epsilon", "ε", lambda cell: epsilon_text(cell.key.epsilon)),
-    Column("metric", "metric", lambda cell: metric_name(cell.metric) + (" ↓" if cell.less_is_better else "")),
+    Column("epsilon", "ε", attrgetter("key.epsilon"), epsilon_text),
+    Column("metric", "metric", attrgetter("metric_text")),
     Column("seeds", "seeds", lambda cell: len(cell.seeds)),
     Column("documents", "documents", attrgetter("documents")),
     Column("base", "base", attrgetter("base"), score_text),
     Column("candidate", "candidate", attrgetter("candidate"), score_text),
     Column("difference", "change", attrgetter("difference"), "{:+.3f}".format),
-    Column(
-        "interval",
-        "95% interval",
-        lambda cell: cell.test and (cell.test.low, cell.test.high),
-        lambda own: f"{own[0]:+.3f} to {own[1]:+.3f}",
-    ),
+    Column("interval", "95% interval", attrgetter("interval"), "{0[0]:+.3f} to {0[1]:+.3f}".format),
     Column("p", "p (Holm)", lambda cell: cell.test and cell.test.adjusted, p_number),
-    Column(
-        "mde",
-        "MDE (80% power)",
-        attrgetter("test"),
-        lambda test: "none" if test.detectable is None else score_text(test.detectable),
-    ),
-    Column("verdict", "verdict", lambda cell: cell.verdict + (", ε too large" if cell.privacy else ""), wide=True),
+    Column("mde", "MDE (80% power)", attrgetter("test"), _show_detectable),
+    Column("verdict", "verdict", attrgetter("verdict_text"), wide=True),
 )
 _CHANGES = (
     Column("name", "what changed", attrgetter("name")),
-    Column("base", "base", lambda one: _short(one.base), wide=True),
-    Column("candidate", "candidate", lambda one: _short(one.candidate), wide=True),
+    Column("base", "base", attrgetter("base"), _short, wide=True),
+    Column("candidate", "candidate", attrgetter("candidate"), _short, wide=True),
 )
 
 
@@ -177,19 +202,21 @@ class Comparison(Shown):
     def blocks(self) -> list[Block]:
         """The gate's verdict, what changed, and every cell: regressions and improvements first, the others folded."""
         sides = (self.base, self.candidate)
-        made = {f"{side.name}, {count(len(side.results), 'result')}": make_visible(side.path, 120) for side in sides}
-        blocks: list[Block] = [Heading(_title(self)), Facts(made)]
+        facts = {f"{side.name}, {count(len(side.results), 'result')}": make_visible(side.path, 120) for side in sides}
+        blocks: list[Block] = [Heading(_title(self)), Facts(facts)]
         if self.changes:
             blocks.append(make_table("what changed", _CHANGES, self.changes, keep=1))
         else:
             blocks += notes([_UNCHANGED])
-        if dirty := [side.name for side in sides if any(one.manifest.dirty is not False for one in side.results)]:
+        if dirty := [side.name for side in sides if side.has_unknown_code]:
             blocks += notes([f"The commit does not say which code ran ({names_text(dirty)})."])
-        certain = [cell for cell in self.cells if cell.fails or cell.verdict == "improvement"]
-        blocks += [_cells_table(certain)] if certain else []
-        if rest := [cell for cell in self.cells if cell not in certain]:
-            summary = f"{count(len(rest), 'cell')} without a change that counts"
-            blocks.append(Part((_cells_table(rest),), summary))
+        changed = [cell for cell in self.cells if cell.fails or cell.verdict == "improvement"]
+        unchanged = [cell for cell in self.cells if cell not in changed]
+        if changed:
+            blocks.append(_cells_table(changed))
+        if unchanged:
+            summary = f"{count(len(unchanged), 'cell')} without a change that counts"
+            blocks.append(Part((_cells_table(unchanged),), summary))
         return [*blocks, *notes(_notes(self))]
 
     def to_frame(self) -> pd.DataFrame:
@@ -200,16 +227,17 @@ class Comparison(Shown):
 
     def document(self) -> Any:
         """What --json prints: everything that the terminal shows. Infinity is left to the writer."""
-        sides = (self.base, self.candidate)
-        made = [{"path": one.path, "results": len(one.results)} for one in sides]
         return {
-            **dict(zip(("base", "candidate"), made, strict=True)),
+            "base": self.base.to_json(),
+            "candidate": self.candidate.to_json(),
             "settings": asdict(self.settings),
             "changes": [*map(asdict, self.changes)],
-            **{name: getattr(self, name) for name in ("tested", "regressed", "incomplete")},
+            "tested": self.tested,
+            "regressed": self.regressed,
+            "incomplete": self.incomplete,
             "cells": [cell.to_json() for cell in self.cells],
-            "missing": [one.to_json() for one in self.missing],
-            "unmatched": [one.to_json() for one in self.unmatched],
+            "missing": [seeds.to_json() for seeds in self.missing],
+            "unmatched": [seeds.to_json() for seeds in self.unmatched],
         }
 
     def count(self, verdict: Verdict) -> int:
@@ -223,7 +251,7 @@ class Comparison(Shown):
     @property
     def missing(self) -> tuple[Unmatched, ...]:
         """Rows and seeds of the base that the candidate lacks: they may be the ones that got worse."""
-        return tuple(one for one in self.unmatched if one.side == "base")
+        return tuple(seeds for seeds in self.unmatched if seeds.side == "base")
 
     @property
     def incomplete(self) -> bool:
@@ -242,28 +270,36 @@ class Comparison(Shown):
 
 
 def compare(
-    base: Side, candidate: Side, settings: Settings = DEFAULTS, **wanted: Collection[str] | Collection[float]
+    base: Side,
+    candidate: Side,
+    settings: Settings = DEFAULTS,
+    **choices: Collection[str] | Collection[float],
 ) -> Comparison:
-    """Compares two sides. wanted: which results, as of `choose`.
+    """Compares two sides. choices: which results, as of `choose`.
 
     Raises UsageError for a side with several suites, models or weights, a seed that is there twice, sides with nothing
     in common, and results made under different conditions.
     """
-    base, candidate = (
-        replace(side, results=choose(side.results, f"{side.name} {side.path}", **wanted))  # type: ignore[arg-type]
-        for side in (base, candidate)
-    )
-    base, candidate = (side.newest() for side in keep_one_version(base, candidate))
+
+    def choose_results(side: Side) -> Side:
+        place = f"{side.name} {side.path}"
+        return replace(side, results=choose(side.results, place, **choices))  # type: ignore[arg-type]
+
+    base, candidate = keep_one_version(choose_results(base), choose_results(candidate))
+    base, candidate = base.newest(), candidate.newest()
     pairs, unmatched = pair_cells(base, candidate)
     gains = [pair.gains for pair in pairs]
-    replications = [_find_replications(own) for own in gains]
-    tests = iter(paired_tests([own for own in replications if len(own)], settings.alpha))
-    cells = tuple(
-        _cell(pair, own, next(tests) if len(column) else None, settings)
-        for pair, own, column in zip(pairs, gains, replications, strict=True)
+    columns = [_find_replications(of_pair) for of_pair in gains]
+    tests = iter(paired_tests([column for column in columns if len(column)], settings.alpha))
+    cells = []
+    for pair, of_pair, column in zip(pairs, gains, columns, strict=True):
+        test = next(tests) if len(column) else None
+        cells.append(_cell(pair, of_pair, test, settings))
+    changes = _changes(
+        [result for pair in pairs for result in pair.base],
+        [result for pair in pairs for result in pair.candidate],
     )
-    sides = ([one for pair in pairs for one in pair.base], [one for pair in pairs for one in pair.candidate])
-    return Comparison(base, candidate, settings, _changes(*sides), cells, tuple(unmatched))
+    return Comparison(base, candidate, settings, changes, tuple(cells), tuple(unmatched))
 
 
 def _find_replications(gains: np.ndarray) -> np.ndarray:
@@ -275,64 +311,75 @@ def _find_replications(gains: np.ndarray) -> np.ndarray:
 
 
 def _cell(pair: Pair, gains: np.ndarray, test: PairedTest | None, settings: Settings) -> CellVerdict:
-    before, after = pair.means
-    less = pair.base[0].lower_is_better(pair.metric)
+    base, candidate = pair.means
+    less_is_better = pair.base[0].lower_is_better(pair.metric)
     verdict: Verdict = "not tested" if test is None else settings.verdict(test)
     if not gains.any():
         verdict = "identical"
-    few = "one document is" if gains.shape[1] < 2 else f"{count(len(gains), 'seed')} of {FEWEST_SEEDS} are"
-    notes = [] if test else [f"{few} too few to test"]
-    if test and settings.has_change(test) and verdict in ("equivalent", "inconclusive"):
+    notes = []
+    if test is None:
+        few = "one document is" if gains.shape[1] < 2 else f"{count(len(gains), 'seed')} of {FEWEST_SEEDS} are"
+        notes.append(f"{few} too few to test")
+    elif settings.has_change(test) and verdict in ("equivalent", "inconclusive"):
         notes.append(f"a change is shown, and it is smaller than {settings.min_effect:g}")
     target = pair.key.epsilon
-    proved = [[one.privacy.epsilon_proved for one in side] for side in (pair.base, pair.candidate)]
-    if min(proved[0]) >= _CALIBRATED * target > min(proved[1]):  # the candidate alone had more noise
-        smallest = " → ".join(epsilon_text(min(side)) for side in proved)
+    before = [result.privacy.epsilon_proved for result in pair.base]
+    after = [result.privacy.epsilon_proved for result in pair.candidate]
+    if min(before) >= _CALIBRATED * target > min(after):  # only the candidate had more noise
+        smallest = f"{epsilon_text(min(before))} → {epsilon_text(min(after))}"
         notes.append(f"proved ε {smallest} at target {epsilon_text(target)}: the noise of the two sides is not matched")
-    largest, candidate = map(max, proved)
-    too_large = candidate > max(target, largest) * _SLACK  # above the target only where the base's is
+    is_too_large = max(after) > max(target, *before) * _SLACK  # above the target only where the base's is
     return CellVerdict(
         key=pair.key,
         metric=pair.metric,
-        less_is_better=less,
-        seeds=tuple(one.cell.seed for one in pair.base),
+        less_is_better=less_is_better,
+        seeds=tuple(result.cell.seed for result in pair.base),
         documents=gains.shape[1],
-        base=before,
-        candidate=after,
-        difference=before - after if less else after - before,
+        base=base,
+        candidate=candidate,
+        difference=base - candidate if less_is_better else candidate - base,
         test=test,
         verdict=verdict,
         note="; ".join(notes),
-        proved=(largest, candidate),
-        privacy="proved ε is above the target of both sides" if too_large else "",
+        proved=(max(before), max(after)),
+        privacy="proved ε is above the target of both sides" if is_too_large else "",
     )
 
 
 def _changes(base: Sequence[Result], candidate: Sequence[Result]) -> tuple[Change, ...]:
     """In what the two sides differ: model, weights, dtype, device, commit, plug-ins, suite, packages."""
-    packages = sorted({name for result in (*base, *candidate) for name in result.manifest.packages})
-    versions = {name: lambda r, name=name: r.manifest.packages.get(name, "") for name in packages}
+    before, after = _list_values(base), _list_values(candidate)
+    packages = sorted((before.keys() | after.keys()) - MADE_WITH.keys())
+    changes = [
+        Change(name, tuple(sorted(before[name] - {""})), tuple(sorted(after[name] - {""})))
+        for name in (*MADE_WITH, *packages)
+    ]
+    return tuple(change for change in changes if change.base != change.candidate)
 
-    def values(results: Sequence[Result], of: Callable[[Result], str]) -> tuple[str, ...]:
-        return tuple(sorted({of(result) for result in results} - {""}))
 
-    found = (Change(name, values(base, of), values(candidate, of)) for name, of in {**MADE_WITH, **versions}.items())
-    return tuple(change for change in found if change.base != change.candidate)
+def _list_values(results: Sequence[Result]) -> dict[str, set[str]]:
+    """Name of what results were made with, and of their packages -> its values."""
+    values: dict[str, set[str]] = defaultdict(set)
+    for result in results:
+        for name, value_of in MADE_WITH.items():
+            values[name].add(value_of(result))
+        for name, version in result.manifest.packages.items():
+            values[name].add(version)
+    return values
 
 
 def _cells_table(cells: list[CellVerdict]) -> Table:
-    return make_table(
-        "cells", _CELLS, cells, kind=lambda cell: "flagged" if cell.fails else _KINDS.get(cell.verdict, ""), keep=3
-    )
+    return make_table("cells", _CELLS, cells, kind=attrgetter("kind"), keep=3)
 
 
 def _notes(comparison: Comparison) -> Iterator[str]:
     """What a reader must know beside the numbers."""
     settings, cells = comparison.settings, comparison.cells
-    for cell in (cell for cell in cells if cell.privacy):
-        base, candidate = map(epsilon_text, cell.proved)
-        target = epsilon_text(cell.key.epsilon)
-        yield f"{cell.privacy}: {cell.key} (target {target}, proved {base} → {candidate})."
+    for cell in cells:
+        if cell.privacy:
+            base, candidate = map(epsilon_text, cell.proved)
+            target = epsilon_text(cell.key.epsilon)
+            yield f"{cell.privacy}: {cell.key} (target {target}, proved {base} → {candidate})."
     yield from _list_without_partner(comparison)
     yield (
         f"Regression: Holm's p over {count(comparison.tested, 'cell')} is at most {settings.alpha:g} and the loss"
@@ -349,35 +396,26 @@ def _notes(comparison: Comparison) -> Iterator[str]:
 
 
 def _list_without_partner(comparison: Comparison) -> Iterator[str]:
-    """What one side lacks; first the base's, since a row that is not there may be the one that got worse."""
-
-    def name_lone(one: Unmatched) -> str:
-        return f"{one.key}, seed {seeds_text(one.seeds)}" + ("" if one.whole else " (the row is on both sides)")
-
-    lacking = [name_lone(one) for one in comparison.missing]
-    extra = [name_lone(one) for one in comparison.unmatched if one.side == "candidate"]
-    for head, found in (("Missing in candidate", lacking), ("Only in candidate", extra)):
-        if found:
-            more = "; --json lists them all" if len(found) > MOST_NAMED else ""
-            yield f"{head}{f' ({len(found)})' if len(found) > 1 else ''}: {join_names(found)}{more}."
+    """What one side lacks; first the base's, since a missing row may be the one that got worse."""
+    for side, head in (("base", "Missing in candidate"), ("candidate", "Only in candidate")):
+        names = [str(seeds) for seeds in comparison.unmatched if seeds.side == side]
+        if names:
+            number = f" ({len(names)})" if len(names) > 1 else ""
+            more = "; --json lists them all" if len(names) > MOST_NAMED else ""
+            yield f"{head}{number}: {join_names(names)}{more}."
     if comparison.incomplete:
         yield "What is missing fails the gate; --allow-missing leaves it out."
 
 
 def _title(comparison: Comparison) -> str:
     """The verdict of the gate, and the cells of each kind: 'GATE FAILS: 8 rows missing, 1 regression, 3 equivalent'."""
-    lacking = {one.key for one in comparison.missing}
-    allowed = "" if comparison.incomplete else " (allowed)"
-    said = [f"{count(len(lacking), 'row')} missing or incomplete{allowed}"] if lacking else []
-    too_large = sum(bool(cell.privacy) for cell in comparison.cells)
-    said += [f"{too_large} proved ε too large"] if too_large else []
+    parts = []
+    if rows := {seeds.key for seeds in comparison.missing}:
+        allowed = "" if comparison.incomplete else " (allowed)"
+        parts.append(f"{count(len(rows), 'row')} missing or incomplete{allowed}")
+    if too_large := sum(bool(cell.privacy) for cell in comparison.cells):
+        parts.append(f"{too_large} proved ε too large")
     for name in get_args(Verdict):
         if number := comparison.count(name):
-            said.append(count(number, name) if name in ("regression", "improvement") else f"{number} {name}")
-    return f"GATE {'FAILS' if comparison.regressed else 'PASSES'}: {', '.join(said)}"
-
-
-def _short(values: Sequence[str]) -> str:
-    """The values of a side, hashes by their beginning."""
-    shown = (one[:16] if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", one) else one for one in values)
-    return ", ".join(make_visible(one, 120) for one in shown) or "none"
+            parts.append(count(number, name) if name in ("regression", "improvement") else f"{number} {name}")
+    return f"GATE {'FAILS' if comparison.regressed else 'PASSES'}: {', '.join(parts)}"

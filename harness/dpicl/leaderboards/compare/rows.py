@@ -217,7 +217,7 @@ def compare_named(
         return [
             (a, b)
             for a, b in product(*own)
-            if a.key != b.key and ((at_one and at_other) or a.epsilon == b.epsilon or a.at_an_end or b.at_an_end)
+            if a.key != b.key and ((at_one and at_other) or a.epsilon == b.epsilon or a.is_reference or b.is_reference)
         ]
 
     tables = ((section.group, table) for section in part.sections for table in section.tables)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError, require_known
@@ -66,54 +67,76 @@ class Board:
     skipped: tuple[Mapping[str, str], ...] = ()
     tasks: tuple[str, ...] = ()
 
+    @property
+    def rows(self) -> Iterator[Row]:
+        """The rows of all sections, in their order."""
+        return (row for section in self.sections for row in section.rows)
+
 
 def require_tasks(board: Board, tasks: Collection[str]) -> None:
     """Raises UsageError for a task without a row on the board."""
-    there = {row.task for section in board.sections for row in section.rows}
+    known = {row.task for row in board.rows}
     for task in tasks:
-        if task in board.tasks and task not in there:
-            known = ", ".join(sorted(there))
+        if task in board.tasks and task not in known:
+            names = ", ".join(sorted(known))
             raise UsageError(
-                f"Task '{task}' is in the suite, but no row has a result on it here. With results: {known}."
+                f"Task '{task}' is in the suite, but no row has a result on it here. With results: {names}."
             )
-    require_known("task", tasks, there)
+    require_known("task", tasks, known)
 
 
 def choose_part(
-    board: Board, tasks: Collection[str] = (), labels: Collection[str] = (), epsilons: Collection[float] = ()
+    board: Board,
+    tasks: Collection[str] = (),
+    labels: Collection[str] = (),
+    epsilons: Collection[float] = (),
 ) -> Board:
-    """The board with these tasks, rows (by label or mechanism) and ε alone; nothing chosen means all of that kind.
+    """The board with these tasks, rows (by label or mechanism) and ε only; an empty choice means all of that kind.
 
     Ranks are those of the whole board, and the reference baselines stay. Raises UsageError for a task, a row or an ε
     that the board does not have.
     """
-    rows = [row for section in board.sections for row in section.rows]
     require_tasks(board, tasks)
-    require_known("mechanism", labels, {name for row in rows for name in (row.label, row.mechanism)})
-    require_known("epsilon", map(epsilon_text, epsilons), {epsilon_text(row.epsilon) for row in rows})
+    names = {row.label for row in board.rows} | {row.mechanism for row in board.rows}
+    require_known("mechanism", labels, names)
+    require_known("epsilon", map(epsilon_text, epsilons), {epsilon_text(row.epsilon) for row in board.rows})
     if not (tasks or labels or epsilons):
         return board
-    mechanisms = {row.label: row.mechanism for row in rows}
 
-    def is_on(task: str) -> bool:
-        return not tasks or task in tasks
+    def has_task(item: TaskTable | BoardAnswer | JudgedContrast) -> bool:
+        return not tasks or item.task in tasks
 
-    def is_wanted(one: Row) -> bool:
-        named = not labels or one.label in labels or mechanisms.get(one.label) in labels
-        return one.is_baseline or (named and (not epsilons or one.epsilon in epsilons or one.epsilon == 0))
+    def has_epsilon(item: Row | BoardAnswer) -> bool:
+        return not epsilons or item.epsilon in epsilons
 
-    def keep(section: Section) -> Section:
-        tables = (replace(one, rows=tuple(filter(is_wanted, one.rows))) for one in section.tables if is_on(one.task))
-        answered = (one for one in section.answers if is_on(one.task) and (not epsilons or one.epsilon in epsilons))
-        measured = tuple(one for one in section.measured if is_on(one.task))
-        contrasts = tuple(one for one in section.contrasts if is_on(one.task))
-        new = {"tables": tuple(tables), "answers": tuple(answered), "measured": measured, "contrasts": contrasts}
-        return replace(section, **new)  # type: ignore[arg-type]
+    def is_chosen(row: Row) -> bool:
+        if row.is_baseline:
+            return True
+        is_named = not labels or row.label in labels or row.mechanism in labels
+        return is_named and (row.epsilon == 0 or has_epsilon(row))
 
-    skipped = (one for one in board.skipped if is_on(one["task"]) and (not labels or one["label"] in labels))
-    kept = tuple(map(keep, board.sections))
-    with_tables = tuple(one for one in kept if one.tables or one.measured)
-    return replace(board, sections=with_tables or kept, skipped=tuple(skipped))
+    def choose_rows(table: TaskTable) -> TaskTable:
+        return replace(table, rows=tuple(filter(is_chosen, table.rows)))
+
+    def choose_tables(section: Section) -> Section:
+        tables = filter(has_task, section.tables)
+        answered = filter(has_epsilon, section.answers)
+        return replace(
+            section,
+            tables=tuple(map(choose_rows, tables)),
+            answers=tuple(filter(has_task, answered)),
+            measured=tuple(filter(has_task, section.measured)),
+            contrasts=tuple(filter(has_task, section.contrasts)),
+        )
+
+    sections = tuple(map(choose_tables, board.sections))
+    with_tables = tuple(section for section in sections if section.tables or section.measured)
+    skipped = tuple(
+        skip
+        for skip in board.skipped
+        if (not tasks or skip["task"] in tasks) and (not labels or skip["label"] in labels)
+    )
+    return replace(board, sections=with_tables or sections, skipped=skipped)
 
 
 def build_board(
@@ -140,11 +163,11 @@ def build_board(
     for result in submitted:
         if group_of(result, asked) in groups:
             groups[group_of(result, asked)].append(result)
-    real = {group: own for group, own in groups.items() if not group.simulated}
-    if real and len(real) < len(groups):
-        number = count(sum(len(own) for group, own in groups.items() if group.simulated), "result")
+    simulated = [group for group in groups if group.simulated]
+    if 0 < len(simulated) < len(groups):
+        left_out = sum(len(groups.pop(group)) for group in simulated)
+        number = count(left_out, "result")
         notes.append(f"Left out: {number} of a simulated model, which never stand on a board with real ones.")
-        groups = defaultdict(list, real)
     ordered = sorted(groups, key=lambda group: _importance(groups[group]), reverse=True)
     if len(ordered) > 1:
         notes.append(_name_several(ordered))
@@ -161,32 +184,47 @@ def _section(
     margin: float,
     planned: Sequence[Contrast],
 ) -> Section:
-    kept, left_out_tasks = _settle(results, lambda cell: (cell.task, cell.development), TASK, owners)
-    kept, left_out_rows = _settle(kept, lambda cell: (cell.task, cell.label, cell.development), ROW, owners)
+    results, other_tasks = _settle(results, attrgetter("task", "development"), TASK, owners)
+    results, other_rows = _settle(results, attrgetter("task", "label", "development"), ROW, owners)
     by_task: dict[str, list[Result]] = defaultdict(list)
-    for result in kept:
+    for result in results:
         by_task[result.cell.task].append(result)
-    made = [_table(group, task, by_task[task], owners, margin) for task in sorted(by_task)]
-    tables, measured = (tuple(table for table in made if bool(table.in_order) is own) for own in (True, False))
+    tables: list[TaskTable] = []
+    measured: list[TaskTable] = []
+    for task, of_task in sorted(by_task.items()):
+        table = _table(group, task, of_task, owners, margin)
+        (tables if table.in_order else measured).append(table)
     audit_rows(tables, group, evidence)
     for table in tables:
         rank_rows(table)
-    notes = (*_notes(group, tables), *gather([*left_out_tasks, *left_out_rows]))
-    return Section(group, tables, notes, answers(tables), measured, judge_contrasts(planned, tables))
+    return Section(
+        group=group,
+        tables=tuple(tables),
+        notes=(*_notes(group, tables), *gather([*other_tasks, *other_rows])),
+        answers=answers(tables),
+        measured=tuple(measured),
+        contrasts=judge_contrasts(planned, tables),
+    )
 
 
 def _table(
-    group: Group, task: str, results: Sequence[Result], owners: Mapping[str, Submission], margin: float
+    group: Group,
+    task: str,
+    results: Sequence[Result],
+    owners: Mapping[str, Submission],
+    margin: float,
 ) -> TaskTable:
     """The table of a task with its headroom; without a row where there is nothing but what measures headroom."""
-    rows = [result for result in results if not result.cell.development]
-    if not rows:
+    of_rows = [result for result in results if not result.cell.development]
+    if not of_rows:
         metric = results[0].main_metric
-        nothing = TaskTable(task, metric, 0, None, None, (), (), results[0].reader_of(metric))
-        nothing.headroom = measure_headroom(results)
-        return nothing
-    table, alike = task_table(group, task, rows, owners, margin), values_of(rows[0], READER)
-    table.headroom = measure_headroom(result for result in results if values_of(result, READER) == alike)
+        reader = results[0].reader_of(metric)
+        table = TaskTable(task, metric, 0, None, None, (), (), reader)
+        table.headroom = measure_headroom(results)
+        return table
+    table = task_table(group, task, of_rows, owners, margin)
+    reading = values_of(of_rows[0], READER)
+    table.headroom = measure_headroom(result for result in results if values_of(result, READER) == reading)
     return table
 
 
@@ -197,8 +235,8 @@ def _notes(group: Group, tables: Sequence[TaskTable]) -> Iterator[str]:
     if group.up_to_rounding:
         yield "A record may change how the model rounds others, or nobody knows: these rows are proved up to rounding."
     rows = [row for table in tables for row in table.in_order]
-    yield from gather((f"Refuted: {row.audit.flag}", f"{row.title} on {row.task}") for row in rows if row.audit.flag)
-    yield from gather((f"In doubt: {said}", f"{row.title} on {row.task}") for row in rows for said in row.audit.doubts)
+    yield from gather((f"Refuted: {row.audit.flag}", row.place) for row in rows if row.audit.flag)
+    yield from gather((f"In doubt: {doubt}", row.place) for row in rows for doubt in row.audit.doubts)
     for mark, number in Counter(mark for row in rows for mark in row.marks).items():
         yield f"{mark.sign} {mark.name} ({count(number, 'row')}): {mark.why}."
 
@@ -209,43 +247,57 @@ def _settle(
     names: Sequence[str],
     owners: Mapping[str, Submission],
 ) -> tuple[list[Result], list[tuple[str, str]]]:
-    """(of every scope the results of one version, what is said of the others): the version with most results, the
-    newest where two have as many.
+    """(of every scope the results of one version, notes on the others): the version with most results, the newest where
+    two have as many.
 
     names: of the conditions in which versions differ. Submitted results (``owners``) count only where none is ours.
     """
     scopes: dict[Hashable, dict[Hashable, list[Result]]] = defaultdict(lambda: defaultdict(list))
     for result in results:
         scopes[scope(result.cell)][values_of(result, names)].append(result)
-    kept, left_out = [], []
+    best: list[Result] = []
+    left_out = []
+
+    def weigh(results: Sequence[Result]) -> tuple[int, int, str]:
+        ours = sum(result.cell.label not in owners for result in results)
+        return ours, len(results), _newest(results)
+
     for versions in scopes.values():
-        best = max(versions.values(), key=lambda own: _weight(own, owners))
-        kept.extend(best)
-        for own in versions.values():
-            if own is not best:
-                labels = ", ".join(sorted({result.cell.label for result in own}))
-                said = f"Left out, with other {', '.join(list_differing(own[0], best[0], names))}"
-                left_out.append((said, f"{count(len(own), 'result')} of {labels} on {own[0].cell.task}"))
-    return kept, left_out
-
-
-def _weight(results: Sequence[Result], owners: Mapping[str, Submission]) -> tuple[int, int, str]:
-    ours = sum(result.cell.label not in owners for result in results)
-    return ours, len(results), max(result.created for result in results)
+        chosen = max(versions.values(), key=weigh)
+        best.extend(chosen)
+        for version in versions.values():
+            if version is chosen:
+                continue
+            labels = ", ".join(sorted({result.cell.label for result in version}))
+            conditions = ", ".join(list_differing(version[0], chosen[0], names))
+            results_text = f"{count(len(version), 'result')} of {labels} on {version[0].cell.task}"
+            left_out.append((f"Left out, with other {conditions}", results_text))
+    return best, left_out
 
 
 def _importance(results: Sequence[Result]) -> tuple[int, str]:
     """A model on which few methods have run comes after one that answers more."""
-    cells = [one.cell for one in results if 0 < one.cell.epsilon < math.inf and not one.cell.development]
-    private = {(cell.task, cell.label, cell.epsilon) for cell in cells}
-    return len(private), max(result.created for result in results)
+    cells = [result.cell for result in results if not result.cell.development]
+    private = {(cell.task, cell.label, cell.epsilon) for cell in cells if 0 < cell.epsilon < math.inf}
+    return len(private), _newest(results)
+
+
+def _newest(results: Iterable[Result]) -> str:
+    return max(result.created for result in results)
 
 
 def _name_several(groups: Sequence[Group]) -> str:
-    first = groups[0]
-    names = {"suite": "suite", "version": "suite version", "suite_hash": "suite content", "model": "model"}
-    names |= {"weights": "model weights", "source": "source of records", "delta": "δ", "up_to_rounding": "rounding"}
-    differs = [name for key, name in names.items() if any(vars(group)[key] != vars(first)[key] for group in groups)]
+    names = {
+        "suite": "suite",
+        "version": "suite version",
+        "suite_hash": "suite content",
+        "model": "model",
+        "weights": "model weights",
+        "source": "source of records",
+        "delta": "δ",
+        "up_to_rounding": "rounding",
+    }
+    differs = [name for key, name in names.items() if len({getattr(group, key) for group in groups}) > 1]
     return (
         f"{len(groups)} separate sections: the results differ in {', '.join(differs)} and are not compared"
         " across sections. Sections with most private rows come first."

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from dpicl.attacks.results import AttackResult
 from dpicl.core.cell import Cell, Options
@@ -29,50 +29,82 @@ BASELINES = (ZERO_SHOT, REAL_DATA)
 
 
 @lru_cache(maxsize=64)
-def sort_ids(ids: tuple[str, ...]) -> tuple[tuple[str, ...], Callable[[Sequence[float]], list[float]]]:
+def sort_ids(ids: tuple[str, ...]) -> tuple[tuple[str, ...], Callable[[Sequence[float]], Sequence[float]]]:
     """Ids in their order, and what brings their outcomes into it; results of one task share it."""
-    places = sorted(range(len(ids)), key=ids.__getitem__)
-    taken = itemgetter(*places)
-    return taken(ids) if len(ids) > 1 else ids, (lambda own: list(taken(own))) if len(ids) > 1 else list
+    if len(ids) < 2:
+        return ids, tuple
+    reorder = itemgetter(*sorted(range(len(ids)), key=ids.__getitem__))
+    return reorder(ids), reorder
+
+
+def _test_ids(result: Result, metric: str) -> tuple[str, ...]:
+    """The ids of a metric's test records in their order; their number where each seed draws its own, since those follow
+    from the records and the seed."""
+    ids = tuple(result.documents[metric].ids)
+    return (f"{len(ids)} drawn by the seed",) if result.cell.fresh_test_records else sort_ids(ids)[0]
+
+
+def _list_shared(result: Result, metrics: Iterable[str]) -> tuple[str, ...]:
+    """The metrics that every result of a task has: others are of demonstrations only and missing in old files, and
+    count where they are the main metric."""
+    return tuple(sorted(name for name in metrics if name not in NOT_EVERYWHERE or name == result.main_metric))
+
+
+def _metric_names(result: Result) -> Hashable:
+    kinds = (result.scores, result.aggregates, result.skipped_metrics)
+    return tuple(_list_shared(result, names) for names in kinds)
+
+
+def _lower_metrics(result: Result) -> Hashable:
+    """The metrics of which less is better."""
+    shared = _list_shared(result, [*result.scores, *result.aggregates])
+    return tuple(filter(result.lower_is_better, shared))
+
+
+def _all_test_ids(result: Result) -> Hashable:
+    return tuple((metric, *_test_ids(result, metric)) for metric in _list_shared(result, result.documents))
+
+
+def _private_epsilon(mechanism: str, epsilon: float) -> float | None:
+    return None if mechanism in BASELINES else epsilon
 
 
 #: Name -> what must be equal.
 _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
-    "suite content": lambda r: r.suite.hash,
-    "source of records": lambda r: (r.cell.source, r.manifest.data.source),
-    "records": lambda r: r.manifest.data.fingerprint,
-    "sizes of the private classes": lambda r: tuple(sorted(r.manifest.data.sizes.items())),
-    "records a class": lambda r: r.cell.train_records,
-    "share of the private records": lambda r: r.cell.private_share,
-    "number of test records": lambda r: r.cell.test_records,
-    "task version": lambda r: str(r.cell.task_version),
-    "prompts": lambda r: r.manifest.prompts_hash,
-    "number of shots": lambda r: r.cell.shots,
-    "metric": lambda r: r.main_metric,
-    "direction of the metric": lambda r: r.lower_is_better(r.main_metric),
-    "draw of the test records": lambda r: r.cell.fresh_test_records,
-    "test records": lambda r: _test_ids(r, r.main_metric),
-    "set of metrics": lambda r: tuple(_list_shared(r, m) for m in (r.scores, r.aggregates, r.skipped_metrics)),
-    "directions of the metrics": lambda r: tuple(
-        filter(r.lower_is_better, _list_shared(r, (*r.scores, *r.aggregates)))
-    ),
-    "test records of every metric": lambda r: tuple((m, *_test_ids(r, m)) for m in _list_shared(r, r.documents)),
-    "task": lambda r: r.cell.task,
-    "mechanism": lambda r: r.cell.mechanism,
-    "version of the mechanism": lambda r: r.manifest.mechanism_version or 1,
-    "options": lambda r: json.dumps(r.cell.options, sort_keys=True),
-    "plug-in file": lambda r: r.cell.plugin,
-    "number of queries": lambda r: (r.cell.queries, r.privacy.queries),
-    "ε": lambda r: None if r.cell.mechanism in BASELINES else r.cell.epsilon,
-    "δ": lambda r: r.cell.delta,
-    "model": lambda r: r.manifest.model.name,
-    "model weights": lambda r: weights(r),
-    "batch invariance": lambda r: r.manifest.model.batch_invariant is True,
+    "suite content": attrgetter("suite.hash"),
+    "source of records": attrgetter("cell.source", "manifest.data.source"),
+    "records": attrgetter("manifest.data.fingerprint"),
+    "sizes of the private classes": lambda result: tuple(sorted(result.manifest.data.sizes.items())),
+    "records a class": attrgetter("cell.train_records"),
+    "share of the private records": attrgetter("cell.private_share"),
+    "number of test records": attrgetter("cell.test_records"),
+    "task version": lambda result: str(result.cell.task_version),
+    "prompts": attrgetter("manifest.prompts_hash"),
+    "number of shots": attrgetter("cell.shots"),
+    "metric": attrgetter("main_metric"),
+    "direction of the metric": lambda result: result.lower_is_better(result.main_metric),
+    "draw of the test records": attrgetter("cell.fresh_test_records"),
+    "test records": lambda result: _test_ids(result, result.main_metric),
+    "set of metrics": _metric_names,
+    "directions of the metrics": _lower_metrics,
+    "test records of every metric": _all_test_ids,
+    "task": attrgetter("cell.task"),
+    "mechanism": attrgetter("cell.mechanism"),
+    "version of the mechanism": lambda result: result.manifest.mechanism_version or 1,
+    "options": lambda result: json.dumps(result.cell.options, sort_keys=True),
+    "plug-in file": attrgetter("cell.plugin"),
+    "number of queries": attrgetter("cell.queries", "privacy.queries"),
+    "ε": lambda result: _private_epsilon(result.cell.mechanism, result.cell.epsilon),
+    "δ": attrgetter("cell.delta"),
+    "model": attrgetter("manifest.model.name"),
+    "model weights": attrgetter("manifest.model.pin"),
+    "batch invariance": lambda result: result.manifest.model.batch_invariant is True,
 }
 
 TASK = (
-    *("task version", "records", "prompts", "number of shots", "records a class", "share of the private records"),
-    *("number of test records", "draw of the test records", "metric", "direction of the metric", "test records"),
+    *("task version", "records", "prompts", "number of shots", "records a class"),
+    *("share of the private records", "number of test records", "draw of the test records", "metric"),
+    *("direction of the metric", "test records"),
 )
 #: What headroom must share with the rows that it is measured for: all of `TASK` but the test records.
 READER = ("task version", "prompts", "number of shots", "records a class", "metric")
@@ -92,19 +124,6 @@ PAIR: Mapping[str, str] = {
     **dict.fromkeys(("records a class", "share of the private records"), _SUITE),
     "test records": "run both sides on the same test records (`--limit`, DPICL_DATA)",
 }
-
-
-def _test_ids(result: Result, metric: str) -> tuple[str, ...]:
-    """The ids of a metric's test records in their order; their number where each seed draws its own, since those follow
-    from the records and the seed."""
-    ids = tuple(result.documents[metric].ids)
-    return (f"{len(ids)} drawn by the seed",) if result.cell.fresh_test_records else sort_ids(ids)[0]
-
-
-def _list_shared(result: Result, metrics: Iterable[str]) -> tuple[str, ...]:
-    """The metrics that every result of a task has: others are of demonstrations alone and missing in old files, and
-    count where they are the main metric."""
-    return tuple(sorted(name for name in metrics if name not in NOT_EVERYWHERE or name == result.main_metric))
 
 
 @dataclass(frozen=True)
@@ -134,8 +153,8 @@ class Group:
     def run_command(self, task: str, mechanism: str) -> str:
         """The command that produces the results of one mechanism on one task."""
         words = ["dpicl", "run", self.asked, "--task", task, "--mechanism", mechanism]
-        words += ["--model", without_address(self.model)]
-        return shlex.join([*words, "--source", self.source])
+        words += ["--model", without_address(self.model), "--source", self.source]
+        return shlex.join(words)
 
 
 def group_of(result: Result, asked: str | None = None) -> Group:
@@ -174,7 +193,7 @@ def attack_identity(result: AttackResult) -> dict[str, Hashable]:
         "mechanism": subject.mechanism,
         "task": subject.task,
         "model": result.manifest.model.name,
-        "ε": None if subject.mechanism in BASELINES else subject.epsilon,
+        "ε": _private_epsilon(subject.mechanism, subject.epsilon),
         "plug-in file": subject.plugin,
         "task version": str(subject.task_version),
         "source of records": (subject.source, result.manifest.data.source),
@@ -212,14 +231,12 @@ class Admission:
         data = self._data_of(cell)
         if result.suite.hash != self._suite.hash or data not in self._data:
             return False
-        wanted = self._rows.get((data, cell.label))
-        if wanted is None:
+        of_suite = self._rows.get((data, cell.label))
+        if of_suite is None:
             return True
-        options, plugin = wanted
-        # What a result does not have came after it: `dpicl run` writes every option.
-        return plugin == cell.plugin and all(
-            name in options and options[name] == value for name, value in cell.options.items()
-        )
+        options, plugin = of_suite
+        # An option that a result lacks was added after it: `dpicl run` writes every option.
+        return plugin == cell.plugin and cell.options.items() <= options.items()
 
     def is_current(self, result: Result) -> bool:
         """Whether it is of the present version of its task."""

@@ -5,7 +5,7 @@ Student and by flips of signs, of which the larger p-value counts, and Holm over
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ class JudgedContrast:
     better: str
     than: str
     seeds: int
-    test: PairedTest | None
+    test: PairedTest | None = None
     reason: str = ""
 
     @property
@@ -46,44 +46,35 @@ class JudgedContrast:
 
 def judge_contrasts(planned: Sequence[Contrast], tables: Sequence[TaskTable]) -> tuple[JudgedContrast, ...]:
     """The planned claims, in the order of the suite, on the tables that have both rows."""
-    pairs = [pair for contrast in planned for pair in _find_pairs(contrast, tables)]
-    reasons = [_explain(table, (one, other), differences) for _, table, one, other, differences in pairs]
-    columns = [differences for (*_, differences), reason in zip(pairs, reasons, strict=True) if not reason]
-    tests = iter(paired_tests(columns, both=True))
-    return tuple(
-        JudgedContrast(
-            name=contrast.name,
-            task=table.task,
-            better=one.title,
-            than=other.title,
-            seeds=len(differences),
-            test=None if reason else next(tests),
-            reason=reason,
-        )
-        for (contrast, table, one, other, differences), reason in zip(pairs, reasons, strict=True)
-    )
+    claims = [claim for contrast in planned for claim in _find_rows(contrast, tables)]
+    testable = [differences for claim, differences in claims if not claim.reason]
+    tests = iter(paired_tests(testable, both=True))
+    return tuple(claim if claim.reason else replace(claim, test=next(tests)) for claim, _ in claims)
 
 
-def _find_pairs(
-    contrast: Contrast, tables: Sequence[TaskTable]
-) -> Iterator[tuple[Contrast, TaskTable, Row, Row, np.ndarray]]:
-    """Both rows on every table, and their differences float64[S] at common seeds."""
+def _find_rows(contrast: Contrast, tables: Sequence[TaskTable]) -> Iterator[tuple[JudgedContrast, np.ndarray]]:
+    """The claim on every table that has both rows, without its test, and their differences float64[S] at common
+    seeds."""
     for table in tables:
         if table.task not in contrast.tasks:
             continue
-        rows = {row.label: row for row in table.in_order if row.at_an_end or row.epsilon == contrast.epsilon}
+        at_level = (row for row in table.in_order if row.is_reference or row.epsilon == contrast.epsilon)
+        rows = {row.label: row for row in at_level}
         one, other = rows.get(contrast.better), rows.get(contrast.than)
         if one is None or other is None:
             continue
         scores = score_rows([one, other])
         differences = scores[:, 0] - scores[:, 1]
+        differences = differences[~np.isnan(differences)]
         if table.lower_is_better(table.metric):
             differences = -differences
-        yield contrast, table, one, other, differences[~np.isnan(differences)]
+        reason = _explain(table, (one, other), differences)
+        seeds = len(differences)
+        yield JudgedContrast(contrast.name, table.task, one.title, other.title, seeds, reason=reason), differences
 
 
 def _explain(table: TaskTable, rows: Sequence[Row], differences: np.ndarray) -> str:
-    """Why nothing is concluded; '' where something is."""
+    """Why there is no verdict; '' where there is one."""
     if not table.without_records:
         return "no row that reads no record is there"
     if table.ranks_nobody:

@@ -34,16 +34,22 @@ from dpicl.models.server_settings import without_address
 Options = Mapping[str, Any]
 #: What `dpicl audit` takes when no `--delta` is given.
 DEFAULT_DELTA = 1e-5
+#: What an attack on another version of a row shares with it.
+_SUBJECT = ("mechanism", "task", "model", "ε")
 #: Stands for the default of an option where the mechanism is not known here.
 _DEFAULT = "its default"
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Attacks. defaults: (mechanism, task) -> the options that it has when none is given."""
+    """Attacks. default_options: (mechanism, task) -> the options that it has when none is given."""
 
     attacks: tuple[AttackResult, ...] = ()
-    defaults: Callable[[str, str], Options] = lambda mechanism, task: {}
+    default_options: Callable[[str, str], Options] | None = None
+
+    def defaults(self, mechanism: str, task: str) -> Options:
+        """The default options of a mechanism on a task; none where they are not known here."""
+        return {} if self.default_options is None else self.default_options(mechanism, task)
 
 
 def audit_rows(tables: Sequence[TaskTable], group: Group, evidence: Evidence) -> None:
@@ -53,31 +59,36 @@ def audit_rows(tables: Sequence[TaskTable], group: Group, evidence: Evidence) ->
         attacks = _attacks_of(table.in_order, evidence)
         for row in table.in_order:
             row.audit = _audit(row, attacks[id(row)], group, evidence, known_powers)
-    flagged = {row.key: row for table in tables for row in table.rows if row.audit.flag}
-    for row in (row for table in tables for row in table.rows):
+    rows = [row for table in tables for row in table.rows]
+    flagged = {row.key: row for row in rows if row.audit.flag}
+    for row in rows:
         if other := flagged.get(row.key):
-            said = row.unranked or f"on {other.task} its {other.audit.flag}"
-            row.unranked = row.audit.flag or said
+            row.unranked = row.audit.flag or row.unranked or f"on {other.task} its {other.audit.flag}"
 
 
 def _audit(
-    row: Row, attacks: Sequence[AttackResult], group: Group, evidence: Evidence, known_powers: Mapping[str, Power]
+    row: Row,
+    attacks: Sequence[AttackResult],
+    group: Group,
+    evidence: Evidence,
+    known_powers: Mapping[str, Power],
 ) -> Audit:
     audit = audit_of(attacks)
-    known, first = evidence.defaults(row.mechanism, row.task), row.results[0]
-    done = any(one.attack in ("audit", EXACT) for one in audit.attacks)
-    wanted = 0 < row.epsilon < math.inf and not done
+    defaults = evidence.defaults(row.mechanism, row.task)
+    is_audited = any(attack.attack in ("audit", EXACT) for attack in audit.attacks)
+    needs_audit = 0 < row.epsilon < math.inf and not is_audited
+    ids = [attack.id for attack in audit.attacks]
     return replace(
         audit,
-        settings={one.id: describe_against_row(one, _options(row), known) for one in audit.attacks},
-        powers={one.id: known_powers[one.id] for one in audit.attacks if one.id in known_powers},
-        command=_audit_command(group, first.cell, known) if wanted else "",
+        settings={attack.id: describe_against_row(attack, _options(row), defaults) for attack in audit.attacks},
+        powers={id: known_powers[id] for id in ids if id in known_powers},
+        command=_audit_command(group, row.results[0].cell, defaults) if needs_audit else "",
     )
 
 
 def _attacks_of(rows: Sequence[Row], evidence: Evidence) -> dict[int, list[AttackResult]]:
     """id of a row -> its attacks."""
-    found: dict[int, list[AttackResult]] = defaultdict(list)
+    attacks: dict[int, list[AttackResult]] = defaultdict(list)
     identities = [attack_identity(result) for result in evidence.attacks]
     conditions = [*identities[0]] if identities else []
     by_identity: dict[tuple[Hashable, ...], list[Row]] = defaultdict(list)
@@ -87,19 +98,22 @@ def _attacks_of(rows: Sequence[Row], evidence: Evidence) -> dict[int, list[Attac
         candidates = by_identity.get(tuple(identity.values()), [])
         if kind_of(result) == "exact":
             candidates = [row for row in candidates if _is_row(result, row)]
-        known = evidence.defaults(result.subject.mechanism, result.subject.task)
-        differ = [_count_differing(result.subject.options, _options(row), known) for row in candidates]
-        for row, number in zip(candidates, differ, strict=True):
-            if number == min(differ):
-                found[id(row)].append(result)
-    return found
+        defaults = evidence.defaults(result.subject.mechanism, result.subject.task)
+        numbers = [_count_differing(result.subject.options, _options(row), defaults) for row in candidates]
+        for row, number in zip(candidates, numbers, strict=True):
+            if number == min(numbers):
+                attacks[id(row)].append(result)
+    return attacks
 
 
 def _is_row(result: AttackResult, row: Row) -> bool:
     """Whether an exact audit was made on this row."""
-    one, subject = row.results[0], result.subject
-    audited = (subject.options, subject.shots, result.privacy.queries, result.manifest.data.sizes)
-    return audited == (one.cell.options, one.cell.shots, one.privacy.queries, one.manifest.data.sizes)
+    first, subject = row.results[0], result.subject
+    return (
+        (subject.options, subject.shots) == (first.cell.options, first.cell.shots)
+        and result.privacy.queries == first.privacy.queries
+        and result.manifest.data.sizes == first.manifest.data.sizes
+    )
 
 
 def _audit_command(group: Group, cell: Cell, defaults: Mapping[str, Any]) -> str:
@@ -121,40 +135,45 @@ def _options(row: Row) -> Options:
     return row.results[0].cell.options
 
 
-def _count_differing(attacked: Options, own: Options, defaults: Options) -> int:
-    pairs = differing_options(attacked, own, defaults).values()
+def _count_differing(attacked: Options, of_row: Options, defaults: Options) -> int:
+    """How many options that are words or switches differ."""
+    pairs = differing_options(attacked, of_row, defaults).values()
     return sum(any(isinstance(value, str | bool) for value in pair) for pair in pairs)
 
 
 def list_left_out(rows: Sequence[Row], evidence: Evidence) -> Iterator[str]:
     """Attacks on another version of a row."""
-    used = {id(one) for row in rows for one in row.audit.attacks}
-    others = []
+    used = {id(attack) for row in rows for attack in row.audit.attacks}
+    by_subject: dict[tuple[Hashable, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        by_subject[values_of(row.results[0], _SUBJECT)].append(row)
+    notes = []
     for result in evidence.attacks:
-        own = attack_identity(result)
-        for row in rows if id(result) not in used else []:
-            first = row.results[0]
-            if any(value_of(first, name) != own[name] for name in ("mechanism", "task", "model", "ε")):
-                continue
-            differs = [name for name, value in own.items() if value_of(first, name) != value]
-            if differs:  # none: exact, of another row
-                others.append((f"Left out attacks with another {', '.join(differs)}", f"{row.title} on {row.task}"))
+        if id(result) in used:
+            continue
+        identity = attack_identity(result)
+        for row in by_subject[tuple(identity[name] for name in _SUBJECT)]:
+            differing = [name for name, value in identity.items() if value_of(row.results[0], name) != value]
+            if differing:  # else it is exact, of another row
+                notes.append((f"Left out attacks with another {', '.join(differing)}", row.place))
                 break
-    yield from gather(others)
+    yield from gather(notes)
 
 
-def differing_options(attacked: Options, own: Options, defaults: Options) -> dict[str, tuple[Any, Any]]:
+def differing_options(attacked: Options, of_row: Options, defaults: Options) -> dict[str, tuple[Any, Any]]:
     """Option -> (value in the attack, value in the row), where they differ; one that is not given has its default."""
-    pairs = {
-        name: tuple(given.get(name, defaults.get(name, _DEFAULT)) for given in (attacked, own))
-        for name in dict.fromkeys([*attacked, *own])
-    }
-    return {name: (here, there) for name, (here, there) in pairs.items() if here != there}
+    pairs = {}
+    for name in dict.fromkeys([*attacked, *of_row]):
+        default = defaults.get(name, _DEFAULT)
+        here, there = attacked.get(name, default), of_row.get(name, default)
+        if here != there:
+            pairs[name] = here, there
+    return pairs
 
 
-def describe_against_row(result: AttackResult, own: Options, defaults: Options) -> str:
-    """What was attacked, where it is not the row's own: '8 records, 1 query, slots = 4 (row: 10)'."""
-    pairs = differing_options(result.subject.options, own, defaults)
+def describe_against_row(result: AttackResult, of_row: Options, defaults: Options) -> str:
+    """What was attacked, and the options that differ from the row's: '8 records, 1 query, slots = 4 (row: 10)'."""
+    pairs = differing_options(result.subject.options, of_row, defaults)
     options = [f"{name} = {here} (row: {there})" for name, (here, there) in sorted(pairs.items())]
     return ", ".join([sizes_text(result), *options])
 
@@ -185,14 +204,24 @@ def build_attacks(attacks: Sequence[AttackResult]) -> AttackBoard:
 
 
 def question_of(result: AttackResult) -> str:
-    """Which of several questions the attack asked; '' where there is only one."""
+    """Which of its questions the attack asked; '' where it has only one."""
     return str(result.settings.get("question", ""))
 
 
 def _order(result: AttackResult) -> tuple[str | float, ...]:
     """On one task: zero-shot and other ε = 0 first, mechanisms by name and ε, real demonstrations last."""
     subject = result.subject
-    end = 2.0 if subject.mechanism == REAL_DATA else 1.0
-    place = 0.0 if result.privacy.epsilon_proved == 0 else end
-    what = (result.attack, question_of(result), subject.task, subject.source, result.manifest.model.name)
-    return *what, weights(result), place, subject.mechanism, subject.epsilon, result.access, result.id
+    place = 2 if subject.mechanism == REAL_DATA else 1
+    return (
+        result.attack,
+        question_of(result),
+        subject.task,
+        subject.source,
+        result.manifest.model.name,
+        weights(result),
+        0 if result.privacy.epsilon_proved == 0 else place,
+        subject.mechanism,
+        subject.epsilon,
+        result.access,
+        result.id,
+    )

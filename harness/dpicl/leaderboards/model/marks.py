@@ -93,11 +93,12 @@ CHANGED_CODE = Mark(
 def is_up_to_rounding(result: Result) -> bool:
     """Whether the proof holds for real numbers, and the code that ran may depart from them.
 
-    So it is for what costs a private event and a finite ε, unless the model's rows are known to have been read alone:
-    a model that does not say so counts as one whose are not.
+    So it is for a private event with a finite ε, unless the model is known to be batch-invariant.
     """
-    privacy, alone = result.privacy, result.manifest.model.batch_invariant
-    return alone is not True and math.isfinite(privacy.epsilon_proved) and _is_private(privacy.event)
+    privacy = result.privacy
+    if result.manifest.model.batch_invariant is True:
+        return False
+    return math.isfinite(privacy.epsilon_proved) and _is_private(privacy.event)
 
 
 def is_vouched(result: Result, vouched: bool | None = None) -> bool | None:
@@ -113,37 +114,40 @@ def is_vouched(result: Result, vouched: bool | None = None) -> bool | None:
 
 def marks_of(results: Iterable[Result], vouched: bool | None = None) -> tuple[Mark, ...]:
     """The marks of a row: one bad seed is enough. vouched: see `is_vouched`."""
-    found = list(results)
-    not_checked = any(is_vouched(one, vouched) is False for one in found)
-    loose_bound = any((one.privacy.slack or 1) > LARGEST for one in found)
-    embedded = any(one.prepared and one.manifest.embedding is not None for one in found)
-    rules = (
-        (ROUNDING, any(map(is_up_to_rounding, found))),
-        (NOT_CHECKED, not_checked),
-        (LOOSE, loose_bound),
-        (BY_EMBEDDINGS, embedded),
-        (CONTROL, any(one.cell.mechanism in CONTROLS and one.cell.plugin is None for one in found)),
-        (SERVED, any(map(_is_served, found))),
-        (FIXED_DRAW, _is_draw_fixed(found)),
-        (UNANSWERED, any(one.failures for one in found)),
-        (OWN_READER, any(one.uses_its_reader for one in found)),
-        (CHANGED_CODE, any(one.manifest.dirty for one in found)),
-    )
-    return tuple(mark for mark, holds in rules if holds)
+    seeds = list(results)
+    rules = {
+        ROUNDING: any(map(is_up_to_rounding, seeds)),
+        NOT_CHECKED: any(is_vouched(result, vouched) is False for result in seeds),
+        LOOSE: any((result.privacy.slack or 1) > LARGEST for result in seeds),
+        BY_EMBEDDINGS: any(result.prepared and result.manifest.embedding is not None for result in seeds),
+        CONTROL: any(result.cell.mechanism in CONTROLS and not result.cell.plugin for result in seeds),
+        SERVED: any(map(_is_served, seeds)),
+        FIXED_DRAW: _is_draw_fixed(seeds),
+        UNANSWERED: any(result.failures for result in seeds),
+        OWN_READER: any(result.uses_its_reader for result in seeds),
+        CHANGED_CODE: any(result.manifest.dirty for result in seeds),
+    }
+    return tuple(mark for mark, holds in rules.items() if holds)
 
 
 def _is_draw_fixed(results: Sequence[Result]) -> bool:
-    """Whether seeds share what should be drawn anew: by the option `sampling_seed`, or since the texts of public ones
-    are the same for whatever label two seeds have some. A label as its own text is no draw, nor is the likeliest text.
+    """Whether seeds share what should be drawn anew: by the option `sampling_seed`, or because their public texts agree
+    for every label that two seeds have. A label as its own text is no draw, nor is the likeliest text.
     """
-    if any(one.cell.options.get("sampling_seed") is not None for one in results):
+    if any(result.cell.options.get("sampling_seed") is not None for result in results):
         return True
     texts: dict[str, list[frozenset[str]]] = defaultdict(list)
-    for one in (one for one in results if one.privacy.epsilon_proved == 0 and not one.cell.options.get("greedy")):
-        for label in {released.label for released in one.released if released.text != released.label}:
-            texts[label].append(frozenset(each.text for each in one.released if each.label == label))
-    repeated = [own for own in texts.values() if len(own) > 1]
-    return bool(repeated) and all(len(set(own)) == 1 for own in repeated)
+    for result in results:
+        if result.privacy.epsilon_proved != 0 or result.cell.options.get("greedy"):
+            continue
+        by_label: dict[str, set[str]] = defaultdict(set)
+        for released in result.released:
+            by_label[released.label].add(released.text)
+        for label, of_seed in by_label.items():
+            if of_seed != {label}:
+                texts[label].append(frozenset(of_seed))
+    repeated = [by_seed for by_seed in texts.values() if len(by_seed) > 1]
+    return bool(repeated) and all(len(set(by_seed)) == 1 for by_seed in repeated)
 
 
 def signs(marks: Iterable[Mark]) -> str:
@@ -162,16 +166,22 @@ def _is_private(event: Mapping[str, Any]) -> bool:
 
 
 def event_kinds(event: Any) -> set[str]:
-    """The kinds of an event, as `dpicl.accounting.events.to_json` writes it, and of all in it; '?' for what is none."""
-    found, left = set(), [event]
-    while left:
-        match left.pop():
-            case {"event": str(kind), **more}:
-                found.add(kind)
-                inside = more.get("of", [])
-                if kind == "parallel" and isinstance(inside, dict):
-                    inside = [*inside.values()]
-                left += inside if isinstance(inside, list) else [inside]
+    """The kinds of an event, as `dpicl.accounting.events.to_json` writes it, and its parts; '?' for anything else."""
+    kinds = set()
+    queue = [event]
+    while queue:
+        match queue.pop():
+            case {"event": "parallel", "of": {**branches}}:
+                kinds.add("parallel")
+                queue += branches.values()
+            case {"event": str(kind), "of": [*parts]}:
+                kinds.add(kind)
+                queue += parts
+            case {"event": str(kind), "of": part}:
+                kinds.add(kind)
+                queue.append(part)
+            case {"event": str(kind)}:
+                kinds.add(kind)
             case _:
-                found.add("?")
-    return found
+                kinds.add("?")
+    return kinds

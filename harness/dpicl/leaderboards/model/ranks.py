@@ -21,8 +21,12 @@ from dpicl.results.schema import Result
 
 def compare_rows(rows: Sequence[Row], margin: float = MARGIN) -> RankSets:
     """Rank sets of rows of one task, by their scores on the test records that all of them have at a seed."""
-    lower, names = rows[0].lower_is_better(rows[0].metric), [row.key for row in rows]
-    return rank_sets(score_rows(rows), lower_is_better=lower, margin=margin, names=names)
+    return rank_sets(
+        score_rows(rows),
+        lower_is_better=rows[0].lower_is_better(rows[0].metric),
+        margin=margin,
+        names=[row.key for row in rows],
+    )
 
 
 def rank_rows(table: TaskTable) -> None:
@@ -30,19 +34,18 @@ def rank_rows(table: TaskTable) -> None:
 
     Where no score tells a private method from one that reads no record, nobody has a rank; nor where no such row stands
     beside them, or too few seeds are shared."""
-    public = min(
-        (row for row in table.controls if row.mechanism == PUBLIC), key=lambda row: row.label != PUBLIC, default=None
-    )
-    ends = [row for row in table.in_order if row.at_an_end]
+    public_rows = [row for row in table.controls if row.mechanism == PUBLIC]
+    public = min(public_rows, key=lambda row: row.label != PUBLIC, default=None)
     by_epsilon: dict[float, list[list[Row]]] = defaultdict(list)
     for (epsilon, _), rows in table.levels.items():
         by_epsilon[epsilon].append(rows)
     for epsilon, groups in by_epsilon.items():
-        every = [row for rows in groups for row in rows]
-        beside = table.beside_ends[epsilon] = compare_rows([*every, *ends], table.margin)
-        whole = compare_rows(every, table.margin)
-        if reason := _explain_no_ranks(table, every, beside):
+        level = [row for rows in groups for row in rows]
+        with_references = compare_rows([*level, *table.references], table.margin)
+        table.with_reference_rows[epsilon] = with_references
+        if reason := _explain_no_ranks(table, level, with_references):
             table.unranked_levels[epsilon] = reason
+        whole = compare_rows(level, table.margin)
         if whole.detectable < 1:  # no score differs by more
             table.detectable[epsilon] = whole.detectable
         for rows in groups:
@@ -50,9 +53,10 @@ def rank_rows(table: TaskTable) -> None:
             table.families.append(family)
             for row in rows:
                 if not (row.no_rank or table.ranks_nobody or epsilon in table.unranked_levels):
-                    at = family.places[row.key]
-                    row.rank = Rank(int(family.low[at]), int(family.high[at]))
-                row.against_public = None if public is None else beside.difference(row.key, public.key)
+                    place = family.places[row.key]
+                    row.rank = Rank(int(family.low[place]), int(family.high[place]))
+                if public is not None:
+                    row.against_public = with_references.difference(row.key, public.key)
 
 
 def score_rows(rows: Sequence[Row]) -> np.ndarray:
@@ -74,22 +78,26 @@ def score_rows(rows: Sequence[Row]) -> np.ndarray:
 
 def _score_on_common(results: Mapping[int, Result]) -> dict[int, float]:
     """The mean outcome of each on the test records that all have; none where there is no such record."""
-    outcomes = {place: dict(zip(*outcomes_of(result), strict=True)) for place, result in results.items()}
-    common = set.intersection(*map(set, outcomes.values()))
-    return {place: fmean(own[name] for name in common) for place, own in outcomes.items()} if common else {}
+    by_id: dict[str, dict[int, float]] = defaultdict(dict)
+    for place, result in results.items():
+        for id, outcome in zip(*outcomes_of(result), strict=True):
+            by_id[id][place] = outcome
+    common = [outcomes for outcomes in by_id.values() if len(outcomes) == len(results)]
+    return {place: fmean(outcomes[place] for outcomes in common) for place in results} if common else {}
 
 
-def _explain_no_ranks(table: TaskTable, rows: Sequence[Row], beside_ends: RankSets) -> str:
+def _explain_no_ranks(table: TaskTable, rows: Sequence[Row], with_references: RankSets) -> str:
     """Why no row of a level is ranked or advised, as the end of a sentence; '' where rows are.
 
-    beside_ends: of the rows, the controls and the reference baselines together."""
+    with_references: of the rows, the controls and the reference baselines together."""
     if not table.without_records:
         return "nobody is ranked, because no row that reads no record (zero_shot, say) is there to compare with"
     if all(len(row.seeds) < FEWEST_SEEDS for row in rows):
         return f"nobody is ranked, because no row has {FEWEST_SEEDS} seeds"
-    controls = [beside_ends.places[row.key] for row in table.without_records]
-    pairs = np.ix_([beside_ends.places[row.key] for row in rows], controls)
-    if (beside_ends.pairs.seeds[pairs] < FEWEST_SEEDS).all():
+    places = with_references.places
+    controls = [places[row.key] for row in table.without_records]
+    pairs = np.ix_([places[row.key] for row in rows], controls)
+    if (with_references.pairs.seeds[pairs] < FEWEST_SEEDS).all():
         return (
             f"nobody is ranked, because no row has {FEWEST_SEEDS} seeds in common with one that reads no record"
             " (zero_shot, say)"
@@ -110,9 +118,10 @@ class Pairs:
         """The first row's score minus the other's; None where nothing can be said of them: `explain` has the reason."""
         if not self.table.without_records:
             return None
-        epsilons = [row.epsilon for row in (one, other) if not row.at_an_end]
-        beside = [self.table.beside_ends[epsilon] for epsilon in epsilons if epsilon in self.table.beside_ends]
-        for family in [*self._families, *beside]:
+        levels = self.table.with_reference_rows
+        epsilons = [row.epsilon for row in (one, other) if not row.is_reference]
+        families = [*self._families, *(levels[epsilon] for epsilon in epsilons if epsilon in levels)]
+        for family in families:
             if one.key in family.places and other.key in family.places:
                 return family.difference(one.key, other.key)
         family = compare_rows(self._find_neighbours(one, other), self.table.margin)
@@ -130,11 +139,15 @@ class Pairs:
 
     def rivals(self, row: Row) -> list[Row]:
         """What a row stands beside: the rows at its ε, controls and reference baselines; for one of these, all rows."""
-        rows = (one for one in self.table.in_order if row.at_an_end or one.epsilon == row.epsilon or one.at_an_end)
-        return [one for one in rows if one.key != row.key]
+        others = [other for other in self.table.in_order if other.key != row.key]
+        if row.is_reference:
+            return others
+        return [other for other in others if other.is_reference or other.epsilon == row.epsilon]
 
     def _find_neighbours(self, one: Row, other: Row) -> Sequence[Row]:
-        ends = [row for row in self.table.in_order if row.at_an_end]
-        epsilons = {one.epsilon, other.epsilon}
-        at = [own for (epsilon, _), own in self.table.levels.items() if epsilon in epsilons]
-        return list({row.key: row for row in (*(row for rows in at for row in rows), *ends, one, other)}.values())
+        rows: list[Row] = []
+        for (epsilon, _), level in self.table.levels.items():
+            if epsilon in (one.epsilon, other.epsilon):
+                rows += level
+        rows += [*self.table.references, one, other]
+        return list({row.key: row for row in rows}.values())

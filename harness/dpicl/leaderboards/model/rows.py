@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from statistics import fmean
 
 import numpy as np
@@ -111,7 +112,7 @@ class Row:
         return self.mechanism in BASELINES
 
     @property
-    def at_an_end(self) -> bool:
+    def is_reference(self) -> bool:
         """Whether it belongs to no privacy level: a reference baseline, or a control at ε = 0."""
         return self.is_baseline or self.epsilon == 0
 
@@ -155,6 +156,11 @@ class Row:
         return title_of(self.name, self.epsilon)
 
     @property
+    def place(self) -> str:
+        """'voting (Q = 100) at ε = 1 on agnews'."""
+        return f"{self.title} on {self.task}"
+
+    @property
     def is_control(self) -> bool:
         """Whether it is a control that reads records."""
         return BY_EMBEDDINGS in self.marks or CONTROL in self.marks
@@ -178,6 +184,11 @@ class Row:
     def numbers(self) -> Mapping[str, float]:
         """Metrics and aggregates together."""
         return {**self.metrics, **self.aggregates}
+
+
+def by_worth(rows: Iterable[Row]) -> list[Row]:
+    """The best rows first; equal ones stay in their order."""
+    return sorted(rows, key=attrgetter("worth"), reverse=True)
 
 
 def name_of(label: str, queries: int | None) -> str:
@@ -220,27 +231,28 @@ def make_row(by_seed: BySeed, baselines: Ends, submission: Submission | None = N
     """The row of these results."""
     results = tuple(by_seed[seed] for seed in sorted(by_seed))
     first = results[0]
+    cell = first.cell
     scores = [score_of(result) for result in results]
     low, high = seeds_interval(scores)
     if len(results) == 1:
-        low, high = first.scores[first.main_metric].low, first.scores[first.main_metric].high
-    zero_shot, control, real_data = (
-        _mean_over_seeds(by_seed, end) for end in (baselines.zero_shot, baselines.control, baselines.real_data)
-    )
+        of_documents = first.scores[first.main_metric]
+        low, high = of_documents.low, of_documents.high
+    control = _mean_over_seeds(by_seed, baselines.control)
+    real_data = _mean_over_seeds(by_seed, baselines.real_data)
     score = fmean(scores)
     recovery, note = _recovery(by_seed, baselines, score, control, real_data)
     interval = None
-    if recovery is not None and first.cell.mechanism not in BASELINES:
-        ends = ratio_interval(*_gains(by_seed, baselines))
-        interval = ends if all(map(math.isfinite, ends)) else None
+    if recovery is not None and cell.mechanism not in BASELINES:
+        bounds = ratio_interval(*_gains(by_seed, baselines))
+        interval = bounds if all(map(math.isfinite, bounds)) else None
     proved = max(result.privacy.epsilon_proved for result in results)
     vouched = None if submission is None else bool(submission.card.reproduced)
     marks = marks_of(results, vouched)
     return Row(
-        label=first.cell.label,
-        mechanism=first.cell.mechanism,
-        task=first.cell.task,
-        epsilon=first.cell.epsilon,
+        label=cell.label,
+        mechanism=cell.mechanism,
+        task=cell.task,
+        epsilon=cell.epsilon,
         claimed=_largest(result.privacy.epsilon_claimed for result in results),
         proved=proved,
         epsilon_per_query=_largest(result.privacy.epsilon_per_query for result in results),
@@ -248,14 +260,14 @@ def make_row(by_seed: BySeed, baselines: Ends, submission: Submission | None = N
         score=score,
         low=max(low, 0.0),
         high=min(high, 1.0),
-        zero_shot=zero_shot,
+        zero_shot=_mean_over_seeds(by_seed, baselines.zero_shot),
         control=control,
         control_name=baselines.name,
         real_data=real_data,
         recovery=recovery,
         recovery_note=note,
         recovery_interval=interval,
-        metrics=_means([{name: score.value for name, score in result.scores.items()} for result in results]),
+        metrics=_means([{name: score.value for name, score in one.scores.items()} for one in results]),
         aggregates=_means([result.aggregates for result in results]),
         skipped={name: reason for result in results for name, reason in result.skipped_metrics.items()},
         unranked=_make_unranked(first, proved, marks, submission),
@@ -265,11 +277,11 @@ def make_row(by_seed: BySeed, baselines: Ends, submission: Submission | None = N
     )
 
 
-def outcomes_of(result: Result) -> tuple[tuple[str, ...], list[float]]:
+def outcomes_of(result: Result) -> tuple[tuple[str, ...], Sequence[float]]:
     """Ids and outcomes of the main metric, in the order of the ids."""
     documents = result.documents[result.main_metric]
-    ids, ordered = sort_ids(tuple(documents.ids))
-    return ids, ordered(documents.outcomes)
+    ids, reorder = sort_ids(tuple(documents.ids))
+    return ids, reorder(documents.outcomes)
 
 
 def _largest(epsilons: Iterable[float | None]) -> float | None:
@@ -278,7 +290,8 @@ def _largest(epsilons: Iterable[float | None]) -> float | None:
 
 def _means(values: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Name -> mean over seeds, of the names that every seed has, in the order of the first."""
-    return {name: fmean(one[name] for one in values) for name in values[0] if all(name in one for one in values)}
+    names = [name for name in values[0] if all(name in of_seed for of_seed in values)]
+    return {name: fmean(of_seed[name] for of_seed in values) for name in names}
 
 
 def _make_unranked(result: Result, proved: float, marks: Sequence[Mark], submission: Submission | None) -> str:
@@ -289,8 +302,9 @@ def _make_unranked(result: Result, proved: float, marks: Sequence[Mark], submiss
         return "run without noise"
     if proved > cell.epsilon * (1 + _ROUNDING):
         return "its proved ε is above the ε that it was run for"
-    if takes_rank := [mark.name for mark in (FIXED_DRAW, OWN_READER) if mark in marks]:
-        return takes_rank[0]
+    for mark in (FIXED_DRAW, OWN_READER):
+        if mark in marks:
+            return mark.name
     if result.has_unread_instruction:
         return "it releases an instruction, which this metric does not read"
     unreliable = submission.card.unreliable if submission else ""
@@ -299,30 +313,36 @@ def _make_unranked(result: Result, proved: float, marks: Sequence[Mark], submiss
 
 def _mean_over_seeds(by_seed: BySeed, baseline: BySeed) -> float | None:
     """The mean score of a baseline over the seeds of a row; None where it lacks one."""
-    return fmean(score_of(baseline[seed]) for seed in by_seed) if by_seed.keys() <= baseline.keys() else None
+    if not by_seed.keys() <= baseline.keys():
+        return None
+    return fmean(score_of(baseline[seed]) for seed in by_seed)
 
 
 def _recovery(
     by_seed: BySeed, baselines: Ends, score: float, control: float | None, real_data: float | None
 ) -> tuple[float | None, str]:
     """Recovery over the row's own seeds; both ends must have every one of them."""
-    if control is None or real_data is None:
-        name, end = (baselines.name, baselines.control) if control is None else (REAL_DATA, baselines.real_data)
-        return None, f"{name} has no result for seed {seeds_text(by_seed.keys() - end.keys())}"
+    if control is None:
+        return None, _explain_missing(baselines.name, by_seed, baselines.control)
+    if real_data is None:
+        return None, _explain_missing(REAL_DATA, by_seed, baselines.real_data)
     first = next(iter(by_seed.values()))
     return recover(score, control, real_data, baselines.name, first.lower_is_better(first.main_metric))
+
+
+def _explain_missing(name: str, by_seed: BySeed, end: BySeed) -> str:
+    return f"{name} has no result for seed {seeds_text(by_seed.keys() - end.keys())}"
 
 
 def _gains(by_seed: BySeed, baselines: Ends) -> tuple[np.ndarray, np.ndarray]:
     """float64[S] each: what a row gains over the best control without records, and what real demonstrations do, by
     seed."""
     first = next(iter(by_seed.values()))
-    row, control, real_data = (
-        np.array([score_of(part[seed]) for seed in sorted(by_seed)])
-        for part in (by_seed, baselines.control, baselines.real_data)
-    )
     sign = -1.0 if first.lower_is_better(first.main_metric) else 1.0  # the gain is the positive side
-    return sign * (row - control), sign * (real_data - control)
+    rows = (by_seed, baselines.control, baselines.real_data)
+    scores = [[sign * score_of(row[seed]) for row in rows] for seed in sorted(by_seed)]
+    row, control, real_data = np.array(scores).T
+    return row - control, real_data - control
 
 
 def score_of(result: Result) -> float:

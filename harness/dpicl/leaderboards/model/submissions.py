@@ -50,6 +50,8 @@ Address = Annotated[str, Field(max_length=LONGEST, pattern=r"^(https://[^\s<>\"'
 #: Beside the card.
 PythonFile = Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_]*\.py)?$")]
 Number = Annotated[float, BeforeValidator(number), Field(allow_inf_nan=False)]
+Version = Annotated[int, Field(ge=0, lt=2**53, strict=True)]
+Author = Annotated[Text, AfterValidator(_somebody)]
 
 
 class Reported(BaseModel):
@@ -74,8 +76,8 @@ class Card(BaseModel):
     team: str
     method: str
     suite: Text
-    suite_version: Annotated[int, Field(ge=0, lt=2**53, strict=True)] | Annotated[str, Field(max_length=40)]
-    authors: Annotated[list[Annotated[Text, AfterValidator(_somebody)]], Field(min_length=1, max_length=100)]
+    suite_version: Version | Annotated[str, Field(max_length=40)]
+    authors: Annotated[list[Author], Field(min_length=1, max_length=100)]
     licence: Annotated[str, AfterValidator(_licence)]
     paper: Text
     code: Address = ""
@@ -103,7 +105,8 @@ class Submission:
 
     def find_reported(self, task: str, epsilon: float) -> float | None:
         """The score that its paper reports, in [0, 1]; None where it does not."""
-        return next((one.score for one in self.card.reported if (one.task, one.epsilon) == (task, epsilon)), None)
+        scores = {(report.task, report.epsilon): report.score for report in self.card.reported}
+        return scores.get((task, epsilon))
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -127,5 +130,6 @@ def collect_rows(submissions: Sequence[Submission]) -> tuple[list[Result], dict[
                 continue
             title = submission.title(result.cell.label)
             owners[title] = submission
-            results.append(result.model_copy(update={"cell": result.cell.model_copy(update={"label": title})}))
+            cell = result.cell.model_copy(update={"label": title})
+            results.append(result.model_copy(update={"cell": cell}))
     return results, owners

@@ -6,13 +6,24 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from statistics import fmean
 
 from dpicl.core.messages import count, score_text
 from dpicl.evaluation.statistics import MARGIN, RankSets
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.marks import FIXED_DRAW, OWN_READER
-from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT, BySeed, Ends, Row, make_row, outcomes_of, score_of
+from dpicl.leaderboards.model.rows import (
+    REAL_DATA,
+    ZERO_SHOT,
+    BySeed,
+    Ends,
+    Row,
+    by_worth,
+    make_row,
+    outcomes_of,
+    score_of,
+)
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.model.text import metrics_text, seeds_text
 from dpicl.plan.headroom import Headroom
@@ -31,7 +42,7 @@ class TaskTable:
     headroom: by metric; empty where an end of it has no result. margin: of equivalence. detectable: ε -> the true
     difference of two rows that this table finds with probability .8. unranked_levels: ε -> why nobody is ranked there,
     but for missing headroom; the end of a sentence. families: rows that were compared together, by `Row.key`.
-    beside_ends: ε -> its ranked rows, controls and reference baselines, compared together.
+    with_reference_rows: ε -> its ranked rows, controls and reference baselines, compared together.
     """
 
     task: str
@@ -47,28 +58,30 @@ class TaskTable:
     detectable: dict[float, float] = field(default_factory=dict)
     unranked_levels: dict[float, str] = field(default_factory=dict)
     families: list[RankSets] = field(default_factory=list, repr=False)
-    beside_ends: dict[float, RankSets] = field(default_factory=dict, repr=False)
+    with_reference_rows: dict[float, RankSets] = field(default_factory=dict, repr=False)
 
     @property
     def ranks_nobody(self) -> bool:
         """Whether the task does not reward private data with this model."""
-        found = self.headroom.get(self.metric)
-        return found is not None and not found.rewards
+        headroom = self.headroom.get(self.metric)
+        return headroom is not None and not headroom.rewards
 
     @cached_property
     def levels(self) -> Mapping[Level, list[Row]]:
         """ε above 0 and Q -> the rows that are compared with each other."""
-        found: dict[Level, list[Row]] = defaultdict(list)
+        levels: dict[Level, list[Row]] = defaultdict(list)
         for row in self.rows:
             if not row.unranked and row.epsilon > 0:
-                found[row.epsilon, row.queries].append(row)
-        return found
+                levels[row.epsilon, row.queries].append(row)
+        return levels
 
     @property
     def has_one_test_set(self) -> bool:
         """Whether all seeds read the same test records."""
         results = [result for row in self.in_order for result in row.results]
-        return len({outcomes_of(result)[0] for result in results}) == 1 and not results[0].cell.fresh_test_records
+        if results[0].cell.fresh_test_records:
+            return False
+        return len({outcomes_of(result)[0] for result in results}) == 1
 
     @property
     def controls(self) -> list[Row]:
@@ -78,7 +91,12 @@ class TaskTable:
     @property
     def without_records(self) -> list[Row]:
         """Zero-shot and the controls: what a private method must be better than."""
-        return [*([] if self.zero_shot is None else [self.zero_shot]), *self.controls]
+        return [row for row in (self.zero_shot, *self.controls) if row is not None]
+
+    @property
+    def references(self) -> list[Row]:
+        """The rows of no privacy level: the reference baselines and everything at ε = 0."""
+        return [row for row in self.in_order if row.is_reference]
 
     @property
     def not_compared(self) -> list[Row]:
@@ -87,19 +105,22 @@ class TaskTable:
 
     def list_own_readers(self, epsilon: float) -> list[Row]:
         """The rows at an ε, and at 0, that use the embedding model by which the metric reads, best first."""
-        rows = (row for row in self.rows if row.epsilon in (0, epsilon) and OWN_READER in row.marks)
-        return sorted(rows, key=lambda row: -row.worth)
+        own_readers = (row for row in self.rows if OWN_READER in row.marks)
+        return by_worth(row for row in own_readers if row.epsilon in (0, epsilon))
 
     def describe_metrics(self, names: Iterable[str] = ()) -> str:
         """Metrics (none: the main one) and who reads what was released for them, in words."""
-        first = self.in_order[0].results[0] if self.in_order else None
-        others = [(name, first.reader_of(name)) for name in names] if first is not None else []
-        return metrics_text(others or [(self.metric, self.reader)])
+        readers = [(self.metric, self.reader)]
+        if self.in_order:
+            first = self.in_order[0].results[0]
+            readers = [(name, first.reader_of(name)) for name in names] or readers
+        return metrics_text(readers)
 
     @cached_property
     def in_order(self) -> tuple[Row, ...]:
         """Zero-shot, the mechanisms by epsilon and falling score, real demonstrations."""
-        return tuple(row for row in (self.zero_shot, *self.rows, self.real_data) if row is not None)
+        rows = (self.zero_shot, *self.rows, self.real_data)
+        return tuple(row for row in rows if row is not None)
 
     def lower_is_better(self, metric: str) -> bool:
         """Whether a lower value of a metric is the better one; rows of a table agree on their main metric."""
@@ -117,40 +138,45 @@ class TaskTable:
     def skipped(self) -> tuple[tuple[str, str, str], ...]:
         """(metric, why it was not computed, in how many rows: '3 of 11 rows'), each once."""
         rows = self.in_order
-        found = Counter(pair for row in rows for pair in row.skipped.items())
+        reasons = Counter(pair for row in rows for pair in row.skipped.items())
         return tuple(
-            (name, reason, f"{number} of {count(len(rows), 'row')}") for (name, reason), number in found.items()
+            (name, reason, f"{number} of {count(len(rows), 'row')}") for (name, reason), number in reasons.items()
         )
 
 
 def task_table(
-    group: Group, task: str, results: Sequence[Result], owners: Mapping[str, Submission], margin: float
+    group: Group,
+    task: str,
+    results: Sequence[Result],
+    owners: Mapping[str, Submission],
+    margin: float,
 ) -> TaskTable:
     """The rows of one task from results of one group and one version of the task. owners: label -> submission."""
     baselines: dict[str, dict[int, Result]] = {ZERO_SHOT: {}, REAL_DATA: {}}
     whole = _whole_records(results)
     cells: dict[tuple[str, float], dict[int, Result]] = defaultdict(dict)
-    for result in sorted(results, key=lambda result: (result.cell.seed, str(result.created))):
+    for result in sorted(results, key=attrgetter("cell.seed", "created")):
         cell = result.cell
         if cell.mechanism == ZERO_SHOT or (cell.mechanism == REAL_DATA and cell.label == whole):
             baselines[cell.mechanism][cell.seed] = result
         else:
             cells[cell.label, cell.epsilon][cell.seed] = result
-    both = _find_ends(baselines, cells)
-    rows = [make_row(own, both, owners.get(label)) for (label, _), own in cells.items()]
+    ends = _find_ends(baselines, cells)
+    rows = [make_row(by_seed, ends, owners.get(label)) for (label, _), by_seed in cells.items()]
     rows.sort(key=lambda row: (row.epsilon, -row.worth, row.label))
-    ends = {name: make_row(own, both) for name, own in baselines.items() if own}
+    end_rows = {name: make_row(by_seed, ends) for name, by_seed in baselines.items() if by_seed}
     for row in rows:
-        row.beaten_by = _name_control_above(row, [*ends.values(), *rows])
+        row.beaten_by = _name_control_above(row, [*end_rows.values(), *rows])
+    metric = results[0].main_metric
     return TaskTable(
         task=task,
-        metric=results[0].main_metric,
-        documents=len(outcomes_of(results[0])[0]),
-        zero_shot=ends.get(ZERO_SHOT),
-        real_data=ends.get(REAL_DATA),
+        metric=metric,
+        documents=len(results[0].documents[metric].ids),
+        zero_shot=end_rows.get(ZERO_SHOT),
+        real_data=end_rows.get(REAL_DATA),
         rows=tuple(rows),
         missing=tuple(_find_missing(group, task, baselines, results)),
-        reader=results[0].reader_of(results[0].main_metric),
+        reader=results[0].reader_of(metric),
         margin=margin,
     )
 
@@ -161,7 +187,9 @@ def _find_ends(baselines: Mapping[str, BySeed], cells: Mapping[tuple[str, float]
     zero_shot, real_data = baselines[ZERO_SHOT], baselines[REAL_DATA]
     name, best = ZERO_SHOT, zero_shot
     for (label, epsilon), by_seed in cells.items():
-        if epsilon == 0 and zero_shot and by_seed.keys() >= zero_shot.keys() and _worth(by_seed) > _worth(best):
+        if epsilon > 0 or not zero_shot or not zero_shot.keys() <= by_seed.keys():
+            continue
+        if _worth(by_seed) > _worth(best):
             name, best = label, by_seed
     return Ends(zero_shot, best, real_data, name)
 
@@ -176,8 +204,9 @@ def _worth(by_seed: BySeed) -> float:
 def _name_control_above(row: Row, rows: Iterable[Row]) -> str:
     """The highest control above a row's score, with its own: without records, or with them at the same ε; "" for none,
     and for a row that reads no record."""
-    controls = [one for one in rows if one.epsilon == 0 or (one.is_control and one.epsilon == row.epsilon)]
-    highest = max(controls, key=lambda one: one.worth, default=row)
+    controls = [control for control in rows if control.epsilon == 0]
+    controls += [control for control in rows if control.is_control and control.epsilon == row.epsilon]
+    highest = max(controls, key=attrgetter("worth"), default=row)
     if row.epsilon == 0 or highest.worth <= row.worth:
         return ""
     return f"{highest.caveat} ({score_text(highest.score)})"
@@ -185,14 +214,20 @@ def _name_control_above(row: Row, rows: Iterable[Row]) -> str:
 
 def _whole_records(results: Sequence[Result]) -> str:
     """The label of the real demonstrations that recovery is measured by: those that are not cut to matched length."""
-    own = {one.cell.label: one.cell for one in results if one.cell.mechanism == REAL_DATA}
-    return min(own, key=lambda label: (own[label].options.get("matched_tokens") is not None, label), default="")
+    cells = [result.cell for result in results if result.cell.mechanism == REAL_DATA]
+    labels = [(cell.options.get("matched_tokens") is not None, cell.label) for cell in cells]
+    return min(labels, default=(False, ""))[1]
 
 
 def _find_missing(
     group: Group, task: str, baselines: Mapping[str, BySeed], results: Sequence[Result]
 ) -> Iterable[Mapping[str, str]]:
-    for name, own in baselines.items():
-        if lacking := {result.cell.seed for result in results} - own.keys():
-            seeds = f"{'seed' if len(lacking) == 1 else 'seeds'} {seeds_text(lacking)}"
-            yield {"what": f"{name} on {task}, {seeds}", "command": group.run_command(task, name)}
+    seeds = {result.cell.seed for result in results}
+    for name, by_seed in baselines.items():
+        missing = seeds - by_seed.keys()
+        if missing:
+            noun = "seed" if len(missing) == 1 else "seeds"
+            yield {
+                "what": f"{name} on {task}, {noun} {seeds_text(missing)}",
+                "command": group.run_command(task, name),
+            }

@@ -50,11 +50,11 @@ def seeds_text(seeds: Iterable[int]) -> str:
 
 
 def gather(notes: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """Of (what is said, of what): 'WHAT: a, b and c.', in the order in which it is said first."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for said, about in notes:
-        found[said].append(about)
-    return tuple(f"{said}: {join_names(about)}." for said, about in found.items())
+    """Merges (note, subject): 'NOTE: a, b and c.', in the order in which the notes come first."""
+    subjects: dict[str, list[str]] = defaultdict(list)
+    for note, subject in notes:
+        subjects[note].append(subject)
+    return tuple(f"{note}: {join_names(names)}." for note, names in subjects.items())
 
 
 def metric_name(metric: str) -> str:

@@ -93,7 +93,7 @@ class _Method:
     @property
     def is_control(self) -> bool:
         """Whether it reads no record, shows them as they are, or is a control that reads records."""
-        return self.first.at_an_end or math.isinf(self.epsilon) or self.first.is_control
+        return self.first.is_reference or math.isinf(self.epsilon) or self.first.is_control
 
     @property
     def place(self) -> tuple[object, ...]:
@@ -198,7 +198,7 @@ def _methods(section: Section, tables: Sequence[TaskTable], epsilons: Sequence[f
     found: dict[tuple[str, float], dict[str, Row]] = defaultdict(dict)
     for table in tables:
         for row in table.in_order:
-            if row.at_an_end or math.isinf(row.epsilon) or row.epsilon in epsilons:
+            if row.is_reference or math.isinf(row.epsilon) or row.epsilon in epsilons:
                 found[row.label, row.epsilon][table.task] = row
     for name, rows in found.items():
         yield _Method(*name, rows, [task for task in rows if (task, *name) in best])

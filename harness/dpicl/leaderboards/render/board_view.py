@@ -51,7 +51,7 @@ def first_level(section: Section) -> float:
 
 def _header(section: Section, epsilon: float) -> Iterator[Block]:
     """Suite, model, records, seeds, ε and δ."""
-    group, rows = section.group, [row for row in section.rows if row.epsilon == epsilon or row.at_an_end]
+    group, rows = section.group, [row for row in section.rows if row.epsilon == epsilon or row.is_reference]
     seeds, documents = ([len(row.seeds) for row in rows], [table.documents for table in section.tables])
     yield words(
         f"{make_visible(group.suite)}, version {make_visible(group.version)}: {model_name(group.model)}", "lead"

@@ -91,14 +91,14 @@ def privacy_utility(panels: Sequence[tuple[str, TaskTable]], about: str = "") ->
 
 def _list_across(table: TaskTable) -> list[Row]:
     """What is drawn as a line across."""
-    return [row for row in table.in_order if row.at_an_end]
+    return [row for row in table.in_order if row.is_reference]
 
 
 def _best(table: TaskTable) -> dict[str, list[Row]]:
     """Name -> its rows by ε, of the names with the best scores."""
     lines: dict[str, list[Row]] = {}
     for row in sorted(table.rows, key=lambda row: row.epsilon):
-        if not row.at_an_end:
+        if not row.is_reference:
             lines.setdefault(row.name, []).append(row)
     best = sorted(lines, key=lambda label: -max(row.worth for row in lines[label]))[:MOST_LINES]
     return {label: lines[label] for label in best}

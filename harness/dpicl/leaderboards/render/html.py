@@ -177,7 +177,7 @@ def _legend(board: Board) -> dict[str, Any]:
 
 def _filters(sections: Sequence[Section], level: float) -> Filters:
     """The filters over these sections: those with a choice. Reference baselines always stay."""
-    rows = sorted((row for one in sections for row in one.rows if not row.at_an_end), key=lambda row: row.epsilon)
+    rows = sorted((row for one in sections for row in one.rows if not row.is_reference), key=lambda row: row.epsilon)
     names = {"epsilon": "Privacy level ε", "kind": "What it releases", "queries": "Queries", "origin": "From"}
     tables = [table for section in sections for table in section.tables]
     found = [("task", "Task", {table.task: table.task for table in tables}, "")]
