@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpicl.core.decoding import FileFormat
 from dpicl.core.errors import DataError, UsageError
 from dpicl.core.vocabulary import Record
-from dpicl.data.decoding import FileFormat
 from dpicl.data.labels import read_labels
 from dpicl.data.reading import FileRecords, read_records
 from dpicl.own.records import OwnRecords, load_own, require_different

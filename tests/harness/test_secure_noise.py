@@ -93,7 +93,7 @@ def test_neighbouring_sets_give_the_same_files_and_the_same_output(world, mechan
     first, files = world(rows, "one", mechanism)
     second, others = world([*rows, more], "two", mechanism)
     assert first.code == second.code == 0, first.err + second.err
-    assert len(files) == 3 and files == others
+    assert len(files) == 4 and files == others
     said = [text.replace("cache of one", "cache of two") for text in (first.out, first.err)]
     assert said == [second.out, second.err]
 
@@ -124,7 +124,7 @@ def test_answers_to_generation_tasks_are_the_same_too(world, tmp_path):
     first, files = world(rows, "one", "esa", *options, of=known)
     second, others = world([*rows, more], "two", "esa", *options, of=known)
     assert first.code == second.code == 0, first.err + second.err
-    assert len(files) == 3 and files == others
+    assert len(files) == 4 and files == others
 
 
 def test_rates_and_events_come_from_the_declared_size_and_noise_is_calibrated_below_delta(world):

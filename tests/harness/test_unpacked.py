@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from dpicl.core import unpacked
 from dpicl.core.errors import DataError
-from dpicl.data import unpacked
 from dpicl.data.tables import open_table
 
 LONG = "x" * 1_000_000

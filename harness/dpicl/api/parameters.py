@@ -17,16 +17,15 @@ from dpicl.api.verbs import Flag, make_validator
 from dpicl.api.verbs import check_arguments as check_arguments
 from dpicl.api.verbs import verb as verb
 from dpicl.core import strict_yaml
+from dpicl.core.decoding import FileFormat, delimiter_of, encoding_name
 from dpicl.core.errors import UsageError, require_known
 from dpicl.core.field_types import Number, Quantity, TargetDelta, TargetEpsilon, Whole
 from dpicl.core.field_types import Seed as AnySeed
 from dpicl.core.field_types import Shots as AnyShots
 from dpicl.core.paths import DEFAULT_RESULTS, shipped_suites
-from dpicl.data.decoding import FileFormat, delimiter_of, encoding_name
-from dpicl.data.free_texts import Form
-from dpicl.data.labels import read_labels
 
 if TYPE_CHECKING:
+    from dpicl.data.free_texts import Form
     from dpicl.plan.suite import OptionChange
 
 
@@ -294,7 +293,11 @@ def labels_of(given: RecordFile) -> dict[str, str]:
     labels, file = given.get("labels"), given.get("labels_file")
     if labels and file is not None:
         raise UsageError("Give --labels or --labels-file, one of the two.")
-    return as_labels(labels or {}) if file is None else read_labels(Path(file))
+    if file is None:
+        return as_labels(labels or {})
+    from dpicl.data.labels import read_labels  # accounting needs no records
+
+    return read_labels(Path(file))
 
 
 class OfResults(TypedDict, total=False):

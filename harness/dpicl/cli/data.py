@@ -10,11 +10,11 @@ from typing import Annotated, Unpack
 
 from dpicl.api import parameters as p
 from dpicl.cli.output import Answer
+from dpicl.core.decoding import FileFormat
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import count, message
 from dpicl.data.config import add_task_folder, list_tasks, load_config
 from dpicl.data.counts import DataCounts, PersonCounts, SplitCounts, count_persons, count_records, label_words
-from dpicl.data.decoding import FileFormat
 from dpicl.data.persons import personal_columns
 from dpicl.data.reading import FileRecords, ranges, read_records
 from dpicl.data.sources import read, reading_of, resolve

@@ -21,13 +21,13 @@ from dpicl.api import parameters as p
 from dpicl.cli import call, output
 from dpicl.cli.output import Answer
 from dpicl.core.cell import ReleaseConfig, large_delta
+from dpicl.core.decoding import name_of
 from dpicl.core.errors import ResultError, UsageError
 from dpicl.core.field_types import Number, TargetDelta
 from dpicl.core.field_types import Shots as AnyShots
 from dpicl.core.messages import capitalize, count, message, show_rounded_up
 from dpicl.core.paths import private_folder
 from dpicl.core.vocabulary import Query
-from dpicl.data.decoding import name_of
 from dpicl.data.tables import as_table
 from dpicl.engines.progress import Stages, repeat
 from dpicl.mechanism.bases import DemonstrationMechanism, Mechanism, PreparedMechanism

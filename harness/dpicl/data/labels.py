@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from dpicl.core import json_text
+from dpicl.core.decoding import PLAIN, is_escaped, read_text
 from dpicl.core.errors import DataError
-from dpicl.data.decoding import PLAIN, is_escaped, read_text
 from dpicl.data.tables import require_file
 
 _LARGEST = 10_000_000

@@ -19,9 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dpicl.core import json_text
-from dpicl.core.errors import DataError, UsageError
-from dpicl.core.messages import count
-from dpicl.data.decoding import (
+from dpicl.core.decoding import (
     PACKED,
     PLAIN,
     FileFormat,
@@ -32,7 +30,9 @@ from dpicl.data.decoding import (
     name_of,
     read_text,
 )
-from dpicl.data.unpacked import LARGEST, check_parquet, check_workbook
+from dpicl.core.errors import DataError, UsageError
+from dpicl.core.messages import count
+from dpicl.core.unpacked import LARGEST, check_parquet, check_workbook
 
 _LINES, _TABLES = (".jsonl", ".ndjson"), (".csv", ".tsv")
 #: Endings of the files that are read, and of those that may be packed in another.

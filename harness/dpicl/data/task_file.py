@@ -24,10 +24,10 @@ from pydantic import (
     model_validator,
 )
 
+from dpicl.core.decoding import FileFormat, delimiter_of, encoding_name
 from dpicl.core.errors import DataError, PluginError, UsageError, unknown_name
 from dpicl.core.plain_words import explanation
 from dpicl.core.strict_yaml import Function, Place, parse
-from dpicl.data.decoding import FileFormat, delimiter_of, encoding_name
 from dpicl.data.free_texts import Form
 
 KINDS = ("classification", "continuation", "extraction", "generation", "json")

@@ -21,12 +21,7 @@ from unicodedata import normalize
 
 from yaml.reader import Reader
 
-from dpicl.core.errors import DataError, UsageError
-from dpicl.core.strict_yaml import parse
-from dpicl.core.vocabulary import Query, Record
-from dpicl.data.concealed import conceal
-from dpicl.data.config import load_config
-from dpicl.data.decoding import (
+from dpicl.core.decoding import (
     PACKED,
     PLAIN,
     FileFormat,
@@ -36,6 +31,11 @@ from dpicl.data.decoding import (
     read_text,
     unpack,
 )
+from dpicl.core.errors import DataError, UsageError
+from dpicl.core.strict_yaml import parse
+from dpicl.core.vocabulary import Query, Record
+from dpicl.data.concealed import conceal
+from dpicl.data.config import load_config
 from dpicl.data.free_texts import Form, write_dialogue, write_pair
 from dpicl.data.persons import keep_rows, personal_columns
 from dpicl.data.reading import FileRecords, read_records

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from dpicl.core.decoding import PLAIN, FileFormat
 from dpicl.core.errors import UsageError
 from dpicl.data.counts import count_records, label_words
-from dpicl.data.decoding import PLAIN, FileFormat
 from dpicl.data.reading import read_records
 from dpicl.data.tables import fields_of
 from dpicl.data.task_file import LocalKeys, SourceSpec

@@ -17,7 +17,7 @@ from typing import IO, cast
 
 from dpicl.core.errors import DataError
 from dpicl.core.files import content_of, open_regular
-from dpicl.data.unpacked import require_size, size_limit
+from dpicl.core.unpacked import require_size, size_limit
 
 #: Endings of files that hold one other file.
 PACKED = (".gz", ".zip")
