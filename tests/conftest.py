@@ -9,7 +9,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,13 @@ os.register_at_fork(after_in_child=gc.freeze)
 SHARED = ("calibration", "models")
 COMMITTED = (Path(__file__).parents[1] / "results").resolve()
 SIM_SUITE = Path(__file__).parent / "data" / "sim_suite.yaml"
+
+
+def read_releases(paths: Iterable[Path]) -> Iterator[schema.Result]:
+    """The results that files hold, each read when it is its turn; scores, which name the release of a file beside them,
+    are passed over."""
+    contents = (schema.either_from_text(path.read_text("utf-8")) for path in paths)
+    return (content for content in contents if isinstance(content, schema.Result))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

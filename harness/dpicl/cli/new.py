@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Unpack
 
@@ -58,22 +59,20 @@ def new(
     folder = Path(dir)
     following: tuple[str, ...] = _NEXT[what]
     more: dict[str, Any] = {}
+    files: Sequence[Path] = ()
+    written: own_task.WrittenTask | None = None
+    test_file = None if test is None else Path(test)
     if what == "task" and from_lm_eval is not None:
         if unused := [name for name, value in file.items() if value]:
             raise UsageError(f"--{unused[0].replace('_', '-')}: the file of --from-lm-eval says it; leave it out.")
         train_file = None if train is None else Path(train)
-        test_file = None if test is None else Path(test)
         theirs = Path(from_lm_eval)
-        imported = lm_eval_task.write_lm_eval_task(name, theirs, train_file, test_file, list(list_tasks()), folder)
-        for note in imported.notes:
-            message(note)
-        files, more = imported.files, {"labels": imported.labels}
-        following = _NEXT_OWN if imported.test else _NEXT_OWN[:1]
+        written = lm_eval_task.write_lm_eval_task(name, theirs, train_file, test_file, list(list_tasks()), folder)
     elif what == "task" and train is not None:
-        own = own_task.write_own_task(
+        written = own_task.write_own_task(
             name,
             Path(train),
-            None if test is None else Path(test),
+            test_file,
             file.get("text_field"),
             file.get("label_field"),
             labels_of(file),
@@ -81,10 +80,6 @@ def new(
             folder,
             format_of(file),
         )
-        for note in own.notes:
-            message(note)
-        files, more = own.files, {"labels": own.labels}
-        following = _NEXT_OWN if own.test else _NEXT_OWN[:1]
     else:
         given: dict[str, object] = {"from": train, "from-lm-eval": from_lm_eval, "test": test, **file}
         if extra := [name.replace("_", "-") for name, value in given.items() if value]:
@@ -92,6 +87,11 @@ def new(
         example = "task" if what == "task" else kind or "demonstrations"
         taken = list_tasks() if what == "task" else load_mechanisms()
         files = writing.write_example(writing.EXAMPLES[example], name, taken, folder)
+    if written is not None:
+        for note in written.notes:
+            message(note)
+        files, more = written.files, {"labels": written.labels}
+        following = _NEXT_OWN if written.test else _NEXT_OWN[:1]
     places = {"file": files[0], "suite": files[0] / "suite.yaml", "dir": folder}
     quoted = {key: shlex.quote(str(path)) for key, path in places.items()}
     commands = [command.format(name=name, **quoted) for command in following]

@@ -221,15 +221,11 @@ def fields_of(
             "With --no-header columns are called 1, 2, …; say which hold text and label, --text-field 1 --label-field"
             " 2."
         )
-    sound = list(islice((row.values for row in open_table(path, (), format).rows if not row.fault), _FIRST_ROWS))
+    sound = _first_sound(path, format)
     names = list(dict.fromkeys(name for row in sound for name in row if name.strip()))
     if not names:  # what is wrong with its rows, or that it has none, is said where they are read
         return text or _USUAL[0][0], label or _USUAL[1][0]
-    folded = {name.strip().lower(): name for name in names}
-    found = [
-        given or next((folded[word] for word in usual if word in folded), None)
-        for given, usual in zip((text, label), _USUAL, strict=True)
-    ]
+    found = [given or _usual_name(names, usual) for given, usual in zip((text, label), _USUAL, strict=True)]
     left = [name for name in names if name not in found]
     if len(names) == 2 and len(left) == 1:  # of two fields one is known
         found = [name or left[0] for name in found]
@@ -247,14 +243,24 @@ def text_field_of(path: Table, text: str | None, format: FileFormat = PLAIN, dia
         return text
     if not format.header:
         raise UsageError("With --no-header columns are called 1, 2, …; say which holds the text: --text-field 1.")
-    sound = list(islice((row.values for row in open_table(path, (), format).rows if not row.fault), _FIRST_ROWS))
+    sound = _first_sound(path, format)
     names = [name for name in (sound[0] if sound else ()) if all(name in row for row in sound)]
     usual = ("messages", "conversation", "dialogue") if dialogues else _USUAL[0]
-    folded = {name.strip().lower(): name for name in names}
-    known = next((folded[word] for word in usual if word in folded), None)
+    known = _usual_name(names, usual)
     if known is None and names:
         raise missing_column_error(path, [usual[0]], names)
     return known or usual[0]
+
+
+def _first_sound(path: Table, format: FileFormat) -> list[Mapping[str, Any]]:
+    """The values of the first rows that can be read."""
+    return list(islice((row.values for row in open_table(path, (), format).rows if not row.fault), _FIRST_ROWS))
+
+
+def _usual_name(names: Sequence[str], usual: Sequence[str]) -> str | None:
+    """The name that is one of the usual words, in whatever case; the first such word counts."""
+    folded = {name.strip().lower(): name for name in names}
+    return next((folded[word] for word in usual if word in folded), None)
 
 
 def unreadable_error(path: Table, error: OSError) -> DataError:

@@ -122,18 +122,31 @@ def _placeholders(*allowed: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _jinja(value: str) -> str:
-    """A template of {{text}} alone: lm-eval renders it with everything that Jinja can call."""
+def list_template_fields(value: str) -> list[str] | None:
+    """The fields that a template of Jinja names, in their order; None where it holds more than fields and `FILTERS`.
+
+    The template is not rendered: lm-eval does it, with everything that Jinja can call. Raises ValueError, the end of a
+    sentence, for what is no template.
+    """
     try:
         template = jinja2.Environment().parse(value)
     except (jinja2.TemplateError, RecursionError, ValueError) as error:
         raise ValueError(f"is not a valid template ({str(error)[:80]})") from None
+    fields: dict[str, None] = {}
     for node in template.find_all(jinja2.nodes.Node):
-        plain = isinstance(node, jinja2.nodes.Output | jinja2.nodes.TemplateData)
-        named = isinstance(node, jinja2.nodes.Name) and node.name == "text"
-        filtered = isinstance(node, jinja2.nodes.Filter) and node.name in FILTERS and not (node.args or node.kwargs)
-        if not (plain or named or filtered):
-            raise ValueError(f"may hold {{{{text}}}} and the filters {', '.join(FILTERS)}, nothing else")
+        if isinstance(node, jinja2.nodes.Name):
+            fields[node.name] = None
+        elif isinstance(node, jinja2.nodes.Filter):
+            if node.name not in FILTERS or node.args or node.kwargs:
+                return None
+        elif not isinstance(node, jinja2.nodes.Output | jinja2.nodes.TemplateData):
+            return None
+    return list(fields)
+
+
+def _template_of_text(value: str) -> str:
+    if list_template_fields(value) not in ([], ["text"]):
+        raise ValueError(f"may hold {{{{text}}}} and the filters {', '.join(FILTERS)}, nothing else")
     return value
 
 
@@ -353,7 +366,7 @@ class TaskFile(_Keys):
     custom_dataset: FunctionName
     output_type: Literal["multiple_choice", "generate_until"]
     description: Text
-    doc_to_text: Annotated[Text, AfterValidator(_jinja)]
+    doc_to_text: Annotated[Text, AfterValidator(_template_of_text)]
     doc_to_target: Literal["gold", "label"]
     doc_to_choice: Annotated[list[Line], Field(min_length=2, max_length=1000)] = []
     target_delimiter: Text = " "

@@ -11,14 +11,12 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from unittest import mock
 
-import gguf
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, normalizers, pre_tokenizers
@@ -137,10 +135,16 @@ def _convert(source: Path, target: Path, model: PackagedModel) -> None:
 def _parsed_once() -> Iterator[None]:
     """transformers parses the file three times and lists the names of its tensors 400 times, half a minute in all;
     inside the block each is done once."""
-    with ExitStack() as stack:
-        for name in ("GGUFReader", "get_tensor_name_map"):
-            stack.enter_context(mock.patch.object(gguf, name, cache(getattr(gguf, name))))
+    import gguf  # a converted model, which most runs find, needs none
+
+    originals = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
+    for name, original in originals.items():
+        setattr(gguf, name, cache(original))
+    try:
         yield
+    finally:
+        for name, original in originals.items():
+            setattr(gguf, name, original)
 
 
 def _mend(tokenizer: Any, model: PackagedModel) -> PreTrainedTokenizerFast:

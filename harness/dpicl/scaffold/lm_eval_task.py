@@ -7,23 +7,21 @@ syntax trees and never rendered; `!function` names are read and never imported.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jinja2
-import jinja2.nodes
 import yaml
 
 from dpicl.core import strict_yaml
 from dpicl.core.errors import UsageError
 from dpicl.core.strict_yaml import Document, Function
 from dpicl.data.reading import read_records
-from dpicl.data.task_file import FILTERS, LM_EVAL_KEYS, read_task_file
-from dpicl.scaffold.writing import EXAMPLES, write_example
+from dpicl.data.task_file import FILTERS, LM_EVAL_KEYS, list_template_fields, read_task_file
+from dpicl.scaffold.own_task import WrittenTask, no_records, relative_paths, write_without_records
+from dpicl.scaffold.writing import EXAMPLES
 
 #: Builders of Hugging Face's `datasets` for local files.
 _BUILDERS = ("csv", "json", "parquet")
@@ -49,16 +47,6 @@ _READ = ("output_type", "description", "doc_to_text", "doc_to_target", "doc_to_c
 _METRICS = ("rougeL", "rouge1", "rouge2", "bleu1", "meteor")
 #: Tokens that a model may write where the file does not say it, as in lm-eval.
 _LONGEST_ANSWER = 256
-
-
-@dataclass(frozen=True)
-class ImportedTask:
-    """What `write_lm_eval_task` wrote. notes: sentences about what was left out or decided."""
-
-    files: Sequence[Path]
-    labels: Sequence[str]
-    test: bool
-    notes: Sequence[str]
 
 
 @dataclass
@@ -95,9 +83,9 @@ class _Import:
         if value.isidentifier():
             return value, "{{text}}"
         try:
-            names = _names_of(value)
-        except (jinja2.TemplateError, RecursionError, ValueError) as error:
-            self.refuse(key, f"is not a valid template ({str(error)[:80]})")
+            names = list_template_fields(value)
+        except ValueError as error:
+            self.refuse(key, str(error))
             return "", ""
         if names is None:
             filters = ", ".join(FILTERS)
@@ -113,7 +101,7 @@ class _Import:
 
 def write_lm_eval_task(
     name: str, file: Path, train: Path | None, test: Path | None, taken: Sequence[str], folder: Path
-) -> ImportedTask:
+) -> WrittenTask:
     """Writes the folder of a task that asks as lm-eval's file does.
 
     train, test: files of records in the place of those that the file names. Raises UsageError with everything that is
@@ -145,9 +133,7 @@ def write_lm_eval_task(
         raise UsageError(f"{file} cannot become a task here: {'; '.join(source.problems)}.")
 
     target_folder = folder / name
-    local: dict[str, Any] = {"text": text_field, "label": label_field}
-    for split, path in paths.items():
-        local[split] = os.path.relpath(path.resolve(), target_folder.resolve())
+    local: dict[str, Any] = {"text": text_field, "label": label_field, **relative_paths(paths, target_folder)}
     if choices and not set(choices) & {str(number) for number in range(len(choices))}:
         local["labels"] = {str(number): choice for number, choice in enumerate(choices)}
     body = _classification(choices) if kind == "classification" else _generation(answer)
@@ -163,11 +149,11 @@ def write_lm_eval_task(
     content["metadata"] = {"version": 1, "name": name, **body["metadata"], "data": _data(name, local)}
     written = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
     checked = read_task_file(written, f"{name}/task.yaml", name, built_in=False)
+    spec = checked.place(target_folder / "task.yaml").source
     for path in paths.values():
-        spec = checked.place(target_folder / "task.yaml").source
         read_records(path, spec).check()
     files = _write_folder(name, written, kind == "generation", taken, folder)
-    return ImportedTask(files, choices, "test" in paths, list(_notes(source, kind == "generation", paths)))
+    return WrittenTask(files, choices, "test" in paths, list(_notes(source, kind == "generation", paths)))
 
 
 def _refuse_unsupported(source: _Import) -> None:
@@ -181,20 +167,6 @@ def _refuse_unsupported(source: _Import) -> None:
             source.refuse(str(key), "is not a known key of lm-evaluation-harness; remove it")
     if source.get("repeats", 1) != 1:
         source.refuse("repeats", "each record is asked once")
-
-
-def _names_of(template: str) -> list[str] | None:
-    """The fields of a template in their order; None where it holds more than fields and allowed filters."""
-    names: dict[str, None] = {}
-    for node in jinja2.Environment().parse(template).find_all(jinja2.nodes.Node):
-        if isinstance(node, jinja2.nodes.Name):
-            names[node.name] = None
-        elif isinstance(node, jinja2.nodes.Filter):
-            if node.name not in FILTERS or node.args or node.kwargs:
-                return None
-        elif not isinstance(node, jinja2.nodes.Output | jinja2.nodes.TemplateData):
-            return None
-    return list(names)
 
 
 def _rename(template: str, name: str) -> str:
@@ -307,15 +279,11 @@ def _example_prompts() -> Any:
 
 
 def _data(name: str, local: Mapping[str, Any]) -> dict[str, Any]:
-    missing = {"missing": f"The records of {name} are a file of your own."}
-    return {"local": dict(local), "hub": missing, "synthetic": dict(missing)}
+    return {"local": dict(local), "hub": no_records(name), "synthetic": no_records(name)}
 
 
 def _write_folder(name: str, content: str, generates: bool, taken: Sequence[str], folder: Path) -> list[Path]:
-    target, *examples = write_example(EXAMPLES["task"], name, taken, folder)
-    for path in examples:
-        if path.suffix == ".jsonl":
-            path.unlink()
+    target, *_ = write_without_records(name, taken, folder)
     (target / "task.yaml").write_text(content, encoding="utf-8")
     suite = target / "suite.yaml"
     if generates:  # no method of the example writes texts of such a task

@@ -22,8 +22,9 @@ _LISTED = 50
 
 
 @dataclass(frozen=True)
-class OwnTask:
-    """What `write_own_task` wrote. notes: sentences about what the user should look at."""
+class WrittenTask:
+    """The folder of a task and its files. test: whether there are test records. notes: sentences about what the user
+    should look at."""
 
     files: Sequence[Path]
     labels: Sequence[str]
@@ -47,7 +48,7 @@ def write_own_task(
     taken: Iterable[str],
     folder: Path,
     format: FileFormat = PLAIN,
-) -> OwnTask:
+) -> WrittenTask:
     """Writes the folder of a classification task that names the user's files, with its labels and their fields.
 
     text, label: fields; None: those with a usual name. labels: as written -> label word; empty: those of the file.
@@ -71,24 +72,38 @@ def write_own_task(
         counted = count_records(reading, read_records(test, known), words)
         if counted.problems:
             raise UsageError(f"{counted.problems[0]}; `dpicl data {train} --test {test}` says more.")
-    target, *files = write_example(EXAMPLES["task"], name, taken, folder)
-    for file in (target / "train.jsonl", target / "test.jsonl"):
-        file.unlink()
-    local: dict[str, object] = {"text": columns[0], "label": columns[1]}
-    for split, path in (("train", train), ("test", test)):
-        if path is not None:
-            local[split] = os.path.relpath(path.resolve(), target.resolve())
+    files = write_without_records(name, taken, folder)
+    target, paths = files[0], {"train": train} if test is None else {"train": train, "test": test}
+    local: dict[str, object] = {"text": columns[0], "label": columns[1], **relative_paths(paths, target)}
     local |= {key: value for key, value in asdict(format).items() if value != getattr(PLAIN, key)}
     if mapped := {key: word for key, word in labels.items() if key != word}:
         local["labels"] = mapped
     listed = f" as {', '.join(words[:-1])} or {words[-1]}" if len(words) <= _LISTED else ""
     values = {"description": f"Classify the texts{listed}.\n\n", "doc_to_choice": words, "    local": local}
     for key in ("    hub", "    synthetic"):
-        values[key] = {"missing": f"The records of {name} are a file of your own."}
+        values[key] = no_records(name)
     _set_values(target / "task.yaml", values)
-    kept = [target, *(path for path in files if path.suffix != ".jsonl")]
     joined = [reading.joined_note] if reading.joined_note else []
-    return OwnTask(kept, words, test is not None, [*joined, *_notes(words, test)])
+    return WrittenTask(files, words, test is not None, [*joined, *_notes(words, test)])
+
+
+def write_without_records(name: str, taken: Iterable[str], folder: Path) -> list[Path]:
+    """Writes the example of a task without its records; returns the folder and its files. Raises UsageError."""
+    target, *files = write_example(EXAMPLES["task"], name, taken, folder)
+    for file in files:
+        if file.suffix == ".jsonl":
+            file.unlink()
+    return [target, *(file for file in files if file.suffix != ".jsonl")]
+
+
+def relative_paths(paths: Mapping[str, Path], folder: Path) -> dict[str, str]:
+    """Split -> its file, as a task file in ``folder`` names it."""
+    return {split: os.path.relpath(path.resolve(), folder.resolve()) for split, path in paths.items()}
+
+
+def no_records(name: str) -> dict[str, str]:
+    """Why a task of a user's own file has no other source."""
+    return {"missing": f"The records of {name} are a file of your own."}
 
 
 def _set_values(file: Path, values: Mapping[str, object]) -> None:

@@ -10,8 +10,8 @@ import pytest
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.duplicates import duplicates_check, list_copies, list_repeated
 from dpicl.leaderboards.model.comparability import BASELINES
-from dpicl.results.schema import Documents, Released, Result, either_from_text
-from tests.conftest import COMMITTED
+from dpicl.results.schema import Documents, Released, Result
+from tests.conftest import COMMITTED, read_releases
 from tests.leaderboards.gate.conftest import World, move_cell
 
 
@@ -21,8 +21,8 @@ def open_results() -> list[Result]:
 
 
 def read(folders: str) -> list[Result]:
-    contents = [either_from_text(path.read_text("utf-8")) for path in sorted(COMMITTED.glob(f"{folders}/*.json"))]
-    return [result for result in contents if isinstance(result, Result) and not result.cell.development]
+    results = read_releases(sorted(COMMITTED.glob(f"{folders}/*.json")))
+    return [result for result in results if not result.cell.development]
 
 
 def at(results: Sequence[Result], mechanism: str, epsilon: float, task: str = "agnews") -> list[Result]:

@@ -19,8 +19,8 @@ from dpicl.leaderboards.gate.contents import read_contents
 from dpicl.leaderboards.gate.examination import ROOT, find_submissions, known_suites
 from dpicl.leaderboards.gate.ledgers import bounds_of
 from dpicl.leaderboards.model.comparability import BASELINES, REFERENCE, list_differing
-from dpicl.results.schema import Result, either_from_text, from_text
-from tests.conftest import COMMITTED
+from dpicl.results.schema import Result, from_text
+from tests.conftest import COMMITTED, read_releases
 from tests.leaderboards.gate.conftest import World, edit_part, move_cell, move_results, short_ledger
 
 VOTE = "results/tiny/sim/vote"
@@ -53,8 +53,7 @@ def test_the_gate_would_take_the_rows_of_a_suite_that_are_here(suite):
 
 def read_newest(folder: Path, version: int) -> Result | None:
     """Of those of the version that are not on development records; scores without a release are not looked at."""
-    contents = (either_from_text(path.read_text("utf-8")) for path in folder.glob("*.json"))
-    results = [content for content in contents if isinstance(content, Result) and content.suite.version == version]
+    results = [result for result in read_releases(folder.glob("*.json")) if result.suite.version == version]
     results = [result for result in results if not result.cell.development]
     return max(results, key=lambda result: result.created, default=None)
 
