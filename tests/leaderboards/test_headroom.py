@@ -69,7 +69,7 @@ def test_pairs_are_compared_where_rows_are_ranked_or_where_none_are():
     both = build_board([*make_rows(LITTLE, MUCH), *make_rows(MUCH, MUCH, task="trec")])
     found = compare_named(both, "s", "tang@1", "pta@1")
     assert [pair.table.task for pair in found.pairs] == ["agnews"] and found.left_out == ("trec",)
-    assert found.pairs[0].found is not None and "Left out, since without headroom" in str(found)
+    assert found.pairs[0].difference is not None and "Left out, since without headroom" in str(found)
     alone = compare_named(both, "s", "tang@1", "pta@1", tasks=["trec"])
     assert [pair.table.task for pair in alone.pairs] == ["trec"] and not alone.left_out
     models = build_board([*make_rows(LITTLE, MUCH), *make_rows(MUCH, MUCH, model="other")])

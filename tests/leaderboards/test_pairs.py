@@ -108,7 +108,7 @@ def test_rows_without_common_seeds_are_not_tested():
         make_result("prism", 0.5, seed=1),
     ]
     pair = compare_named(build_board(found), "quick", "tang", "pta").pairs[0]
-    assert pair.found is None
+    assert pair.difference is None
 
 
 def test_flags_and_names_of_the_other_kind_are_refused_in_one_sentence(dpicl, tmp_path):
@@ -248,7 +248,7 @@ def test_a_row_of_nine_seeds_has_no_rank_beside_rows_of_ten():
 def test_without_a_control_two_rows_have_no_verdict():
     rows = [one for one in results() if one.cell.label in SCORES]
     (pair,) = compare_named(build_board(rows), "quick", "tang@1", "pta@1").pairs
-    assert (pair.found, pair.reason) == (None, "no row that reads no record is there")
+    assert (pair.difference, pair.reason) == (None, "no row that reads no record is there")
 
 
 def test_a_difference_that_no_seed_changes_has_no_verdict():
@@ -256,7 +256,7 @@ def test_a_difference_that_no_seed_changes_has_no_verdict():
     copies = [make_result("pta", 0.4, seed=seed, documents=50) for seed in range(10)]
     copies += [make_result("twin", 0.6, seed=seed, documents=50) for seed in range(10)]
     (pair,) = compare_named(build_board([*rows, *copies]), "quick", "twin@1", "pta@1").pairs
-    assert pair.found is None and "by as much at every seed" in pair.reason
+    assert pair.difference is None and "by as much at every seed" in pair.reason
 
 
 def test_rows_that_score_alike_and_a_single_one_are_advised_where_they_beat_the_control_alone():
@@ -283,7 +283,7 @@ def test_the_scores_beside_a_difference_are_of_the_seeds_that_it_is_of():
     found = [moved(one) for one in twice if one.cell.label != "pta" or one.cell.seed < 10]
     (pair,) = compare_named(build_board(found), "quick", "tang@1", "pta@1").pairs
     one, other = pair.means
-    assert pair.seeds == (*range(10),) and one - other == pytest.approx(pair.found.value)
+    assert pair.seeds == (*range(10),) and one - other == pytest.approx(pair.difference.value)
     assert one == pytest.approx(0.8) and pair.one.score == pytest.approx(0.9)
     data = pair.to_json()
     assert data["first"]["score"] - data["second"]["score"] == pytest.approx(data["difference"])
@@ -291,5 +291,5 @@ def test_the_scores_beside_a_difference_are_of_the_seeds_that_it_is_of():
     lone = [one for one in found if one.cell.label != "pta" or one.cell.seed == 0]
     apart = [one for one in lone if one.cell.label != "tang" or one.cell.seed > 0]
     (pair,) = compare_named(build_board(apart), "quick", "tang@1", "pta@1").pairs
-    assert pair.found is None and pair.means == (None, None)
+    assert pair.difference is None and pair.means == (None, None)
     assert "–" in to_text(compare_named(build_board(apart), "quick", "tang@1", "pta@1").blocks())

@@ -27,7 +27,7 @@ from dpicl.leaderboards.model.marks import FIXED_DRAW, OWN_READER, Mark
 from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.rows import Row, name_of, score_of
 from dpicl.leaderboards.model.task_table import TaskTable
-from dpicl.leaderboards.model.text import metric_name, p_number
+from dpicl.leaderboards.model.text import interval_text, metric_name, p_number
 from dpicl.tables.document import Block, Column, make_table
 from dpicl.tables.shown import Shown
 
@@ -39,20 +39,18 @@ _READING = (
     " on the seeds; positive: the first row is better, also where lower scores are. Intervals cover together, and p is"
     " adjusted, for all pairs of one table: this explores. Planned claims are in `dpicl board SUITE --full`."
 )
-#: A difference, the names of the two rows, and why there is none.
-Compared = tuple[Difference | None, str, str, str]
 
 
 @dataclass(frozen=True)
 class RowPair:
-    """Two rows of one task. found: the first one's score minus the other's; None where nothing can be said of them.
-    reason: then why."""
+    """Two rows of one task. difference: the first one's score minus the other's; None without a verdict. reason: then
+    why."""
 
     group: Group
     table: TaskTable
     one: Row
     other: Row
-    found: Difference | None
+    difference: Difference | None
     reason: str = ""
 
     @property
@@ -63,40 +61,38 @@ class RowPair:
     @property
     def names(self) -> tuple[str, str]:
         """'voting@1 (Q = 100)': both rows as a command names them, with Q."""
-        one, other = (name_of(row_name(row), row.queries) for row in (self.one, self.other))
-        return one, other
+        return _name_with_queries(self.one), _name_with_queries(self.other)
 
     @cached_property
     def means(self) -> tuple[float | None, float | None]:
         """Both mean scores, over the seeds that the difference is of; None where there are none."""
-        if not self.seeds:
-            return None, None
-        one, other = (
-            fmean(score_of(result) for result in row.results if result.cell.seed in self.seeds)
-            for row in (self.one, self.other)
-        )
-        return one, other
+        return _mean(self.one, self.seeds), _mean(self.other, self.seeds)
 
     @property
     def verdict_names(self) -> tuple[str, str]:
         """Both names, with the sign of what favours a row: 'private_evolution@1 ¶'."""
-        rows = zip(self.names, (self.one, self.other), strict=True)
-        one, other = (f"{name} {OWN_READER.sign}" if OWN_READER in row.marks else name for name, row in rows)
-        return one, other
+        one, other = self.names
+        return sign_own_reader(one, self.one), sign_own_reader(other, self.other)
+
+    @property
+    def described(self) -> DescribedDifference:
+        return DescribedDifference(self.difference, *self.verdict_names, self.reason)
 
     def to_json(self) -> dict[str, Any]:
         """Both rows, and the difference of their scores."""
-        table = self.table
+        table, group = self.table, self.group
         return {
             "task": table.task,
             "metric": table.metric,
             "metric_name": metric_name(table.metric),
             "reader": table.reader,
             "higher_is_better": not table.lower_is_better(table.metric),
-            **{name: getattr(self.group, name) for name in ("model", "source", "delta")},
+            "model": group.model,
+            "source": group.source,
+            "delta": group.delta,
             "first": _row_json(self.one, self.means[0]),
             "second": _row_json(self.other, self.means[1]),
-            **_difference_json(self.found),
+            **_difference_json(self.difference),
             "reason": self.reason,
             "seeds": list(self.seeds),
             "documents": table.documents,
@@ -117,18 +113,21 @@ class RowComparison(Shown):
 
     def blocks(self) -> list[Block]:
         """A line a task."""
-        several = len({pair.group for pair in self.pairs}) > 1
-        compared = {pair.names for pair in self.pairs}
-        heads = next(iter(compared)) if len(compared) == 1 else None  # two rows: their names, once
-        first, second = heads or ("first", "second")
+        has_several_sections = len({pair.group for pair in self.pairs}) > 1
+        names = {pair.names for pair in self.pairs}
+        is_one_pair = len(names) == 1  # then the heads name the rows
+        first, second = next(iter(names)) if is_one_pair else ("first", "second")
 
         def section(pair: RowPair) -> str | None:
-            return f"{model_name(pair.group.model)}, {pair.group.source}" if several else None
+            return f"{model_name(pair.group.model)}, {pair.group.source}" if has_several_sections else None
+
+        def row_names(pair: RowPair) -> str | None:
+            return None if is_one_pair else ", ".join(pair.names)
 
         columns = (
             Column("task", "task", attrgetter("table.task")),
-            Column("rows", "rows", lambda pair: None if heads else ", ".join(pair.names), optional=True),
-            *difference_columns(lambda pair: (pair.found, *pair.verdict_names, pair.reason)),
+            Column("rows", "rows", row_names, optional=True),
+            *difference_columns(attrgetter("described")),
             Column("first", first, lambda pair: pair.means[0], score_text),
             Column("second", second, lambda pair: pair.means[1], score_text),
             Column("seeds", "seeds", lambda pair: len(pair.seeds)),
@@ -143,20 +142,28 @@ class RowComparison(Shown):
             notes.append(f"{OWN_READER.sign} {own_readers}: {OWN_READER.name}. {capitalize(OWN_READER.why)}.")
         if self.left_out:
             notes.append(f"Left out, since without headroom nobody is ranked: {join_names(self.left_out, 9)} (--task).")
-        title, keep = f"{self.one} and {self.other}", 1 if heads else 2
-        return [make_table(title, columns, self.pairs, keep=keep, notes=(*notes, _READING))]
+        return [
+            make_table(
+                f"{self.one} and {self.other}",
+                columns,
+                self.pairs,
+                keep=1 if is_one_pair else 2,
+                notes=(*notes, _READING),
+            )
+        ]
 
     def _list_marked(self, mark: Mark) -> str:
         """The names of the rows with this mark."""
-        pairs = [zip(pair.names, (pair.one, pair.other), strict=True) for pair in self.pairs]
-        return names_text(sorted({name for pair in pairs for name, row in pair if mark in row.marks}))
+        rows = [row for pair in self.pairs for row in (pair.one, pair.other)]
+        return names_text(sorted({_name_with_queries(row) for row in rows if mark in row.marks}))
 
     def to_frame(self) -> pd.DataFrame:
         """One row for each pair of rows: what JSON has of it, with the names of the rows."""
         import pandas as pd
 
-        names = ({"first": row_name(pair.one), "second": row_name(pair.other)} for pair in self.pairs)
-        return pd.DataFrame([pair.to_json() | own for pair, own in zip(self.pairs, names, strict=True)])
+        return pd.DataFrame(
+            pair.to_json() | {"first": row_name(pair.one), "second": row_name(pair.other)} for pair in self.pairs
+        )
 
     def document(self) -> Any:
         """What --json prints."""
@@ -167,6 +174,22 @@ class RowComparison(Shown):
 def row_name(row: Row) -> str:
     """'tang@1': how a command names the row; a reference baseline has no ε to name."""
     return row.label if row.is_baseline else f"{row.label}@{epsilon_text(row.epsilon)}"
+
+
+def _name_with_queries(row: Row) -> str:
+    """'voting@1 (Q = 100)'."""
+    return name_of(row_name(row), row.queries)
+
+
+def sign_own_reader(name: str, row: Row) -> str:
+    """The name of a row, with the sign of what favours it."""
+    return f"{name} {OWN_READER.sign}" if OWN_READER in row.marks else name
+
+
+def _mean(row: Row, seeds: Collection[int]) -> float | None:
+    """The mean score of a row over these seeds; None without a seed."""
+    scores = [score_of(result) for result in row.results if result.cell.seed in seeds]
+    return fmean(scores) if scores else None
 
 
 def _parse_name(text: str, labels: Collection[str]) -> tuple[str, float | None]:
@@ -187,21 +210,28 @@ def _rows_named(text: str, rows: Sequence[Row]) -> tuple[list[Row], bool]:
     """(the rows that a name stands for, whether it names an ε). Raises UsageError where there is none."""
     labels = {row.label for row in rows}
     name, epsilon = _parse_name(text, labels)
-    own = {name} & labels or {row.label for row in rows if row.mechanism == name}
-    if len(own) > 1:
-        raise UsageError(f"'{name}' has several rows: {', '.join(sorted(own))}; name one of them.")
-    if not own:
-        raise unknown_name("row", name, sorted(labels))
-    there = [row for row in rows if row.label in own]
-    found = [row for row in there if epsilon in (None, row.epsilon)]
-    if not found:
-        has = ", ".join(sorted({row_name(row) for row in there}))
-        raise UsageError(f"There is no '{text}' on this board; it has {has}.")
-    return found, epsilon is not None
+    if name not in labels:
+        of_mechanism = sorted({row.label for row in rows if row.mechanism == name})
+        if len(of_mechanism) > 1:
+            raise UsageError(f"'{name}' has several rows: {', '.join(of_mechanism)}; name one of them.")
+        if not of_mechanism:
+            raise unknown_name("row", name, sorted(labels))
+        name = of_mechanism[0]
+    at_every_epsilon = [row for row in rows if row.label == name]
+    matching = [row for row in at_every_epsilon if epsilon in (None, row.epsilon)]
+    if not matching:
+        known = ", ".join(sorted({row_name(row) for row in at_every_epsilon}))
+        raise UsageError(f"There is no '{text}' on this board; it has {known}.")
+    return matching, epsilon is not None
 
 
 def compare_named(
-    board: Board, suite: str, one: str, other: str, tasks: Sequence[str] = (), epsilons: Sequence[float] = ()
+    board: Board,
+    suite: str,
+    one: str,
+    other: str,
+    tasks: Sequence[str] = (),
+    epsilons: Sequence[float] = (),
 ) -> RowComparison:
     """Both rows on every task that has them and ranks rows; where none does, on every task that has them.
 
@@ -209,56 +239,77 @@ def compare_named(
     stand nowhere together.
     """
     part = choose_part(board, tasks, (), epsilons)
-    rows = [row for section in part.sections for row in section.rows]
-    (first, at_one), (second, at_other) = (_rows_named(text, rows) for text in (one, other))
+    rows = list(part.rows)
+    first, names_first_epsilon = _rows_named(one, rows)
+    second, names_second_epsilon = _rows_named(other, rows)
 
-    def pairs_on(table: TaskTable) -> list[tuple[Row, Row]]:
-        own = ([row for row in table.in_order if row in each] for each in (first, second))
-        return [
-            (a, b)
-            for a, b in product(*own)
-            if a.key != b.key and ((at_one and at_other) or a.epsilon == b.epsilon or a.is_reference or b.is_reference)
-        ]
+    def may_compare(row: Row, rival: Row) -> bool:
+        if row.key == rival.key:
+            return False
+        if names_first_epsilon and names_second_epsilon:
+            return True
+        return row.epsilon == rival.epsilon or row.is_reference or rival.is_reference
 
-    tables = ((section.group, table) for section in part.sections for table in section.tables)
-    both = [(group, table, found) for group, table in tables if (found := pairs_on(table))]
-    if not both:
-        where = "; ".join(
-            join_names(sorted({f"{row_name(row)} on {row.task}" for row in own})) for own in (first, second)
-        )
+    pairs: list[RowPair] = []
+    for section in part.sections:
+        for table in section.tables:
+            differences = Pairs(table)
+            ones = [row for row in table.in_order if row in first]
+            others = [row for row in table.in_order if row in second]
+            for row, rival in product(ones, others):
+                if may_compare(row, rival):
+                    difference = differences.difference(row, rival)
+                    reason = "" if difference else differences.explain(row, rival)
+                    pairs.append(RowPair(section.group, table, row, rival, difference, reason))
+    if not pairs:
+        places = [sorted({f"{row_name(row)} on {row.task}" for row in named}) for named in (first, second)]
+        where = "; ".join(map(join_names, places))
         raise UsageError(f"'{one}' and '{other}' are not two rows of one task and ε: {where}.")
-    ranking = [each for each in both if not each[1].ranks_nobody] or both  # none ranks: all of them
-    several = len({group for group, _, _ in both}) > 1
-    left_out = sorted(
-        f"{table.task} ({group.model})" if several else table.task
-        for group, table, _ in both
-        if table.ranks_nobody and ranking is not both
-    )
-    pairs = []
-    for group, table, found in ranking:
-        differences = Pairs(table)
-        for a, b in found:
-            difference = differences.difference(a, b)
-            reason = "" if difference else differences.explain(a, b)
-            pairs.append(RowPair(group, table, a, b, difference, reason))
-    return RowComparison(suite, one, other, tuple(pairs), tuple(left_out))
+    ranked = [pair for pair in pairs if not pair.table.ranks_nobody]
+    if not ranked:
+        return RowComparison(suite, one, other, tuple(pairs))
+    has_several_sections = len({pair.group for pair in pairs}) > 1
+    left_out = {
+        f"{pair.table.task} ({pair.group.model})" if has_several_sections else pair.table.task
+        for pair in pairs
+        if pair.table.ranks_nobody
+    }
+    return RowComparison(suite, one, other, tuple(ranked), tuple(sorted(left_out)))
 
 
-def difference_columns(of: Callable[[Any], Compared]) -> tuple[Column, ...]:
+@dataclass(frozen=True)
+class DescribedDifference:
+    """A difference of two rows, their names, and why there is none."""
+
+    difference: Difference | None
+    one: str
+    other: str
+    reason: str
+
+    @property
+    def verdict(self) -> str:
+        difference = self.difference
+        if difference is None:
+            return f"no verdict: {self.reason}"
+        if difference.verdict == "better":
+            return f"{self.one if difference.value > 0 else self.other} is better"
+        if difference.verdict == "equivalent":
+            return f"equivalent, within {score_text(difference.margin)}"
+        return f"inconclusive, up to {score_text(difference.excluded)} not excluded"
+
+
+def difference_columns(describe: Callable[[Any], DescribedDifference]) -> tuple[Column, ...]:
     """Verdict, difference, interval and p of items that are pairs of rows."""
 
     def verdict(item: Any) -> str:
-        found, one, other, reason = of(item)
-        if found is None:
-            return f"no verdict: {reason}"
-        if found.verdict == "better":
-            return f"{one if found.value > 0 else other} is better"
-        if found.verdict == "equivalent":
-            return f"equivalent, within {score_text(found.margin)}"
-        return f"inconclusive, up to {score_text(found.excluded)} not excluded"
+        return describe(item).verdict
 
     def number(*names: str) -> Callable[[Any], Any]:
-        return lambda item: None if (found := of(item)[0]) is None else attrgetter(*names)(found)
+        def read(item: Any) -> Any:
+            difference = describe(item).difference
+            return None if difference is None else attrgetter(*names)(difference)
+
+        return read
 
     return (
         Column("verdict", "verdict", verdict, wide=True),
@@ -267,7 +318,7 @@ def difference_columns(of: Callable[[Any], Compared]) -> tuple[Column, ...]:
             "interval",
             "95% interval",
             number("low", "high"),
-            lambda own: " to ".join(map(signed_text, own)),
+            interval_text,
             "simultaneous for all pairs of the table",
         ),
         Column("p", "adjusted p", number("p"), p_number),
@@ -276,21 +327,35 @@ def difference_columns(of: Callable[[Any], Compared]) -> tuple[Column, ...]:
 
 def _row_json(row: Row, mean: float | None) -> dict[str, Any]:
     """score: its mean over what both rows have; score_of_all_seeds: as on the board."""
-    names = ("label", "mechanism", "epsilon", "proved", "recovery")
-    own = {name: getattr(row, name) for name in names} | {
+    return {
+        "row": row_name(row),
+        "label": row.label,
+        "mechanism": row.mechanism,
+        "epsilon": row.epsilon,
+        "proved": row.proved,
+        "recovery": row.recovery,
         "unranked": row.no_rank,
         "score": mean,
         "score_of_all_seeds": row.score,
+        "marks": [mark.name for mark in row.marks],
+        "epsilon_text": epsilon_text(row.epsilon),
     }
-    own["marks"] = [mark.name for mark in row.marks]
-    return {"row": row_name(row), **own, "epsilon_text": epsilon_text(row.epsilon)}
 
 
-def _difference_json(found: Difference | None) -> dict[str, Any]:
+def _difference_json(difference: Difference | None) -> dict[str, Any]:
     """verdict: better (of which: the first or the second), equivalent, inconclusive, or not tested."""
-    names = ("better", "difference", "low", "high", "p_adjusted", "family", "margin", "excluded")
-    if found is None:
+    if difference is None:
+        names = ("better", "difference", "low", "high", "p_adjusted", "family", "margin", "excluded")
         return {"verdict": "not tested", **dict.fromkeys(names)}
-    better = None if found.verdict != "better" else "first" if found.value > 0 else "second"
-    numbers = (found.value, found.low, found.high, found.p, found.family, found.margin, found.excluded)
-    return {"verdict": found.verdict, **dict(zip(names, (better, *numbers), strict=True))}
+    better = "first" if difference.value > 0 else "second"
+    return {
+        "verdict": difference.verdict,
+        "better": better if difference.verdict == "better" else None,
+        "difference": difference.value,
+        "low": difference.low,
+        "high": difference.high,
+        "p_adjusted": difference.p,
+        "family": difference.family,
+        "margin": difference.margin,
+        "excluded": difference.excluded,
+    }

@@ -108,6 +108,10 @@ class Submission:
         scores = {(report.task, report.epsilon): report.score for report in self.card.reported}
         return scores.get((task, epsilon))
 
+    def is_of(self, suite: str) -> bool:
+        """Whether it has results of a suite."""
+        return any(result.suite.name == suite for result in self.results)
+
     @property
     def rows(self) -> tuple[str, ...]:
         """Labels of its results, most often one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from dpicl.core.messages import join_names, names_text
+from dpicl.core.messages import join_names, names_text, signed_text
 from dpicl.data.task_file import COUNTED
 
 _METRICS = {
@@ -26,6 +26,12 @@ _METRICS = {
 def p_number(p: float) -> str:
     """'0.031', '<0.001'."""
     return f"{p:.3f}" if p >= 0.001 else "<0.001"
+
+
+def interval_text(interval: tuple[float, float]) -> str:
+    """'-0.012 to +0.034', of a difference."""
+    low, high = interval
+    return f"{signed_text(low)} to {signed_text(high)}"
 
 
 def recovery_text(recovery: float) -> str:
