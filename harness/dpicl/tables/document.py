@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from markupsafe import Markup
@@ -22,16 +22,17 @@ _NUMBER = re.compile(r"[<≤]?[-−+]?[\d.,]+(e[-+]?\d+)?( ?[%\w]{1,3})?|[-–�
 class Column:
     """A column of a table, defined once for all outputs.
 
-    key: its name in JSON. name: its head. of: item -> value: a text, a number, None, or several of them, of
-    which the first is sorted by. show: value -> text. help: what it is, in a few words. best: 'high' or 'low', where
-    one end is the better one. wide: whether it holds words that may go on below. optional: left out where no item has
-    a value. page: shown on pages, and in a terminal never. data: what filters of a page ask of it. parts: the names in
-    downloads of the first of several values; (): the key, of the first one.
+    key: its name in JSON. name: its head. of: item -> value, or the path of an attribute; "": the key is the path. A
+    value is a text, a number, None, or several of them, of which the first is sorted by. show: value -> text. help:
+    what it is, in a few words. best: 'high' or 'low', where one end is the better one. wide: whether it holds words
+    that may go on below. optional: left out where no item has a value. page: shown on pages, and in a terminal never.
+    data: what filters of a page ask of it. parts: the names in downloads of the first of several values; (): the key,
+    of the first one.
     """
 
     key: str
     name: str
-    of: Callable[[Any], Any]
+    of: Callable[[Any], Any] | str = ""
     show: Callable[[Any], str] = str
     help: str = ""
     best: str = ""
@@ -41,13 +42,19 @@ class Column:
     data: Mapping[str, str] = field(default_factory=dict)
     parts: tuple[str, ...] = ()
 
+    def value(self, item: Any) -> Any:
+        """What the column has of an item."""
+        if callable(self.of):
+            return self.of(item)
+        return attrgetter(self.of or self.key)(item)
+
     def text(self, value: Any) -> str:
         """'–' for nothing."""
         return "–" if value is None else self.show(value)
 
     def fields(self, item: Any) -> dict[str, Any]:
         """What downloads have of an item, by name."""
-        names, value = self.parts or (self.key,), self.of(item)
+        names, value = self.parts or (self.key,), self.value(item)
         values = value if isinstance(value, tuple) else [value] * len(names)  # None is None in all of them
         return dict(zip(names, values, strict=False))
 
@@ -93,7 +100,7 @@ def make_table(
 ) -> Table:
     """The table of some items, a line each. more: further fields of `Table`."""
     items = list(items)
-    values = [(column, [column.of(item) for item in items]) for column in columns]
+    values = [(column, [column.value(item) for item in items]) for column in columns]
     kept = [(column, own) for column, own in values if not column.optional or any(one is not None for one in own)]
     lines = (
         Line(tuple(own[i] for _, own in kept), kind(item), links(item), data(item)) for i, item in enumerate(items)

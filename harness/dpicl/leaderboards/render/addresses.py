@@ -25,10 +25,11 @@ def make_plain(name: str) -> str:
 def row_id(section: Section, row: Row) -> str:
     """'tang-agnews-e1-0123456789': what names a row in addresses."""
     group = section.group
-    parts = (group.suite, group.version, group.suite_hash, group.model, group.weights, group.source, group.delta)
-    rounding = ("up to rounding",) if group.up_to_rounding else ()
-    own = (*parts, *rounding, row.task, row.label, "proved", row.epsilon)
-    key = hashlib.sha256(json.dumps([*map(str, own)]).encode()).hexdigest()[:10]
+    parts = [group.suite, group.version, group.suite_hash, group.model, group.weights, group.source, group.delta]
+    if group.up_to_rounding:
+        parts.append("up to rounding")
+    parts += [row.task, row.label, "proved", row.epsilon]
+    key = hashlib.sha256(json.dumps([*map(str, parts)]).encode()).hexdigest()[:10]
     return f"{make_plain(row.label)}-{make_plain(row.task)}-e{make_plain(f'{row.epsilon:g}')}-{key}"
 
 

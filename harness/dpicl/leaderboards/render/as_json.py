@@ -27,7 +27,10 @@ def audit_json(audit: Audit) -> dict[str, Any]:
         "epsilon": audit.epsilon,
         "kind": audit.kind or None,
         "says": ATTAINED if audit.kind == "exact" else None,
-        **{name: best.get(name) for name in ("confidence", "attack", "access", "trials")},
+        "confidence": best.get("confidence"),
+        "attack": best.get("attack"),
+        "access": best.get("access"),
+        "trials": best.get("trials"),
         "flag": audit.flag,
         "doubts": list(audit.doubts),
         "attacks": [attack_json(result, audit.powers.get(result.id)) for result in audit.attacks],
@@ -36,13 +39,12 @@ def audit_json(audit: Audit) -> dict[str, Any]:
 
 def submission_json(row: Row) -> dict[str, Any] | None:
     """Where a submitted row comes from, and what was found about it; None for a row of our own."""
-    one = row.submission
-    if one is None:
+    if row.submission is None:
         return None
-    names = ("licence", "paper", "code", "public_data", "tuning", "footnote", "unreliable", "reproduced", "authors")
+    names = {"licence", "paper", "code", "public_data", "tuning", "footnote", "unreliable", "reproduced", "authors"}
     return {
-        "name": one.name,
-        **{name: getattr(one.card, name) for name in names},
+        "name": row.submission.name,
+        **row.submission.card.model_dump(include=names),
         "reported": row.reported,
     }
 
@@ -53,7 +55,9 @@ def attack_json(result: AttackResult, power: Power | None = None) -> dict[str, A
     return {
         "attack": result.attack,
         "access": result.access,
-        **{name: getattr(bound, name, None) for name in ("epsilon", "confidence", "method")},
+        "epsilon": bound and bound.epsilon,
+        "confidence": bound and bound.confidence,
+        "method": bound and bound.method,
         "says": ATTAINED if result.attack in (EXACT, GROUP) else None,
         "trials": trials_text(result),
         "id": result.id,
@@ -61,10 +65,10 @@ def attack_json(result: AttackResult, power: Power | None = None) -> dict[str, A
         "epsilon_proved": result.privacy.epsilon_proved,
         "delta": result.privacy.delta,
         "queries": result.privacy.queries,
-        "decision": None if bound is None or bound.decision is None else bound.decision.model_dump(mode="json"),
+        "decision": bound and bound.decision and bound.decision.model_dump(mode="json"),
         "subject": result.subject.model_dump(mode="json"),
         "settings": result.settings,
-        "measures": {name: one.model_dump(mode="json") for name, one in result.measures.items()},
+        "measures": {name: measure.model_dump(mode="json") for name, measure in result.measures.items()},
         "power": None if power is None else power.to_json(),
         "counts": dict(result.counts),
         "notes": list(result.notes),
@@ -87,45 +91,47 @@ def board_json(board: Board) -> dict[str, Any]:
 
 
 def _section_json(section: Section) -> dict[str, Any]:
-    tables = [
-        {
-            "task": table.task,
-            "metric": table.metric,
-            "reader": table.reader,
-            "higher_is_better": {
-                name: not table.lower_is_better(name) for name in (table.metric, *table.other_metrics)
-            },
-            "documents": table.documents,
-            "rows": [_row_json(row) for row in table.in_order],
-            "missing": list(table.missing),
-            "headroom": _headroom_json(table),
-            "margin": table.margin,
-            "detectable": {f"{epsilon:g}": found for epsilon, found in table.detectable.items()},
-            "unranked_levels": {f"{epsilon:g}": reason for epsilon, reason in table.unranked_levels.items()},
-        }
-        for table in section.tables
-    ]
     return {
         "group": asdict(section.group),
         "answers": [{**asdict(answer), "where": answer.where} for answer in section.answers],
-        "tasks": tables,
+        "tasks": [_table_json(table) for table in section.tables],
         "measured": {table.task: _headroom_json(table) for table in section.measured},
         "contrasts": [contrast.to_json() for contrast in section.contrasts],
         "notes": list(section.notes),
     }
 
 
+def _table_json(table: TaskTable) -> dict[str, Any]:
+    metrics = (table.metric, *table.other_metrics)
+    return {
+        "task": table.task,
+        "metric": table.metric,
+        "reader": table.reader,
+        "higher_is_better": {name: not table.lower_is_better(name) for name in metrics},
+        "documents": table.documents,
+        "rows": [_row_json(row) for row in table.in_order],
+        "missing": list(table.missing),
+        "headroom": _headroom_json(table),
+        "margin": table.margin,
+        "detectable": {f"{epsilon:g}": gain for epsilon, gain in table.detectable.items()},
+        "unranked_levels": {f"{epsilon:g}": reason for epsilon, reason in table.unranked_levels.items()},
+    }
+
+
 def _headroom_json(table: TaskTable) -> dict[str, Any]:
     """By metric."""
-    return {name: {**asdict(one), "rewards": one.rewards} for name, one in table.headroom.items()}
+    return {name: {**asdict(headroom), "rewards": headroom.rewards} for name, headroom in table.headroom.items()}
 
 
 def _row_json(row: Row) -> dict[str, Any]:
-    data = {name: value for name, value in vars(row).items() if name not in ("results", "audit", "submission")}
+    data = vars(row).copy()
+    for name in ("results", "audit", "submission"):
+        del data[name]
     return {
         **data,
         "name": row.name,
-        **{name: data[name] and asdict(data[name]) for name in ("rank", "against_public")},
+        "rank": row.rank and asdict(row.rank),
+        "against_public": row.against_public and asdict(row.against_public),
         "marks": [mark.name for mark in row.marks],
         "failures": row.failures,
         "audited": audit_json(row.audit),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from dpicl.attacks.audited import attack_name
 from dpicl.attacks.power import NO_POWER, Power
@@ -23,11 +23,13 @@ _NOTHING = "There are no attacks yet; make some with: dpicl audit voting --task 
 
 def list_attacks_on(rows: Iterable[Row]) -> list[Attacked]:
     """Every attack on these rows."""
-    return [
-        Attacked(row.name, row.epsilon, one, row.audit.settings.get(one.id, ""), row.audit.powers.get(one.id))
-        for row in rows
-        for one in row.audit.attacks
-    ]
+    attacked = []
+    for row in rows:
+        settings, powers = row.audit.settings, row.audit.powers
+        for attack in row.audit.attacks:
+            settings_text = settings.get(attack.id, "")
+            attacked.append(Attacked(row.name, row.epsilon, attack, settings_text, powers.get(attack.id)))
+    return attacked
 
 
 def row_attacks(task: str, rows: Sequence[Row]) -> list[Block]:
@@ -70,11 +72,17 @@ def attack_blocks(board: AttackBoard) -> list[Block]:
     if not board.attacks:
         return [*blocks, words(_NOTHING)]
     blocks.append(_summary(board.attacks, board.powers))
-    for (name, question), found in groupby(board.attacks, lambda one: (one.attack, question_of(one))):
-        own = [replace(one, label=_name(one.attack)) for one in pair_with_settings(list(found), board.powers)]
-        title = name + (f" ({question})" if question else "")
-        blocks.append(Part((attacks_table(title, own, heading=False),), f"{title}: {count(len(own), 'result')}"))
+    for title, attacks in groupby(board.attacks, _title):
+        attacked = [replace(item, label=_name(item.attack)) for item in pair_with_settings(list(attacks), board.powers)]
+        table = attacks_table(title, attacked, heading=False)
+        blocks.append(Part((table,), f"{title}: {count(len(attacked), 'result')}"))
     return blocks
+
+
+def _title(attack: AttackResult) -> str:
+    """The attack, with its question."""
+    question = question_of(attack)
+    return attack.attack + (f" ({question})" if question else "")
 
 
 def _name(attack: AttackResult) -> str:
@@ -84,26 +92,61 @@ def _name(attack: AttackResult) -> str:
 
 def _summary(attacks: Sequence[AttackResult], powers: Mapping[str, Power]) -> Table:
     """A line for each mechanism, Q and ε; reference baselines and broken mechanisms last."""
-    own: dict[tuple[bool, str, float], list[AttackResult]] = defaultdict(list)
-    for one in attacks:
-        own[one.subject.mechanism in ENDS, _name(one), one.subject.epsilon].append(one)
-    items = [(*key[1:], found, _best(found, powers), key[0]) for key, found in sorted(own.items(), key=itemgetter(0))]
+    lines: dict[tuple[bool, str, float], list[AttackResult]] = defaultdict(list)
+    for attack in attacks:
+        is_end = attack.subject.mechanism in ENDS
+        lines[is_end, _name(attack), attack.subject.epsilon].append(attack)
+    items = [
+        _Attacks(name, epsilon, of_line, _best(of_line, powers), "end" if is_end else "")
+        for (is_end, name, epsilon), of_line in sorted(lines.items(), key=itemgetter(0))
+    ]
+
+    def audited(item: _Attacks) -> tuple[float, str] | None:
+        return audited_text(item.best, powers)
+
+    def share(item: _Attacks) -> str | None:
+        return share_text(item.best, powers)
+
     columns = (
-        Column("row", "mechanism", itemgetter(0)),
-        Column("epsilon", "ε", itemgetter(1), epsilon_text),
-        Column("attacks", "attacks", lambda item: len(item[2])),
-        Column(
-            "tasks", "tasks", lambda item: names_text(dict.fromkeys(one.subject.task for one in item[2])), wide=True
-        ),
-        Column("audited", "largest audited ε", lambda i: audited_text(i[3], powers), itemgetter(1), "a lower bound"),
-        Column("proved", "proved ε of that run", lambda i: i[3] and i[3].privacy.epsilon_proved, epsilon_text),
-        Column("share", "share", lambda item: share_text(item[3], powers), help="the first over the second"),
-        Column("by", "by", lambda i: i[3] and f"{attack_name(i[3])} on {i[3].subject.task}", wide=True),
+        Column("row", "mechanism", "name"),
+        Column("epsilon", "ε", show=epsilon_text),
+        Column("attacks", "attacks", lambda item: len(item.attacks)),
+        Column("tasks", "tasks", wide=True),
+        Column("audited", "largest audited ε", audited, itemgetter(1), "a lower bound"),
+        Column("proved", "proved ε of that run", show=epsilon_text),
+        Column("share", "share", share, help="the first over the second"),
+        Column("by", "by", wide=True),
     )
-    return make_table("In short", columns, items, kind=lambda item: "end" if item[4] else "", keep=2, heading=True)
+    return make_table("In short", columns, items, kind=attrgetter("kind"), keep=2, heading=True)
+
+
+@dataclass(frozen=True)
+class _Attacks:
+    """The attacks on a mechanism at one Q and ε. kind: how the line looks."""
+
+    name: str
+    epsilon: float
+    attacks: Sequence[AttackResult]
+    best: AttackResult | None
+    kind: str
+
+    @property
+    def tasks(self) -> str:
+        return names_text(dict.fromkeys(attack.subject.task for attack in self.attacks))
+
+    @property
+    def proved(self) -> float | None:
+        return self.best and self.best.privacy.epsilon_proved
+
+    @property
+    def by(self) -> str | None:
+        return self.best and f"{attack_name(self.best)} on {self.best.subject.task}"
 
 
 def _best(attacks: Iterable[AttackResult], powers: Mapping[str, Power]) -> AttackResult | None:
-    """The one with the largest bound; of several one that has power."""
-    bounded = [one for one in attacks if one.audited is not None]
-    return max(bounded, key=lambda one: (one.audited or 0.0, not is_hidden(one, powers)), default=None)
+    """The attack with the largest bound; of several one that has power."""
+
+    def strength(attack: AttackResult) -> tuple[float, bool]:
+        return attack.audited or 0.0, not is_hidden(attack, powers)
+
+    return max((attack for attack in attacks if attack.audited is not None), key=strength, default=None)

@@ -19,7 +19,7 @@ from dpicl.leaderboards.model.contrasts import JudgedContrast
 from dpicl.leaderboards.model.marks import Mark, signs
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
-from dpicl.leaderboards.model.text import metric_name, metrics_text, p_number, scored_thing
+from dpicl.leaderboards.model.text import interval_text, metric_name, metrics_text, p_number, scored_thing
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import audited_text, share_text
 from dpicl.leaderboards.render.columns import (
@@ -46,20 +46,20 @@ def answers_table(section: Section) -> Table:
 
     def gain(answer: BoardAnswer) -> float | None:
         table = tables.get(answer.task)  # a part of a board may have none
-        found = None if table is None else table.headroom.get(table.metric)
-        return None if found is None else found.gain
+        headroom = table and table.headroom.get(table.metric)
+        return headroom.gain if headroom else None
 
     def list_own_readers(answer: BoardAnswer) -> str | None:
         return join_names(map(str, answer.own_readers)) or None
 
     columns = (
-        Column("epsilon", "ε", attrgetter("epsilon"), epsilon_text),
-        Column("where", "where", attrgetter("where"), wide=True),
-        Column("best", "best", lambda one: one.texts[0], wide=True),
-        Column("verdict", "verdict (95%)", attrgetter("verdict"), wide=True),
-        Column("controls", "controls as good", lambda one: one.texts[1], wide=True),
+        Column("epsilon", "ε", show=epsilon_text),
+        Column("where", "where", wide=True),
+        Column("best", "best", lambda answer: answer.texts[0], wide=True),
+        Column("verdict", "verdict (95%)", wide=True),
+        Column("controls", "controls as good", lambda answer: answer.texts[1], wide=True),
         Column("own_readers", "as good, no rank", list_own_readers, wide=True, optional=True),
-        Column("metrics", "scores", attrgetter("metrics"), wide=True),
+        Column("metrics", "scores", wide=True),
         Column("headroom", "headroom", gain, signed_text, f"{REAL} − {PUBLIC}", optional=True),
     )
     return make_table("Best rows at each ε", columns, section.answers, sortable=False, keep=2)
@@ -84,7 +84,8 @@ class _Method:
     @property
     def marks(self) -> Collection[Mark]:
         """Those of all its rows; a cell has the others."""
-        return [mark for mark in self.first.marks if all(mark in row.marks for row in self.rows.values())]
+        shared = set.intersection(*(set(row.marks) for row in self.rows.values()))
+        return [mark for mark in self.first.marks if mark in shared]
 
     @property
     def name(self) -> str:
@@ -98,14 +99,19 @@ class _Method:
     @property
     def place(self) -> tuple[object, ...]:
         """Methods first, by their mean recovery over tasks, those without one last; then controls and ceilings by ε."""
-        known = [row.recovery for row in self.rows.values() if row.recovery is not None and not self.is_control]
-        return self.is_control, self.epsilon * self.is_control, not known, -fmean(known) if known else 0.0, self.label
+        if self.is_control:
+            return True, self.epsilon, True, 0.0, self.label
+        recoveries = [row.recovery for row in self.rows.values() if row.recovery is not None]
+        mean = fmean(recoveries) if recoveries else 0.0
+        return False, 0.0, not recoveries, -mean, self.label
 
     @property
     def kind(self) -> str:
         if any(row.audit.flag for row in self.rows.values()):
             return "flagged"
-        return "end" if self.is_control else "first" if self.best else ""
+        if self.is_control:
+            return "end"
+        return "first" if self.best else ""
 
 
 def methods_table(section: Section, epsilons: Sequence[float], places: Addresses | None = None) -> Table:
@@ -115,52 +121,53 @@ def methods_table(section: Section, epsilons: Sequence[float], places: Addresses
     """
     tables = [table for table in section.tables if any(row.epsilon in epsilons for row in table.rows)]
     tables = tables or list(section.tables)
-    methods = sorted(_methods(section, tables, epsilons), key=lambda method: method.place)
+    methods = sorted(_methods(section, tables, epsilons), key=attrgetter("place"))
+    ranked = [table for table in tables if any(row.rank for row in table.rows)]
     if places is None:
-        tables.sort(key=lambda table: not any(row.rank for row in table.rows))
-    columns = [_task_column(table) for table in tables]
-    legend = "score; controls last."
-    if any(row.rank for table in tables for row in table.rows):
+        tables.sort(key=lambda table: table not in ranked)
+    notes = ["score; controls last."]
+    if ranked:
         ranks = "possible ranks (95%, at one ε and Q, those by embeddings too)"
-        legend = f"score and {ranks}; *: no other method is better; methods by recovery, controls last."
-    said = [legend]
-    lower = [table.task for table in tables if table.lower_is_better(table.metric)]
-    said += [f"↓: lower is better ({names_text(lower)})."] if lower else []
-    said.append(f"{metrics_text((table.metric, table.reader) for table in tables)}.")
+        notes = [f"score and {ranks}; *: no other method is better; methods by recovery, controls last."]
+    if lower := [table.task for table in tables if table.lower_is_better(table.metric)]:
+        notes.append(f"↓: lower is better ({names_text(lower)}).")
+    notes.append(f"{metrics_text((table.metric, table.reader) for table in tables)}.")
     if places is None:  # a page has them all under "How to read this board"
-        said += _explain_marks(methods)
+        notes += _explain_marks(methods)
 
     def links(method: _Method) -> dict[int, str]:
         if places is None:
             return {}
-        own = {
-            i: places.page(method.rows[table.task]) for i, table in enumerate(tables, 2) if table.task in method.rows
-        }
-        return {0: places.board_of_name(method.label), **own}
+        addresses = {0: places.board_of_name(method.label)}
+        for column, table in enumerate(tables, 2):
+            if table.task in method.rows:
+                addresses[column] = places.page(method.rows[table.task])
+        return addresses
 
-    names = (
-        Column("method", "method", attrgetter("name"), help="its link shows its rows alone"),
-        Column("epsilon", "ε", attrgetter("epsilon"), epsilon_text, EPSILON.help),
-    )
     return make_table(
         f"Methods and tasks at ε = {names_text(map(epsilon_text, epsilons))}",
-        [*names, *columns],
+        [
+            Column("method", "method", "name", help="its link shows its rows only"),
+            EPSILON,
+            *map(_task_column, tables),
+        ],
         methods,
         kind=attrgetter("kind"),
         links=links,
         data=lambda method: row_data(method.first),
-        notes=tuple(said),
+        notes=tuple(notes),
         keep=2,
     )
 
 
 def carried_table(section: Section, epsilons: Sequence[float]) -> Table | None:
     """What the texts of each method carry, whatever a language model makes of them; None where no row says it."""
-    tables = [table for table in section.tables if any(CARRIED[0] in row.aggregates for row in table.rows)]
+    metric = CARRIED[0]
+    tables = [table for table in section.tables if any(metric in row.aggregates for row in table.rows)]
     methods = [
         method
         for method in _methods(section, tables, epsilons)
-        if any(CARRIED[0] in row.aggregates for row in method.rows.values())
+        if any(metric in row.aggregates for row in method.rows.values())
     ]
     if not methods:
         return None
@@ -168,14 +175,10 @@ def carried_table(section: Section, epsilons: Sequence[float]) -> Table | None:
     def column(table: TaskTable) -> Column:
         def score(method: _Method) -> float | None:
             row = method.rows.get(table.task)
-            return None if row is None else row.aggregates.get(CARRIED[0])
+            return None if row is None else row.aggregates.get(metric)
 
         return Column(table.task, make_visible(table.task, _TASK), score, score_text, best="high")
 
-    names = (
-        Column("method", "method", attrgetter("name")),
-        Column("epsilon", "ε", attrgetter("epsilon"), epsilon_text),
-    )
     note = (
         "Accuracy, on all test records, of a classifier made of the texts alone: the worse of WordLlama's static"
         " vectors and TF-IDF, which no method uses. It says what texts contain, not what a model learns from them, and"
@@ -183,8 +186,12 @@ def carried_table(section: Section, epsilons: Sequence[float]) -> Table | None:
     )
     return make_table(
         "What the texts carry",
-        [*names, *map(column, tables)],
-        sorted(methods, key=lambda method: method.place),
+        [
+            Column("method", "method", "name"),
+            Column("epsilon", "ε", show=epsilon_text),
+            *map(column, tables),
+        ],
+        sorted(methods, key=attrgetter("place")),
         kind=attrgetter("kind"),
         notes=(note,),
         keep=2,
@@ -193,21 +200,23 @@ def carried_table(section: Section, epsilons: Sequence[float]) -> Table | None:
 
 
 def _methods(section: Section, tables: Sequence[TaskTable], epsilons: Sequence[float]) -> Iterable[_Method]:
-    compared = [one for one in section.answers if one.compared]
-    best = {(one.task, each.label, one.epsilon) for one in compared for each in one.best}
-    found: dict[tuple[str, float], dict[str, Row]] = defaultdict(dict)
+    best = {
+        (answer.task, row.label, answer.epsilon) for answer in section.answers for row in answer.best if answer.compared
+    }
+    methods: dict[tuple[str, float], dict[str, Row]] = defaultdict(dict)
     for table in tables:
         for row in table.in_order:
             if row.is_reference or math.isinf(row.epsilon) or row.epsilon in epsilons:
-                found[row.label, row.epsilon][table.task] = row
-    for name, rows in found.items():
-        yield _Method(*name, rows, [task for task in rows if (task, *name) in best])
+                methods[row.label, row.epsilon][table.task] = row
+    for (label, epsilon), rows in methods.items():
+        yield _Method(label, epsilon, rows, [task for task in rows if (task, label, epsilon) in best])
 
 
 def _explain_marks(methods: Iterable[_Method]) -> list[str]:
     """What the signs of the rows mean, in a line; nothing without one."""
-    marks = {mark.sign: mark.name for method in methods for row in method.rows.values() for mark in row.marks}
-    return [f"{'; '.join(f'{sign} {name}' for sign, name in marks.items())}."] if marks else []
+    rows = [row for method in methods for row in method.rows.values()]
+    marks = dict.fromkeys(f"{mark.sign} {mark.name}" for row in rows for mark in row.marks)
+    return [f"{'; '.join(marks)}."] if marks else []
 
 
 def _task_column(table: TaskTable) -> Column:
@@ -225,8 +234,9 @@ def _task_column(table: TaskTable) -> Column:
     about = f"{metric_name(table.metric)}, {table.reader}, on {things}"
     about += "; without headroom nobody is ranked" if table.ranks_nobody else ""
     about += "".join(f"; {reason}" for reason in dict.fromkeys(table.unranked_levels.values()))
-    name = f"{make_visible(table.task, _TASK)} {make_visible(table.metric, _TASK)}" + ("↓" if lower else "")
-    return Column(table.task, name, cell, itemgetter(1), about, "low" if lower else "high", data={"task": table.task})
+    name = f"{make_visible(table.task, _TASK)} {make_visible(table.metric, _TASK)}{'↓' if lower else ''}"
+    best = "low" if lower else "high"
+    return Column(table.task, name, cell, itemgetter(1), about, best, data={"task": table.task})
 
 
 # Headroom.
@@ -244,13 +254,13 @@ def headroom_table(tables: Sequence[TaskTable]) -> Table:
         return f"yes, but headroom is unknown: no {PUBLIC if table.real_data is not None else REAL} at a common seed"
 
     def show_detectable(table: TaskTable) -> str | None:
-        found = (f"{score_text(one)} at ε = {epsilon_text(epsilon)}" for epsilon, one in table.detectable.items())
-        return ", ".join(found) or None
+        texts = [f"{score_text(gain)} at ε = {epsilon_text(epsilon)}" for epsilon, gain in table.detectable.items()]
+        return ", ".join(texts) or None
 
     columns = (
-        Column("task", "task", attrgetter("task")),
-        Column("metric", "metric", attrgetter("metric")),
-        Column("reader", "reader", attrgetter("reader"), wide=True),
+        Column("task", "task"),
+        Column("metric", "metric"),
+        Column("reader", "reader", wide=True),
         *headroom_columns(lambda table: table.headroom.get(table.metric)),
         Column("ranks", "ranks", ranks, wide=True),
         Column("detectable", "MDE (80% power)", show_detectable, wide=True, optional=True),
@@ -271,26 +281,23 @@ def contrasts_table(section: Section) -> Table:
     """The claims that the suite plans, on every task."""
 
     def number(*names: str) -> Callable[[JudgedContrast], Any]:
-        return lambda one: None if one.test is None else attrgetter(*names)(one.test)
+        def read(claim: JudgedContrast) -> Any:
+            return None if claim.test is None else attrgetter(*names)(claim.test)
+
+        return read
 
     columns = (
-        Column("name", "claim", attrgetter("name"), wide=True),
-        Column("task", "task", attrgetter("task")),
-        Column("verdict", "verdict (95%)", attrgetter("verdict"), wide=True),
+        Column("name", "claim", wide=True),
+        Column("task", "task"),
+        Column("verdict", "verdict (95%)", wide=True),
         Column("difference", "difference", number("mean"), signed_text),
-        Column(
-            "interval",
-            "95% interval",
-            number("low", "high"),
-            lambda own: " to ".join(map(signed_text, own)),
-            "not adjusted",
-        ),
+        Column("interval", "95% interval", number("low", "high"), interval_text, "not adjusted"),
         Column("p", "p (Holm)", number("adjusted"), p_number),
         Column("flips", "p (signs)", number("flips"), p_number, "by flips of signs over seeds, not adjusted"),
-        Column("seeds", "seeds", attrgetter("seeds")),
-        Column("rows", "rows", lambda one: f"{one.better} − {one.than}", wide=True),
+        Column("seeds", "seeds"),
+        Column("rows", "rows", lambda claim: f"{claim.better} − {claim.than}", wide=True),
     )
-    tested = sum(one.test is not None for one in section.contrasts)
+    tested = sum(claim.test is not None for claim in section.contrasts)
     note = (
         f"Claims that the suite names before it runs: Student's t of differences by seed and flips of their"
         f" signs (the larger p counts), Holm over these {tested}. All other pairs explore (`dpicl compare`)."
@@ -313,7 +320,7 @@ def rows_table(table: TaskTable, places: Addresses | None) -> Table:
     )
     return make_table(
         f"Results on {table.task}",
-        [score if one is SCORE else one for one in ROWS],
+        [score if column is SCORE else column for column in ROWS],
         table.in_order,
         kind=row_kind,
         links=lambda row: {0: places.page(row)} if places else {},
@@ -334,10 +341,9 @@ def metrics_table(table: TaskTable) -> Table:
         best = "low" if table.lower_is_better(name) else "high"
         return Column(name, metric_title(table, name), lambda row: row.numbers.get(name), score_text, best=best)
 
-    first = Column("row", "mechanism", attrgetter("name"))
     return make_table(
         f"{table.task}: other metrics",
-        [first, EPSILON, *map(column, table.other_metrics)],
+        [Column("row", "mechanism", "name"), EPSILON, *map(column, table.other_metrics)],
         table.in_order,
         kind=lambda row: "end" if row.is_baseline else "",
         notes=(f"{table.describe_metrics(table.other_metrics)}.",),
@@ -347,15 +353,22 @@ def metrics_table(table: TaskTable) -> Table:
 
 def submitted_table(rows: Iterable[Row]) -> Table:
     """Who submitted which of these rows, what the paper reports, and what others got who ran cells again."""
+
+    def reproduced(row: Row) -> str | None:
+        return (row.submission and row.submission.card.reproduced) or None
+
+    def footnote(row: Row) -> str | None:
+        return (row.submission and row.submission.card.footnote) or None
+
     columns = (
-        Column("row", "submitted row", attrgetter("name")),
+        Column("row", "submitted row", "name"),
         EPSILON,
-        Column("task", "task", attrgetter("task")),
-        Column("authors", "authors", lambda row: names_text(row.submission.card.authors), wide=True),
-        Column("score", "score here", attrgetter("score"), score_text),
-        Column("reported", "paper reports", attrgetter("reported"), score_text, optional=True),
-        Column("reproduced", "run again", lambda row: row.submission.card.reproduced or None, wide=True, optional=True),
-        Column("footnote", "†", lambda row: row.submission.card.footnote or None, wide=True, optional=True),
+        Column("task", "task"),
+        Column("authors", "authors", "submission.card.authors", names_text, wide=True),
+        Column("score", "score here", show=score_text),
+        Column("reported", "paper reports", show=score_text, optional=True),
+        Column("reproduced", "run again", reproduced, wide=True, optional=True),
+        Column("footnote", "†", footnote, wide=True, optional=True),
     )
     return make_table("Submitted rows", columns, rows, keep=2, sortable=False)
 
@@ -363,35 +376,73 @@ def submitted_table(rows: Iterable[Row]) -> Table:
 # Claims.
 
 
+@dataclass(frozen=True)
+class _Claim:
+    """The rows of a method at one ε that prove a finite ε above 0."""
+
+    rows: Sequence[Row]
+
+    @property
+    def first(self) -> Row:
+        return self.rows[0]
+
+    @property
+    def claimed(self) -> float | None:
+        return max((row.claimed for row in self.rows if row.claimed is not None), default=None)
+
+    @property
+    def proved(self) -> float:
+        return max(row.proved for row in self.rows)
+
+    @property
+    def audited(self) -> Row | None:
+        """The row with the largest audited ε."""
+        audited = [row for row in self.rows if row.audit.epsilon is not None]
+        return max(audited, key=attrgetter("audit.epsilon"), default=None)
+
+    @property
+    def audited_text(self) -> tuple[float, str] | None:
+        row = self.audited
+        return row and audited_text(row.audit.best, row.audit.powers)
+
+    @property
+    def share(self) -> str | None:
+        row = self.audited
+        return row and share_text(row.audit.best, row.audit.powers)
+
+    @property
+    def attack(self) -> str | None:
+        row = self.audited
+        return row and f"{row.audit.best_name} on {row.task}"
+
+    @property
+    def refuted(self) -> int | None:
+        return sum(bool(row.audit.flag) for row in self.rows) or None
+
+
 def claims_table(section: Section, places: Addresses | None = None) -> Table:
     """Claimed, proved and audited ε of every method that proves a finite one above 0, over its tasks and seeds."""
-    own: dict[tuple[str, float], list[Row]] = defaultdict(list)
+    by_method: dict[tuple[str, float], list[Row]] = defaultdict(list)
     for row in section.rows:
         if 0 < row.proved < math.inf:
-            own[row.label, row.epsilon].append(row)
-
-    claims = []  # a method's rows at one ε, and the one with the largest audited ε
-    for _, rows in sorted(own.items()):
-        audited = [row for row in rows if row.audit.epsilon is not None]
-        claims.append((rows, max(audited, key=lambda row: row.audit.epsilon or 0, default=None)))
-
-    def count_refuted(claim: tuple[Sequence[Row], Row | None]) -> int | None:
-        return sum(bool(row.audit.flag) for row in claim[0]) or None
-
+            by_method[row.label, row.epsilon].append(row)
+    claims = [_Claim(rows) for _, rows in sorted(by_method.items(), key=itemgetter(0))]
     columns = (
-        Column("row", "mechanism", lambda claim: row_label(claim[0][0])),
-        Column("epsilon", "ε", lambda claim: claim[0][0].epsilon, epsilon_text, EPSILON.help),
-        Column("claimed", "claimed ε", lambda c: max((r.claimed for r in c[0] if r.claimed is not None), default=None),
-               epsilon_text, CLAIMED.help),
-        Column("proved", "proved ε", lambda c: max(r.proved for r in c[0]), epsilon_text, PROVED.help),
-        Column("audited", "audited ε", lambda c: c[1] and audited_text(c[1].audit.best, c[1].audit.powers),
-               itemgetter(1), AUDITED.help),
-        Column("share", "share", lambda c: c[1] and share_text(c[1].audit.best, c[1].audit.powers),
-               help="audited ε over the ε proved for that run"),
-        Column("attack", "by", lambda c: c[1] and f"{c[1].audit.best_name} on {c[1].task}", wide=True),
-        Column("refuted", "refuted", count_refuted, "{} rows".format, "rows whose audited ε exceeds their proved ε",
-               optional=True),
-    )  # fmt: skip
+        Column("row", "mechanism", "first", row_label),
+        Column("epsilon", "ε", "first.epsilon", epsilon_text, EPSILON.help),
+        Column("claimed", "claimed ε", show=epsilon_text, help=CLAIMED.help),
+        Column("proved", "proved ε", show=epsilon_text, help=PROVED.help),
+        Column("audited", "audited ε", "audited_text", itemgetter(1), AUDITED.help),
+        Column("share", "share", help="audited ε over the ε proved for that run"),
+        Column("attack", "by", wide=True),
+        Column(
+            "refuted",
+            "refuted",
+            show="{} rows".format,
+            help="rows whose audited ε exceeds their proved ε",
+            optional=True,
+        ),
+    )
     note = (
         "Claimed: the ε that the formula in the method's paper gives. Proved: an upper bound, from the run's ledger."
         " Audited: a lower bound, by our strongest attack; a small one may only say that the attack is weak."
@@ -400,9 +451,9 @@ def claims_table(section: Section, places: Addresses | None = None) -> Table:
         "Is ε true? What authors claim, what is proved, and what attacks reach",
         columns,
         claims,
-        kind=lambda claim: "flagged" if count_refuted(claim) else "",
-        links=lambda claim: {0: places.board_of_name(claim[0][0].label)} if places else {},
-        data=lambda claim: row_data(claim[0][0]),
+        kind=lambda claim: "flagged" if claim.refuted else "",
+        links=lambda claim: {0: places.board_of_name(claim.first.label)} if places else {},
+        data=lambda claim: row_data(claim.first),
         notes=(note,),
         keep=2,
         heading=True,

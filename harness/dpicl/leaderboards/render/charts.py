@@ -11,6 +11,8 @@ import io
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from operator import attrgetter
 from textwrap import fill
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -22,7 +24,7 @@ from matplotlib.style import context
 
 from dpicl.core.messages import epsilon_text
 from dpicl.core.printable import make_visible
-from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.rows import Row, by_worth
 from dpicl.leaderboards.model.task_table import TaskTable
 
 #: Lines of a panel: of more rows those with the best scores. Tables have them all.
@@ -63,79 +65,87 @@ def privacy_utility(panels: Sequence[tuple[str, TaskTable]], about: str = "") ->
     Rows without an ε of their own (zero-shot, controls at ε = 0, real demonstrations) are lines across. One panel is as
     wide as a column (3.5 inches), several are as wide as the page (7 inches). about: the title of the legend.
     """
-    shown = [(title, table, _best(table)) for title, table in panels]
-    labels = sorted({row.name for _, table, _ in shown for row in _list_across(table)})
-    labels = [*sorted({label for _, _, best in shown for label in best}), *labels]
+    lines = [_best(table) for _, table in panels]
+    across = {row.name for _, table in panels for row in table.references}
+    labels = [*sorted(set().union(*lines)), *sorted(across)]
     styles = {label: number for number, label in enumerate(labels)}
-    columns, (width, names) = min(3, len(panels)), (_COLUMN, 2) if len(panels) == 1 else (_PAGE, 4)
+    columns = min(3, len(panels))
     rows = math.ceil(len(panels) / columns)
-    height = _PANEL * rows + _LEGEND * (math.ceil(len(labels) / names) + 1)
+    width, names_a_line = (_COLUMN, 2) if len(panels) == 1 else (_PAGE, 4)
+    height = _PANEL * rows + _LEGEND * (math.ceil(len(labels) / names_a_line) + 1)
     figure = Figure(figsize=(width / 72, height / 72), layout="constrained")
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     handles: dict[str, Any] = {}
-    for own, (title, table, best) in zip(axes, shown, strict=False):
-        handles |= _panel(own, table, best, styles)
-        own.set(title=_cut(title, 40))
-        own.set_ylabel(fill(_cut(table.describe_metrics(), 80), 28), fontsize=6)
-    for own in axes[len(panels) :]:
-        own.set_axis_off()
-    found = [label for label in labels if label in handles]
+    for panel, (title, table), of_table in zip(axes, panels, lines, strict=False):
+        handles |= _panel(panel, table, of_table, styles)
+        panel.set(title=_cut(title, 40))
+        panel.set_ylabel(fill(_cut(table.describe_metrics(), 80), 28), fontsize=6)
+    for panel in axes[len(panels) :]:
+        panel.set_axis_off()
+    labels = [label for label in labels if label in handles]
     legend = figure.legend(
-        [handles[label] for label in found], ["-"] * len(found), loc="outside lower center", ncols=names,
+        [handles[label] for label in labels],
+        ["-"] * len(labels),
+        loc="outside lower center",
+        ncols=names_a_line,
         title=_cut(about, 60),
-    )  # fmt: skip
-    for text, label in zip(legend.get_texts(), found, strict=True):  # a name may begin with "_", which is left out
+    )
+    for text, label in zip(legend.get_texts(), labels, strict=True):  # a name may begin with "_", which is left out
         text.set_text(_cut(label, 40))
     return figure
 
 
-def _list_across(table: TaskTable) -> list[Row]:
-    """What is drawn as a line across."""
-    return [row for row in table.in_order if row.is_reference]
-
-
 def _best(table: TaskTable) -> dict[str, list[Row]]:
     """Name -> its rows by ε, of the names with the best scores."""
-    lines: dict[str, list[Row]] = {}
-    for row in sorted(table.rows, key=lambda row: row.epsilon):
-        if not row.is_reference:
-            lines.setdefault(row.name, []).append(row)
-    best = sorted(lines, key=lambda label: -max(row.worth for row in lines[label]))[:MOST_LINES]
-    return {label: lines[label] for label in best}
+    rows = [row for row in table.rows if not row.is_reference]
+    best = dict.fromkeys(row.name for row in by_worth(rows))
+    lines: dict[str, list[Row]] = {name: [] for name in list(best)[:MOST_LINES]}
+    for row in sorted(rows, key=attrgetter("epsilon")):
+        if row.name in lines:
+            lines[row.name].append(row)
+    return lines
 
 
 def _panel(
     axes: Axes, table: TaskTable, lines: Mapping[str, Sequence[Row]], styles: Mapping[str, int]
 ) -> dict[str, Any]:
     """Draws a table; name -> what stands for it in the legend."""
-    epsilons = sorted({row.epsilon for own in lines.values() for row in own})
-    places = _places(epsilons)
-    gap = min((b - a for a, b in zip(places.values(), list(places.values())[1:], strict=False)), default=1.0)
+    places = _places(sorted({row.epsilon for rows in lines.values() for row in rows}))
+    ticks = list(places.values())
+    gap = min((after - before for before, after in pairwise(ticks)), default=1.0)
     handles: dict[str, Any] = {}
     for number, (label, rows) in enumerate(sorted(lines.items())):
         shift = 0.5 * gap * ((number + 0.5) / len(lines) - 0.5)  # lines that share an ε stand side by side
-        colour, style = _COLOURS[styles[label] % len(_COLOURS)], _DASHES[styles[label] // len(_COLOURS) % len(_DASHES)]
+        style = styles[label]
+        colour = _COLOURS[style % len(_COLOURS)]
         handles[label] = axes.errorbar(
-            [places[row.epsilon] + shift for row in rows], [row.score for row in rows],
-            yerr=[[row.score - row.low for row in rows], [row.high - row.score for row in rows]],
-            color=colour, ecolor=(colour, 0.6), marker=_SHAPES[styles[label] % len(_SHAPES)], linestyle=style,
-        )  # fmt: skip
-    for row in _list_across(table):
+            [places[row.epsilon] + shift for row in rows],
+            [row.score for row in rows],
+            yerr=[
+                [row.score - row.low for row in rows],
+                [row.high - row.score for row in rows],
+            ],
+            color=colour,
+            ecolor=(colour, 0.6),
+            marker=_SHAPES[style % len(_SHAPES)],
+            linestyle=_DASHES[style // len(_COLOURS) % len(_DASHES)],
+        )
+    for row in table.references:
         axes.axhspan(row.low, row.high, color="black", alpha=0.05, linewidth=0)
         dashes = (0, (5, 1.5) + (1, 1.5) * (styles[row.name] % 4))
         handles[row.name] = axes.axhline(row.score, color="black", linestyle=dashes, linewidth=0.8)
-    axes.set_xlim(min(places.values(), default=0) - 0.6 * gap, max(places.values(), default=0) + 0.6 * gap)
-    axes.set_xticks(list(places.values()), [epsilon_text(one) for one in places])
+    axes.set_xlim(min(ticks, default=0) - 0.6 * gap, max(ticks, default=0) + 0.6 * gap)
+    axes.set_xticks(ticks, list(map(epsilon_text, places)))
     axes.set_xlabel("target ε (logarithmic)")
     return handles
 
 
 def _places(epsilons: Sequence[float]) -> dict[float, float]:
     """ε -> its place on the axis: the logarithm, and one step beyond the last for infinity."""
-    logs = {epsilon: math.log10(epsilon) for epsilon in epsilons if math.isfinite(epsilon)}
-    found = list(logs.values())
-    step = (found[-1] - found[0]) / (len(found) - 1) if len(found) > 1 else 1.0
-    return {epsilon: logs.get(epsilon, (found[-1] if found else 0.0) + step) for epsilon in epsilons}
+    logs = [math.log10(epsilon) for epsilon in epsilons if math.isfinite(epsilon)]
+    step = (logs[-1] - logs[0]) / (len(logs) - 1) if len(logs) > 1 else 1.0
+    infinity = (logs[-1] if logs else 0.0) + step
+    return dict(zip(epsilons, [*logs, infinity], strict=False))
 
 
 @_styled

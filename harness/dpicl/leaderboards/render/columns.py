@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from dpicl.attacks.results import ATTAINED
 from dpicl.core.messages import epsilon_text, score_text
 from dpicl.core.printable import make_visible, quote_formula
-from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.marks import Mark, signs
 from dpicl.leaderboards.model.rows import Row
@@ -28,17 +27,23 @@ if TYPE_CHECKING:
 def record(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
     """Everything that board.csv and data frames have of a row (docs/reading-the-board.md): its section, names, what its
     columns show, and more numbers. Of a baseline also its recovery, and that it has no rank since it is one."""
-    group, submission = section.group, row.submission
-    shown = {name: value for column in ROWS if column is not NAME for name, value in column.fields(row).items()}
+    submission = row.submission
+    group = vars(section.group).copy()
+    delta = group.pop("delta")
+    del group["asked"]
+    shown: dict[str, Any] = {}
+    for column in ROWS:
+        if column is not NAME:
+            shown |= column.fields(row)
     return {
-        **{name: value for name, value in vars(group).items() if name not in ("delta", "asked")},
+        **group,
         "task": row.task,
         "metric": table.metric,
         "reader": row.reader,
         "documents": table.documents,
         "label": row.label,
         "mechanism": row.mechanism,
-        "delta": group.delta,
+        "delta": delta,
         **shown,
         "recovery": row.recovery,
         "unranked": row.no_rank,
@@ -60,16 +65,14 @@ def rows_frame(board: Board) -> pd.DataFrame:
     """A line a row of all sections, with every number; infinity is `inf`."""
     import pandas as pd
 
-    metrics = sorted({name for section in board.sections for row in section.rows for name in row.numbers})
+    metrics = sorted({name for row in board.rows for name in row.numbers})
     places = Addresses(board)
-    lines = [
-        {"row": places.of(row)}
-        | record(section, table, row)
-        | {f"metric {name}": row.numbers.get(name) for name in metrics}
-        for section in board.sections
-        for table in section.tables
-        for row in table.in_order
-    ]
+    lines = []
+    for section in board.sections:
+        for table in section.tables:
+            for row in table.in_order:
+                numbers = {f"metric {name}": row.numbers.get(name) for name in metrics}
+                lines.append({"row": places.of(row), **record(section, table, row), **numbers})
     return pd.DataFrame(lines)
 
 
@@ -101,8 +104,11 @@ def row_label(row: Row, marks: Iterable[Mark] | None = None) -> str:
 
 def row_kind(row: Row) -> str:
     """How its line looks: refuted, a reference baseline, or tied with the best."""
-    first = row.rank is not None and row.rank.first
-    return "flagged" if row.audit.flag else "end" if row.is_baseline else "first" if first else ""
+    if row.audit.flag:
+        return "flagged"
+    if row.is_baseline:
+        return "end"
+    return "first" if row.rank is not None and row.rank.first else ""
 
 
 def row_data(row: Row) -> dict[str, str]:
@@ -116,44 +122,79 @@ def row_data(row: Row) -> dict[str, str]:
     }
 
 
-def _audit_cell(row: Row) -> tuple[float, str] | None:
-    found = audited_text(row.audit.best, row.audit.powers)
-    return found and (found[0], f"{found[1]} {row.audit.kind}{' !' if row.audit.flag else ''}")
+def _audited(row: Row) -> tuple[float, str] | None:
+    bound = audited_text(row.audit.best, row.audit.powers)
+    if bound is None:
+        return None
+    epsilon, text = bound
+    return epsilon, f"{text} {row.audit.kind}{' !' if row.audit.flag else ''}"
 
 
-def _verdict(found: Difference) -> str:
-    if found.verdict == "better":
-        return "better" if found.better else f"{PUBLIC} is better"
-    return found.verdict if found.verdict == "equivalent" else f"inconclusive, up to {score_text(found.excluded)}"
+def _rank(row: Row) -> tuple[int, int, str] | None:
+    rank = row.rank
+    return None if rank is None else (rank.low, rank.high, str(rank))
+
+
+def _recovery(row: Row) -> float | None:
+    """That of a baseline says nothing."""
+    return None if row.is_baseline else row.recovery
+
+
+def _recovery_interval_text(interval: tuple[float, float]) -> str:
+    return " to ".join(map(recovery_text, interval))
+
+
+def _against_public(row: Row) -> tuple[float, str] | None:
+    difference = row.against_public
+    if difference is None:
+        return None
+    verdict: str = difference.verdict
+    if verdict == "better" and not difference.better:
+        verdict = f"{PUBLIC} is better"
+    elif verdict == "inconclusive":
+        verdict += f", up to {score_text(difference.excluded)}"
+    return difference.value, verdict
+
+
+def _queries(row: Row) -> tuple[float, str]:
+    return math.inf if row.queries is None else row.queries, queries_text(row.queries)
+
+
+def _failures(row: Row) -> int | None:
+    return sum((row.failures or {}).values()) or None
+
+
+def _unranked(row: Row) -> str | None:
+    return None if row.is_baseline else row.no_rank or None
 
 
 NAME = Column("row", "mechanism", row_label, help="the row's name in the suite; its link leads to what it released")
 EPSILON = Column(
-    "epsilon", "ε", attrgetter("epsilon"), epsilon_text, help="target ε, the same for every mechanism: smaller is more"
-    " private",
-)  # fmt: skip
-SCORE = Column("score", "score", attrgetter("score"), score_text, "mean of the main metric over seeds", best="high")
+    "epsilon",
+    "ε",
+    show=epsilon_text,
+    help="target ε, the same for every mechanism: smaller is more private",
+)
+SCORE = Column("score", "score", show=score_text, help="mean of the main metric over seeds", best="high")
 PROVED = Column(
     "proved",
     "proved ε",
-    attrgetter("proved"),
-    epsilon_text,
-    "upper bound from the ledger of what the run really did, for all Q queries together",
+    show=epsilon_text,
+    help="upper bound from the ledger of what the run really did, for all Q queries together",
 )
 CLAIMED = Column(
     "claimed",
     "claimed ε",
-    attrgetter("claimed"),
-    epsilon_text,
-    "what the authors' own formula gives for the same noise",
+    show=epsilon_text,
+    help="what the authors' own formula gives for the same noise",
     optional=True,
 )
 AUDITED = Column(
     "audited",
     "audited ε",
-    _audit_cell,
+    _audited,
     itemgetter(1),
-    "the largest lower bound: exact (" + ATTAINED + "), or sampled (at 95% confidence)",
+    f"the largest lower bound: exact ({ATTAINED}), or sampled (at 95% confidence)",
     optional=True,
 )
 #: Of a table of the rows of one task.
@@ -163,8 +204,8 @@ ROWS = (
     Column(
         "rank",
         "rank",
-        lambda row: row.rank and (row.rank.low, row.rank.high, str(row.rank)),
-        lambda own: own[-1],
+        _rank,
+        itemgetter(2),
         "the ranks that it may have at this ε and Q on this task, all rows together at 95%",
         optional=True,
         parts=("rank", "rank_high"),
@@ -173,15 +214,15 @@ ROWS = (
     Column(
         "score_low",
         "95% interval",
-        lambda row: (row.low, row.high),
-        lambda own: f"{own[0]:.3f}–{own[1]:.3f}",
+        attrgetter("low", "high"),
+        "{0[0]:.3f}–{0[1]:.3f}".format,
         "of the score, over seeds (Student); of one seed: over its test records",
         parts=("score_low", "score_high"),
     ),
     Column(
         "recovery",
         "recovery",
-        lambda row: None if row.is_baseline else row.recovery,  # that of a baseline says nothing
+        _recovery,
         recovery_text,
         "(score − zero-shot) / (real demonstrations − zero-shot), each over the row's own seeds",
         optional=True,
@@ -189,8 +230,8 @@ ROWS = (
     Column(
         "recovery_low",
         "its 95% interval",
-        attrgetter("recovery_interval"),
-        lambda own: " to ".join(map(recovery_text, own)),
+        "recovery_interval",
+        _recovery_interval_text,
         "of the recovery, over the row's seeds (Fieller)",
         optional=True,
         page=True,
@@ -199,8 +240,8 @@ ROWS = (
     Column(
         "against_public",
         "against public",
-        lambda row: row.against_public and (row.against_public.value, _verdict(row.against_public)),
-        lambda own: own[1],
+        _against_public,
+        itemgetter(1),
         f"better or not than {PUBLIC}, which reads no private record, all rows together at 95%",
         wide=True,
         optional=True,
@@ -220,7 +261,7 @@ ROWS = (
     Column(
         "per_query",
         "per-query ε",
-        attrgetter("epsilon_per_query"),
+        "epsilon_per_query",
         epsilon_text,
         "what one answer alone would cost",
         optional=True,
@@ -228,14 +269,14 @@ ROWS = (
     Column(
         "queries",
         "Q",
-        lambda row: (math.inf if row.queries is None else row.queries, queries_text(row.queries)),
-        lambda own: own[1],
+        _queries,
+        itemgetter(1),
         "how many queries this ε covers",
     ),
     Column(
         "failures",
         "unanswered",
-        lambda row: sum((row.failures or {}).values()) or None,
+        _failures,
         help="prompts of slots to which the model gave no answer, over all seeds",
         optional=True,
         page=True,
@@ -243,7 +284,7 @@ ROWS = (
     Column(
         "unranked",
         "no rank",
-        lambda row: None if row.is_baseline else row.no_rank or None,
+        _unranked,
         help="why it has no rank",
         wide=True,
         optional=True,
@@ -255,8 +296,11 @@ def row_facts(row: Row) -> dict[str, str]:
     """Everything of a row that is a number, as name -> text."""
     metric = f"{metric_name(row.metric)}, {row.reader}"
     metric += ", lower is better" if row.lower_is_better(row.metric) else ""
-    found = {one.name: one.text(one.of(row)) for one in ROWS if one is not NAME}
-    best = (f"{row.control_name}, the best control without records,", row.control)
-    baselines = (("zero-shot", row.zero_shot), best, ("real demonstrations", row.real_data))
-    said = {f"{name} over its seeds": "–" if score is None else score_text(score) for name, score in baselines}
-    return {f"score ({metric})": found.pop("score"), **found, **said}
+    texts = {column.name: column.text(column.value(row)) for column in ROWS if column is not NAME}
+    baselines = {
+        "zero-shot": row.zero_shot,
+        f"{row.control_name}, the best control without records,": row.control,
+        "real demonstrations": row.real_data,
+    }
+    scores = {f"{name} over its seeds": SCORE.text(score) for name, score in baselines.items()}
+    return {f"score ({metric})": texts.pop("score"), **texts, **scores}

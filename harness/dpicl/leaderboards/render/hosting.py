@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Collection, Mapping
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement, tostring
 
@@ -34,8 +35,7 @@ def data_files(boards: Collection[Board]) -> dict[str, str | bytes]:
     """`results.parquet`, a row a cell, and `croissant.json`, which describes it (mlcommons.org/croissant/1.0)."""
     import pandas as pd
 
-    rows = [row for board in boards for section in board.sections for row in section.rows]
-    cells = [(row, result) for row in rows for result in row.results]
+    cells = [(row, result) for board in boards for row in board.rows for result in row.results]
     columns = {name: [value(result) for _, result in cells] for name, (_, _, value) in COLUMNS.items()}
     columns["submission"] = [row.submission.name if row.submission else None for row, _ in cells]
     table = io.BytesIO()
@@ -97,13 +97,13 @@ def crawler_files(boards: Mapping[str, Board], pages: Collection[str], url: str)
     sitemap = Element("urlset", xmlns="http://www.sitemaps.org/schemas/sitemap/0.9")
     for name in sorted(pages):
         SubElement(SubElement(sitemap, "url"), "loc").text = f"{url}/{name.removesuffix('index.html')}"
-    rows = [
-        (datetime.fromisoformat(max(result.created for result in row.results)).isoformat(), name, section, row)
-        for name, board in boards.items()
-        for section in board.sections
-        for row in section.rows
-    ]
-    newest = sorted(rows, key=lambda one: one[0], reverse=True)[:MOST_ENTRIES]
+    rows = []
+    for name, board in boards.items():
+        for section in board.sections:
+            for row in section.rows:
+                created = max(result.created for result in row.results)
+                rows.append((datetime.fromisoformat(created).isoformat(), name, section, row))
+    newest = sorted(rows, key=itemgetter(0), reverse=True)[:MOST_ENTRIES]
     feed = Element("feed", xmlns="http://www.w3.org/2005/Atom")
     _describe(feed, "Private in-context learning: rows of the boards", f"{url}/", newest[0][0] if newest else _NEVER)
     SubElement(SubElement(feed, "author"), "name").text = "dpicl-bench"

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -74,31 +74,35 @@ def write_site(
     Raises ResultError when it cannot, and where a file of somebody else is in the way: then nothing is written.
     """
     copies = {} if repository else _copies()
-    beside = [(name, path) for name, path in _BESIDE if path in copies]
-    upward = [(name, f"../{path}") for name, path in beside]
     if repository:
-        beside = [("Repository", repository), *((name, f"{repository}/blob/HEAD/{path}") for name, path in _BESIDE)]
-        upward = beside
-    links = [("All suites", "../index.html"), ("All attacks", "../attacks/index.html"), *upward]
-    first = [("All attacks", "attacks/index.html"), *_DATA, *([("Changes (Atom)", "feed.xml")] if url else []), *beside]
+        documents = [(name, f"{repository}/blob/HEAD/{path}") for name, path in _BESIDE]
+        beside = upward = [("Repository", repository), *documents]
+    else:
+        beside = [(name, path) for name, path in _BESIDE if path in copies]
+        upward = [(name, f"../{path}") for name, path in beside]
+    changes = [("Changes (Atom)", "feed.xml")] if url else []
+    attacks = build_attacks(evidence.attacks)
     files: dict[str, str | bytes] = {
         **copies,
-        "attacks/index.html": attacks_page(
-            build_attacks(evidence.attacks), [("All suites", "index.html"), *beside], "../"
-        ),
-        "index.html": suites_page(boards, first),
+        "attacks/index.html": attacks_page(attacks, [("All suites", "index.html"), *beside], "../"),
+        "index.html": suites_page(boards, [("All attacks", "attacks/index.html"), *_DATA, *changes, *beside]),
     }
+    links = [("All suites", "../index.html"), ("All attacks", "../attacks/index.html"), *upward]
     for name, board in boards.items():
         files |= {f"{name}/{file}": content for file, content in pages(board, links).items()}
-    written = [name for name in files if name.endswith(".html")]
-    files |= hosting.data_files(boards.values()) | (hosting.crawler_files(boards, written, url) if url else {})
+    page_names = [name for name in files if name.endswith(".html")]
+    files |= hosting.data_files(boards.values())
+    if url:
+        files |= hosting.crawler_files(boards, page_names, url)
     return page.write(files, folder)
 
 
 def _copies() -> dict[str, bytes]:
     """Path -> content of the documentation, the citation and the licence; nothing where no clone has them."""
-    found = [CLONE / "CITATION.cff", CLONE / "LICENSE", *(CLONE / "docs").rglob("*.md")] if CLONE else []
-    return {path.relative_to(CLONE).as_posix(): path.read_bytes() for path in found if CLONE and path.is_file()}
+    if CLONE is None:
+        return {}
+    paths = [CLONE / "CITATION.cff", CLONE / "LICENSE", *(CLONE / "docs").rglob("*.md")]
+    return {path.relative_to(CLONE).as_posix(): path.read_bytes() for path in paths if path.is_file()}
 
 
 def pages(board: Board, links: Sequence[Link] = ()) -> dict[str, str]:
@@ -110,8 +114,8 @@ def pages(board: Board, links: Sequence[Link] = ()) -> dict[str, str]:
     title = f"{suite}: private in-context learning"
     blocks: list[Block] = [Heading(f"{title}, the board", 1), *_answer(board, places), *folded_notes(board.notes)]
     for section in board.sections:
-        own = section_blocks(section, places, skipped=board.skipped)
-        blocks.append(Part(tuple(own), kind="group", data={"model": section.group.model}))
+        tables = section_blocks(section, places, skipped=board.skipped)
+        blocks.append(Part(tuple(tables), kind="group", data={"model": section.group.model}))
     files = {
         "index.html": page.render(title, blocks, here="index.html", nav=nav),
         "board.csv": to_csv(rows_frame(board)),
@@ -120,11 +124,12 @@ def pages(board: Board, links: Sequence[Link] = ()) -> dict[str, str]:
     if texts:
         files[TEXTS] = page.render(f"Released texts of {suite}", texts, here=TEXTS, nav=nav)
     docs = dict(links).get("Documentation", "").removesuffix("/index.md")
-    for section, table in ((one, table) for one in board.sections for table in one.tables):
-        pairs = Pairs(table)
-        for row in table.in_order:
-            own = row_blocks(section, row, pairs, places, docs)
-            files[places.page(row)] = page.render(f"{row.title} on {row.task}, {suite}", own, "../", nav=nav)
+    for section in board.sections:
+        for table in section.tables:
+            pairs = Pairs(table)
+            for row in table.in_order:
+                of_row = row_blocks(section, row, pairs, places, docs)
+                files[places.page(row)] = page.render(f"{row.place}, {suite}", of_row, "../", nav=nav)
     return files
 
 
@@ -134,22 +139,23 @@ def _answer(board: Board, places: Addresses) -> list[Block]:
     for section in board.sections:
         level = first_level(section)
         epsilons = sorted({row.epsilon for row in section.rows if 0 < row.epsilon < math.inf})
-        own = [*answer_blocks(section, level)]
+        answer = [*answer_blocks(section, level)]
         if not section.tables:
-            blocks += [*own, headroom_table(section.measured)]
+            blocks += [*answer, headroom_table(section.measured)]
             continue
         if section is board.sections[0]:
-            own.append(_filters(board.sections, level))
-        own.append(methods_table(section, epsilons, places))
-        carried = carried_table(section, epsilons)
-        own += [] if carried is None else [carried]
+            answer.append(_filters(board, level))
+        answer.append(methods_table(section, epsilons, places))
+        if carried := carried_table(section, epsilons):
+            answer.append(carried)
         if figures := _charts(section):
-            own.append(Part(figures, kind="plots"))
-        own += headroom_blocks(section)
+            answer.append(Part(figures, kind="plots"))
+        answer += headroom_blocks(section)
         if section is board.sections[0]:
-            own.append(Part((words(_READING), Facts(_legend(board), "manifest")), "How to read this board"))
-        own.append(claims_table(section, places))
-        blocks.append(Part(tuple(own), kind="answer", data={"model": section.group.model}))
+            legend = Facts(_legend(board), "manifest")
+            answer.append(Part((words(_READING), legend), "How to read this board"))
+        answer.append(claims_table(section, places))
+        blocks.append(Part(tuple(answer), kind="answer", data={"model": section.group.model}))
     return blocks
 
 
@@ -170,23 +176,28 @@ def _charts(section: Section) -> tuple[Figure, ...]:
 
 def _legend(board: Board) -> dict[str, Any]:
     """Name -> what it is, of the columns and of the marks that rows of the board have."""
-    rows = (row for section in board.sections for row in section.rows)
-    marks = {mark.sign: f"{mark.name}: {mark.why}" for row in rows for mark in row.marks}
+    marks = {mark.sign: f"{mark.name}: {mark.why}" for row in board.rows for mark in row.marks}
     return {column.name: column.help for column in ROWS} | marks
 
 
-def _filters(sections: Sequence[Section], level: float) -> Filters:
-    """The filters over these sections: those with a choice. Reference baselines always stay."""
-    rows = sorted((row for one in sections for row in one.rows if not row.is_reference), key=lambda row: row.epsilon)
-    names = {"epsilon": "Privacy level ε", "kind": "What it releases", "queries": "Queries", "origin": "From"}
-    tables = [table for section in sections for table in section.tables]
-    found = [("task", "Task", {table.task: table.task for table in tables}, "")]
-    models = {section.group.model: model_name(section.group.model) for section in sections}
-    found.append(("model", "Model", models, ""))
-    for name, label in names.items():
-        values = {row_data(row)[name]: row_data(row)[name] for row in rows}
-        found.append((name, label, values, epsilon_text(level) if name == "epsilon" else ""))
-    return Filters(tuple(one for one in found if len(one[2]) > 1))
+def _filters(board: Board, level: float) -> Filters:
+    """The filters of a board: those with a choice. Reference baselines always stay."""
+    rows = sorted((row for row in board.rows if not row.is_reference), key=attrgetter("epsilon"))
+    data = [row_data(row) for row in rows]
+    tasks = [table.task for section in board.sections for table in section.tables]
+    models = [section.group.model for section in board.sections]
+    filters = [
+        ("task", "Task", dict(zip(tasks, tasks, strict=True)), ""),
+        ("model", "Model", {model: model_name(model) for model in models}, ""),
+    ]
+    for name, label, first in (
+        ("epsilon", "Privacy level ε", epsilon_text(level)),
+        ("kind", "What it releases", ""),
+        ("queries", "Queries", ""),
+        ("origin", "From", ""),
+    ):
+        filters.append((name, label, {of_row[name]: of_row[name] for of_row in data}, first))
+    return Filters(tuple(item for item in filters if len(item[2]) > 1))
 
 
 # Several suites, and attacks.
@@ -195,47 +206,53 @@ def _filters(sections: Sequence[Section], level: float) -> Filters:
 def suites_page(boards: Mapping[str, Board], links: list[Link]) -> str:
     """The first page: the first suite's answer, then a line for each suite. boards: by the suite's name, which names
     its folder beside the page. links: (name, address)."""
-    title, (first, board) = "Private in-context learning", next(iter(boards.items()))
-    table = suites_table(suites_json(boards), lambda one: {0: f"./{one['suite']}/index.html"})
+    title = "Private in-context learning"
+    first, board = next(iter(boards.items()))
+    table = suites_table(suites_json(boards), has_links=True)
     blocks = [Heading(title, 1), *_answer(board, Addresses(board, f"./{first}/")), table]
     return page.render(title, blocks, here="index.html", nav=links)
 
 
-def _best(line: Mapping[str, Any]) -> str | None:
+def _best(suite: Mapping[str, Any]) -> str | None:
     """The first answer with a best row, else the first of all."""
-    answers = line["answers"]
-    return next((one["text"] for one in answers if one["best"]), answers[0]["text"] if answers else None)
+    answers = sorted(suite["answers"], key=lambda answer: not answer["best"])
+    return answers[0]["text"] if answers else None
 
 
-def suites_table(
-    lines: Sequence[Mapping[str, Any]], links: Callable[[Any], Mapping[int, str]] = lambda one: {}
-) -> Table:
-    """The lines of `suites_json`."""
+def suites_table(suites: Sequence[Mapping[str, Any]], has_links: bool = False) -> Table:
+    """The suites as `suites_json` has them. has_links: whether their names link their pages."""
+
+    def links(suite: Mapping[str, Any]) -> dict[int, str]:
+        return {0: f"./{suite['suite']}/index.html"} if has_links else {}
+
     columns = (
         Column("suite", "suite", itemgetter("suite")),
         Column("version", "version", itemgetter("version")),
-        Column("model", "model", lambda one: model_name(one["model"]), wide=True),
+        Column("model", "model", itemgetter("model"), model_name, wide=True),
         Column("source", "records", itemgetter("source")),
-        Column("tasks", "tasks", lambda one: ", ".join(one["tasks"]), wide=True),
+        Column("tasks", "tasks", itemgetter("tasks"), ", ".join, wide=True),
         Column("rows", "rows", itemgetter("rows")),
         Column("best", "best", _best, wide=True),
     )
-    return make_table("All suites", columns, lines, links=links, heading=True)
+    return make_table("All suites", columns, suites, links=links, heading=True)
 
 
 def suites_json(boards: Mapping[str, Board]) -> list[dict[str, Any]]:
-    """A line a section: suite, version, model, source, tasks, number of rows, and what the board says in brief."""
-    return [
-        {
-            "suite": name,
-            **{key: getattr(section.group, key) for key in ("version", "model", "source")},
-            "tasks": [table.task for table in section.tables],
-            "rows": len(list(section.rows)),
-            "answers": [asdict(answer) | {"where": answer.where, "text": str(answer)} for answer in section.answers],
-        }
-        for name, board in boards.items()
-        for section in board.sections
-    ]
+    """A line a section: suite, version, model, source, tasks, number of rows, and the board in brief."""
+    return [_section_json(name, section) for name, board in boards.items() for section in board.sections]
+
+
+def _section_json(suite: str, section: Section) -> dict[str, Any]:
+    group = section.group
+    return {
+        "suite": suite,
+        "version": group.version,
+        "model": group.model,
+        "source": group.source,
+        "tasks": [table.task for table in section.tables],
+        "rows": len(list(section.rows)),
+        "answers": [asdict(answer) | {"where": answer.where, "text": str(answer)} for answer in section.answers],
+    }
 
 
 def attacks_page(board: AttackBoard, links: Sequence[Link] = (), root: str = "") -> str:

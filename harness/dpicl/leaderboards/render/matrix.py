@@ -21,12 +21,12 @@ CANNOT, NOT_ASKED = "–", "."
 
 @dataclass(frozen=True)
 class Entry:
-    """A mechanism on a task. done, asked: seeds by epsilon. reason: why it cannot; "" where it can."""
+    """A mechanism on a task. done, planned: seeds by epsilon. reason: why it cannot; "" where it can."""
 
     mechanism: str
     task: str
     done: Mapping[float, int]
-    asked: Mapping[float, int]
+    planned: Mapping[float, int]
     reason: str = ""
 
     @property
@@ -34,27 +34,33 @@ class Entry:
         """'10' or '10+10' seeds done, by epsilon; '3 of 10' where some are missing."""
         if self.reason:
             return CANNOT
-        parts = [
-            f"{self.done.get(epsilon, 0)}" + (f" of {number}" if self.done.get(epsilon, 0) < number else "")
-            for epsilon, number in sorted(self.asked.items())
-        ]
+        parts = []
+        for epsilon, planned in sorted(self.planned.items()):
+            done = self.done.get(epsilon, 0)
+            parts.append(f"{done} of {planned}" if done < planned else str(done))
         return " + ".join(parts) or NOT_ASKED
 
     def to_json(self) -> dict[str, Any]:
         """The entry with its epsilons as texts."""
-        done, asked = ({epsilon_text(key): n for key, n in own.items()} for own in (self.done, self.asked))
-        return {"mechanism": self.mechanism, "task": self.task, "done": done, "asked": asked, "reason": self.reason}
+        return {
+            "mechanism": self.mechanism,
+            "task": self.task,
+            "done": {epsilon_text(epsilon): seeds for epsilon, seeds in self.done.items()},
+            "asked": {epsilon_text(epsilon): seeds for epsilon, seeds in self.planned.items()},
+            "reason": self.reason,
+        }
 
 
 def list_entries(selection: Selection, results: Iterable[Result]) -> list[Entry]:
     """Every mechanism that a suite names on each of its tasks: the seeds of the model and row that have most."""
-    asked, done = _count_seeds(selection.cells), _count_seeds(result.cell for result in results)
-    mechanisms = dict.fromkeys(entry.name for entry in selection.suite.mechanisms)
-    return [
-        Entry(name, task, done[name, task], asked[name, task], explain_skip(selection.mechanisms[name], {}, task))
-        for name in mechanisms
-        for task in selection.suite.tasks
-    ]
+    planned = _count_seeds(selection.cells)
+    done = _count_seeds(result.cell for result in results)
+    entries = []
+    for name in dict.fromkeys(entry.name for entry in selection.suite.mechanisms):
+        for task in selection.suite.tasks:
+            reason = explain_skip(selection.mechanisms[name], {}, task)
+            entries.append(Entry(name, task, done[name, task], planned[name, task], reason))
+    return entries
 
 
 def _count_seeds(cells: Iterable[Cell]) -> dict[tuple[str, str], dict[float, int]]:
@@ -63,11 +69,11 @@ def _count_seeds(cells: Iterable[Cell]) -> dict[tuple[str, str], dict[float, int
     for cell in cells:
         if not cell.development:
             seeds[cell.mechanism, cell.task, cell.epsilon, cell.label, cell.model].add(cell.seed)
-    found: dict[tuple[str, str], dict[float, int]] = defaultdict(dict)
-    for (mechanism, task, epsilon, *_), own in seeds.items():
-        most = found[mechanism, task]
-        most[epsilon] = max(most.get(epsilon, 0), len(own))
-    return found
+    most: dict[tuple[str, str], dict[float, int]] = defaultdict(dict)
+    for (mechanism, task, epsilon, *_), of_row in seeds.items():
+        of_pair = most[mechanism, task]
+        of_pair[epsilon] = max(of_pair.get(epsilon, 0), len(of_row))
+    return most
 
 
 def matrix_blocks(entries: Sequence[Entry]) -> list[Block]:

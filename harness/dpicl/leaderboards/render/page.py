@@ -41,14 +41,24 @@ def render(
     root: the way from the page to the site's first page, "" or "../". here: the page's own address. nav: (name,
     address from the first page) of what every page links.
     """
-    values = {**_read_assets(), "mark": Markup(_MARK), "root": root, "here": here, "nav": nav}
-    return _environment().get_template("page.html").render(title=title, blocks=list(blocks), **values)
+    template = _environment().get_template("page.html")
+    return template.render(
+        _read_assets(),
+        title=title,
+        blocks=list(blocks),
+        mark=Markup(_MARK),
+        root=root,
+        here=here,
+        nav=nav,
+    )
 
 
 @cache
 def _read_assets() -> dict[str, str]:
     """The style and the script of all pages, and the policy that admits them."""
-    style, sort, choose = ((_TEMPLATES / name).read_text("utf-8") for name in ("page.css", "sort.js", "filter.js"))
+    style = (_TEMPLATES / "page.css").read_text("utf-8")
+    sort = (_TEMPLATES / "sort.js").read_text("utf-8")
+    choose = (_TEMPLATES / "filter.js").read_text("utf-8")
     script = f'"use strict";\n{sort}{choose}'
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}';"
@@ -68,8 +78,11 @@ def write(files: Mapping[str, str | bytes], folder: Path) -> Path:
     for name in files:
         require_no_link(home.parent / name, home.parent)
     try:
-        if not _is_ours(home) and (theirs := [path for path in map(home.parent.joinpath, files) if path.exists()]):
-            raise ResultError(f"{theirs[0]} was not written by dpicl and stays as it is; choose another folder.")
+        foreign = [] if _is_ours(home) else [name for name in files if (home.parent / name).exists()]
+        if foreign:
+            raise ResultError(
+                f"{home.parent / foreign[0]} was not written by dpicl and stays as it is; choose another folder."
+            )
     except OSError as error:
         raise _unwritable_error(home, error) from error
     write_file(home, f"<!doctype html>{_MARK}<title>Unfinished</title>Not all pages are written; write the site again.")
@@ -122,16 +135,24 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda value: value if isinstance(value, Markup) else make_visible(str(value)),
+        finalize=_show,
     )
     environment.filters |= {
-        "kind": lambda block: type(block).__name__,
+        "kind": _kind,
         "sentence": capitalize,
         "web_address": web_address,
         "breakable": _allow_breaks,
         "key": _key,
     }
     return environment
+
+
+def _show(value: Any) -> str:
+    return value if isinstance(value, Markup) else make_visible(str(value))
+
+
+def _kind(block: Block) -> str:
+    return type(block).__name__
 
 
 def _allow_breaks(text: str) -> Markup:

@@ -9,7 +9,7 @@ import shlex
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import groupby, islice
+from itertools import groupby
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from statistics import fmean
@@ -20,12 +20,12 @@ from dpicl.core.messages import capitalize, epsilon_text, names_text, queries_wo
 from dpicl.core.printable import make_visible
 from dpicl.core.vocabulary import model_name
 from dpicl.evaluation.statistics import Difference
-from dpicl.leaderboards.compare.rows import difference_columns
+from dpicl.leaderboards.compare.rows import DescribedDifference, difference_columns
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.marks import event_kinds
 from dpicl.leaderboards.model.ranks import Pairs
-from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.rows import Row, by_worth
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.model.text import metric_name, metrics_text
 from dpicl.leaderboards.render.addresses import Addresses
@@ -33,9 +33,9 @@ from dpicl.leaderboards.render.attacks_view import list_attacks_on
 from dpicl.leaderboards.render.board_tables import submitted_table
 from dpicl.leaderboards.render.columns import row_facts
 from dpicl.models.server_settings import without_address
-from dpicl.results.schema import Result
+from dpicl.results.schema import LedgerRow, Result, Score
 from dpicl.results.store import Store
-from dpicl.tables.document import Block, Column, Facts, Heading, Link, Part, Words, make_table, notes, words
+from dpicl.tables.document import Block, Column, Facts, Heading, Link, Part, Table, Words, make_table, notes, words
 
 #: Rows that the page of a row is compared with, those with the nearest scores; `dpicl compare` has the others.
 MOST_RIVALS = 20
@@ -50,39 +50,64 @@ _PACKAGES = ("torch", "transformers", "lm_eval", "lm-eval", "dp-accounting", "pr
 def row_blocks(section: Section, row: Row, pairs: Pairs, places: Addresses, docs: str = "") -> list[Block]:
     """Everything that is known of a row. pairs: of its task. places: where pages are. docs: the address of the
     documentation; "": it is named and not linked."""
-    group, first, name = section.group, row.results[0], f"{row.title} on {row.task}"
+    group = section.group
     suite = Link(f"{group.suite}, version {group.version}", "index.html")
     path = (suite, " › ", Link(row.label, places.board_of_name(row.label)), f" › {row.task}")
-    blocks: list[Block] = [Words(path), Heading(name, 1), Facts(_facts(group, row))]
-    blocks += [words(f"Refuted: {row.audit.flag}.", "note flag")] if row.audit.flag else []
+    blocks: list[Block] = [Words(path), Heading(row.place, 1), Facts(_facts(group, row))]
+    if row.audit.flag:
+        blocks.append(words(f"Refuted: {row.audit.flag}.", "note flag"))
     blocks += notes(_remarks(row))
     if row.submission is not None:
         blocks += _submission(row.submission, row)
-    blocks += [*_list_neighbours(pairs, row, places, group), *_show_released(row)]
-    metrics = {
-        metric_name(name) + " (lower is better)" * row.lower_is_better(name): score_text(value)
-        for name, value in row.numbers.items()
-    }
-    read = metrics_text((metric_name(name), first.reader_of(name)) for name in row.numbers)
-    blocks += [Heading("Metrics"), Facts(metrics), words(f"{capitalize(read)}.", "quiet")]
-    blocks += notes(f"{metric_name(metric)} was not computed: {reason}" for metric, reason in row.skipped.items())
+    blocks += _list_neighbours(pairs, row, places, group)
+    blocks += _show_released(row)
+    blocks += _metrics(row)
+    blocks += _seeds(row)
+    blocks += _attacks(row)
+    blocks += _ledger(row)
+    blocks += _proof(row, docs)
+    blocks += _origin(group, row)
+    citation = words(bibtex(group, row, places.of(row)), "command")
+    return [*blocks, Part((citation,), "Cite this row")]
+
+
+def _metrics(row: Row) -> Iterator[Block]:
+    yield Heading("Metrics")
+    scores = {}
+    for metric, value in row.numbers.items():
+        direction = " (lower is better)" if row.lower_is_better(metric) else ""
+        scores[metric_name(metric) + direction] = score_text(value)
+    yield Facts(scores)
+    readers = metrics_text((metric_name(metric), row.results[0].reader_of(metric)) for metric in row.numbers)
+    yield words(f"{capitalize(readers)}.", "quiet")
+    yield from notes(f"{metric_name(metric)} was not computed: {reason}" for metric, reason in row.skipped.items())
+
+
+def _attacks(row: Row) -> Iterator[Block]:
+    yield Heading("Attacks")
     attacked = list_attacks_on([row])
-    attacks = attacks_table(f"Attacks on {row.title}", attacked) if attacked else words("None.", "quiet")
-    blocks += [*_seeds(row), Heading("Attacks"), attacks]
+    yield attacks_table(f"Attacks on {row.title}", attacked) if attacked else words("None.", "quiet")
     if row.audit.command:
-        blocks += [words("No audit yet. Make it with:", "quiet"), words(row.audit.command, "command")]
-    blocks += [*_ledger(row), *_proof(row, docs)]
-    made, costs = _manifest(first), [result.cost for result in row.results]
+        yield words("No audit yet. Make it with:", "quiet")
+        yield words(row.audit.command, "command")
+
+
+def _origin(group: Group, row: Row) -> Iterator[Block]:
+    """What the row was made with, what it cost, and the command that makes it again."""
+    yield Heading("How it was made")
+    first = row.results[0]
+    facts = _manifest(first)
     if others := sorted({_commit(result) for result in row.results} - {_commit(first)}):
-        made["other seeds"] = f"code {names_text(others)}"
-    seconds, tokens = fmean(sum(one.seconds.values()) for one in costs), fmean(one.tokens_read for one in costs)
-    memory = max(one.peak_memory_mb for one in costs)
-    made["cost"] = f"{seconds:.0f} s and {tokens:,.0f} tokens read a seed, at most {memory:,.0f} MB"
-    made["command"] = command(group, row) + (" (runs the submitted code)" if row.submission is not None else "")
+        facts["other seeds"] = f"code {names_text(others)}"
+    costs = [result.cost for result in row.results]
+    seconds = fmean(sum(cost.seconds.values()) for cost in costs)
+    tokens = fmean(cost.tokens_read for cost in costs)
+    memory = max(cost.peak_memory_mb for cost in costs)
+    facts["cost"] = f"{seconds:.0f} s and {tokens:,.0f} tokens read a seed, at most {memory:,.0f} MB"
+    facts["command"] = command(group, row) + ("" if row.submission is None else " (runs the submitted code)")
     if len(row.seeds) > 1:
-        made["short way"] = f"the command with --seed {row.seeds[0]}: one of its {len(row.seeds)} seeds"
-    blocks += [Heading("How it was made"), Facts(made, "manifest")]
-    return [*blocks, Part((words(bibtex(group, row, places.of(row)), "command"),), "Cite this row")]
+        facts["short way"] = f"the command with --seed {row.seeds[0]}: one of its {len(row.seeds)} seeds"
+    yield Facts(facts, "manifest")
 
 
 def _submission(submission: Submission, row: Row) -> list[Block]:
@@ -91,11 +116,11 @@ def _submission(submission: Submission, row: Row) -> list[Block]:
     card = submission.card
     if card.unreliable:
         blocks.append(words(f"Unreliable, without a rank: {card.unreliable}", "note flag"))
-    said: dict[str, str | Link] = {"authors": names_text(card.authors) or "–"}
+    facts: dict[str, str | Link] = {"authors": names_text(card.authors) or "–"}
     for name in ("licence", "paper", "code", "public_data", "tuning"):
         text = getattr(card, name)
-        said[name.replace("_", " ")] = Link(text, text, untrusted=True)
-    blocks.append(Facts(said, "manifest"))
+        facts[name.replace("_", " ")] = Link(text, text, untrusted=True)
+    blocks.append(Facts(facts, "manifest"))
     reading = "A paper's score is of its own model and records: it is here to be read, not to be compared closely."
     return [*blocks, submitted_table([row]), words(reading, "quiet")]
 
@@ -130,125 +155,173 @@ def _remarks(row: Row) -> Iterator[str]:
 
 def _list_neighbours(pairs: Pairs, row: Row, places: Addresses, group: Group) -> list[Block]:
     """The rows of its task that a row stands beside, best first."""
-    nearest = sorted(pairs.rivals(row), key=lambda one: abs(one.score - row.score))[:MOST_RIVALS]
-    nearest.sort(key=lambda one: one.score if row.lower_is_better(row.metric) else -one.score)
+    nearest = sorted(pairs.rivals(row), key=lambda rival: abs(rival.score - row.score))[:MOST_RIVALS]
     if not nearest:
         return []
-    columns = (
-        Column("row", "row", lambda rival: rival[0].title),
-        Column("score", "score", lambda rival: rival[0].score, score_text),
-        *difference_columns(lambda rival: (rival[1], row.caveat, rival[0].caveat, pairs.explain(row, rival[0]))),
-    )
+    rivals = [(rival, pairs.difference(row, rival)) for rival in by_worth(nearest)]
 
-    def kind(rival: tuple[Row, Difference | None]) -> str:
-        other, found = rival
-        if found is not None and found.verdict == "better":
-            return "first" if found.value > 0 else "worse"
-        return "end" if other.is_baseline else ""
+    def describe(item: tuple[Row, Difference | None]) -> DescribedDifference:
+        rival, difference = item
+        return DescribedDifference(difference, row.caveat, rival.caveat, pairs.explain(row, rival))
+
+    def kind(item: tuple[Row, Difference | None]) -> str:
+        rival, difference = item
+        if difference is not None and difference.verdict == "better":
+            return "first" if difference.value > 0 else "worse"
+        return "end" if rival.is_baseline else ""
+
+    columns = (
+        Column("row", "row", lambda item: item[0].title),
+        Column("score", "score", lambda item: item[0].score, score_text),
+        *difference_columns(describe),
+    )
 
     reading = (
         "Differences are this row minus the other, paired over the seeds of both; positive: this"
         " row is better. Intervals hold simultaneously and p is adjusted as for the ranks; any other two rows:"
         f" dpicl compare ROW ROW --suite {group.suite}."
     )
-    found, title = [(one, pairs.difference(row, one)) for one in nearest], "Beside other rows"
+    title = "Beside other rows"
     table = make_table(
-        title, columns, found, kind=kind, links=lambda rival: {0: places.page(rival[0])}, notes=(reading,)
+        title,
+        columns,
+        rivals,
+        kind=kind,
+        links=lambda item: {0: places.page(item[0])},
+        notes=(reading,),
     )
     return [Heading(title), table]
 
 
+def _show_label(label: str) -> str:
+    return label or "(none)"
+
+
+def _show_text(text: str) -> str:
+    return text or "(empty)"
+
+
 _SEED = Column("seed", "seed", itemgetter(0))
-_LABEL = Column("label", "label", itemgetter(1), lambda label: label or "(none)")
-_TEXT = Column("text", "text", itemgetter(2), lambda text: text or "(empty)", wide=True)
+_LABEL = Column("label", "label", itemgetter(1), _show_label)
+_TEXT = Column("text", "text", itemgetter(2), _show_text, wide=True)
 
 
 def _show_released(row: Row) -> Iterator[Block]:
     """Released texts are untrusted, and data."""
-    what = "answers" if row.results[0].kind != "demonstrations" else "demonstrations"
-    yield Heading(f"Released {what}")
-    by_seed = {one.cell.seed: {each.id: each.text for each in one.answers} for one in row.results if one.answers}
-    if by_seed:
-        ids = list(dict.fromkeys(name for answers in by_seed.values() for name in answers))
-        columns = [Column("record", "record", str)]
-        for seed, answers in by_seed.items():
-            columns.append(
-                Column(f"seed {seed}", f"seed {seed}", answers.get, lambda text: text or "(empty)", wide=True)
-            )
-        shown = min(MOST_ANSWERS, len(ids))
-        more = "; the rest is in the result files" if shown < len(ids) else ""
-        said = f"{shown} of {len(ids)} test records, by id{more}"
-        yield make_table("Released answers", columns, ids[:MOST_ANSWERS], sortable=False, notes=(said,))
-    texts = [one for one in row.results if one.texts and not one.answers]
-    own: list[tuple[int, str, str, int | None]] = []
-    own += [(one.cell.seed, "instruction", one.instruction, None) for one in texts if one.instruction is not None]
-    own += [(one.cell.seed, each.label, each.text, each.tokens) for one in texts for each in one.released]
-    if own:
+    noun = "demonstrations" if row.results[0].kind == "demonstrations" else "answers"
+    yield Heading(f"Released {noun}")
+    answered = [result for result in row.results if result.answers]
+    if answered:
+        yield _answers_table(answered)
+    texts: list[tuple[int, str, str, int | None]] = []
+    with_texts = [result for result in row.results if result.texts and not result.answers]
+    for result in with_texts:
+        if result.instruction is not None:
+            texts.append((result.cell.seed, "instruction", result.instruction, None))
+    for result in with_texts:
+        texts += [(result.cell.seed, text.label, text.text, text.tokens) for text in result.released]
+    if texts:
         columns = [_LABEL, _SEED, _TEXT, Column("tokens", "tokens", itemgetter(3))]
-        yield make_table("Released texts", columns, own, sortable=False)
-    if withheld := sum(one.released_count for one in row.results if not one.texts):
-        why = "they were made without privacy, or they retell records that may not be published"
-        yield words(f"{withheld} {what} are not shown: {why}.", "quiet")
-    elif not by_seed and not own:
+        yield make_table("Released texts", columns, texts, sortable=False)
+    if withheld := sum(result.released_count for result in row.results if not result.texts):
+        reason = "they were made without privacy, or they retell records that may not be published"
+        yield words(f"{withheld} {noun} are not shown: {reason}.", "quiet")
+    elif not answered and not texts:
         yield words("None.", "quiet")
 
 
+def _answers_table(results: Sequence[Result]) -> Table:
+    """A line a test record, a column a seed."""
+    columns = [Column("record", "record", str)]
+    ids: dict[str, None] = {}
+    for result in results:
+        answers = {answer.id: answer.text for answer in result.answers}
+        ids |= dict.fromkeys(answers)
+        name = f"seed {result.cell.seed}"
+        columns.append(Column(name, name, answers.get, _show_text, wide=True))
+    shown = list(ids)[:MOST_ANSWERS]
+    more = "; the rest is in the result files" if len(shown) < len(ids) else ""
+    note = f"{len(shown)} of {len(ids)} test records, by id{more}"
+    return make_table("Released answers", columns, shown, sortable=False, notes=(note,))
+
+
+def _score(result: Result) -> Score:
+    return result.scores[result.main_metric]
+
+
+def _score_interval_text(interval: tuple[float, float]) -> str:
+    return "–".join(map(score_text, interval))
+
+
+_SEEDS = (
+    Column("seed", "seed", "cell.seed"),
+    Column("score", "score", lambda result: _score(result).value, score_text),
+    Column(
+        "interval",
+        "its 95% interval",
+        lambda result: (_score(result).low, _score(result).high),
+        _score_interval_text,
+    ),
+    Column("proved", "proved ε", "privacy.epsilon_proved", epsilon_text),
+    Column("knob", "knob", lambda result: result.privacy.knob and result.privacy.knob.value, "{:.6g}".format),
+    Column("seconds", "seconds", lambda result: sum(result.cost.seconds.values()), "{:.0f}".format),
+    Column("created", "made"),
+    Column("file", "result file", "cell_id", "{}.json".format),
+)
+
+
 def _seeds(row: Row) -> list[Block]:
-    columns = (
-        Column("seed", "seed", attrgetter("cell.seed")),
-        Column("score", "score", lambda one: one.scores[one.main_metric].value, score_text),
-        Column(
-            "interval",
-            "its 95% interval",
-            lambda one: (one.scores[one.main_metric].low, one.scores[one.main_metric].high),
-            lambda own: f"{score_text(own[0])}–{score_text(own[1])}",
-        ),
-        Column("proved", "proved ε", attrgetter("privacy.epsilon_proved"), epsilon_text),
-        Column("knob", "knob", lambda one: one.privacy.knob and one.privacy.knob.value, "{:.6g}".format),
-        Column("seconds", "seconds", lambda one: sum(one.cost.seconds.values()), "{:.0f}".format),
-        Column("created", "made", attrgetter("created")),
-        Column("file", "result file", lambda one: f"{one.cell_id}.json"),
-    )
     cell = row.results[0].cell
-    said = ["A seed's own interval is a bootstrap over its test records."]
+    remarks = ["A seed's own interval is a bootstrap over its test records."]
     if row.submission is None:
         folder = Store(Path("."), cell.suite).path(cell).parent.as_posix()
-        said.append(f"The files are in {folder} under the folder of results.")
-    table = make_table("Seeds and result files", columns, row.results, sortable=False, notes=tuple(said))
+        remarks.append(f"The files are in {folder} under the folder of results.")
+    table = make_table("Seeds and result files", _SEEDS, row.results, sortable=False, notes=tuple(remarks))
     return [Heading("Seeds"), table]
 
 
+def _ledger_records(row: LedgerRow) -> str:
+    return "all records" if row.partition is None else f"records of '{row.partition}'"
+
+
+def _ledger_note(row: LedgerRow) -> str | None:
+    return None if row.note in describe(row.event) else row.note
+
+
 _LEDGER = (
-    Column(
-        "records", "records", lambda one: "all records" if one.partition is None else f"records of '{one.partition}'"
-    ),
-    Column("count", "times", attrgetter("count")),
-    Column("event", "event", lambda one: describe(one.event), wide=True),
-    Column("note", "note", lambda one: one.note if one.note not in describe(one.event) else None, wide=True),
+    Column("records", "records", _ledger_records),
+    Column("count", "times"),
+    Column("event", "event", lambda row: describe(row.event), wide=True),
+    Column("note", "note", _ledger_note, wide=True),
 )
 
 
 def _ledger(row: Row) -> Iterator[Block]:
-    first = row.results[0]
+    privacy = row.results[0].privacy
     yield Heading("Ledger of the first seed")
-    if first.privacy.ledger:
-        yield make_table("Ledger", _LEDGER, first.privacy.ledger, sortable=False)
+    if privacy.ledger:
+        yield make_table("Ledger", _LEDGER, privacy.ledger, sortable=False)
     else:
         yield words("Empty: it holds no access to private records.", "quiet")
-    if len({tuple(sorted(one.model_dump_json() for one in result.privacy.ledger)) for result in row.results}) > 1:
+    ledgers = {tuple(sorted(line.model_dump_json() for line in result.privacy.ledger)) for result in row.results}
+    if len(ledgers) > 1:
         yield words("Some other seed has another ledger.", "quiet")
-    if first.privacy.accountants:
-        yield Facts({f"accountant: {name}": _describe(one) for name, one in sorted(first.privacy.accountants.items())})
+    if privacy.accountants:
+        yield Facts({f"accountant: {name}": _describe(value) for name, value in sorted(privacy.accountants.items())})
 
 
 def _proof(row: Row, docs: str) -> Iterator[Block]:
     """What the proved ε rests on: the theorem for the events of the ledger."""
     privacy = row.results[0].privacy
     if privacy.ledger and privacy.accountants:
-        rule, proofs = "accounting.md#theorems-by-what-is-in-the-ledger", "proofs.md"
-        pages = [Link(f"docs/{one}", f"{docs}/{one}") if docs else f"docs/{one}" for one in (rule, proofs)]
-        events, by = (names_text(sorted(own)) for own in (event_kinds(privacy.event), privacy.accountants))
-        yield Words((f"Proof: of {events}, by {by}: the rule is in ", pages[0], ", its proof in ", pages[1], "."))
+
+        def link(page: str) -> str | Link:
+            return Link(f"docs/{page}", f"{docs}/{page}") if docs else f"docs/{page}"
+
+        events = names_text(sorted(event_kinds(privacy.event)))
+        accountants = names_text(sorted(privacy.accountants))
+        rule, proof = link("accounting.md#theorems-by-what-is-in-the-ledger"), link("proofs.md")
+        yield Words((f"Proof: of {events}, by {accountants}: the rule is in ", rule, ", its proof in ", proof, "."))
 
 
 def command(group: Group, row: Row) -> str:
@@ -257,20 +330,24 @@ def command(group: Group, row: Row) -> str:
     Options from the command line are part of the label, as 'row+name=value' (see dpicl.plan.expand).
     """
     cell, submission = row.results[0].cell, row.submission
-    said = ["dpicl", "run", group.asked]
+    arguments = ["dpicl", "run", group.asked]
     if submission is None:
         label, *options = cell.label.split("+")
     else:
         label = cell.mechanism
         options = [f"{label}.{name}={json.dumps(value)}" for name, value in sorted(cell.options.items())]
         if submission.plugin is not None:
-            said += ["--plugin", f"leaderboards/submissions/{submission.name}/{submission.plugin.name}"]
-    said += ["--task", cell.task, "--mechanism", label, "--model", without_address(cell.model)]
-    said += ["--source", group.source]
-    said += [] if row.is_baseline else ["--epsilon", f"{cell.epsilon:g}"]
-    said += [] if cell.test_records is None else ["--limit", str(cell.test_records)]
-    said += ["--results", "again"]
-    return shlex.join([*said, *(word for option in options for word in ("--option", option))])
+            arguments += ["--plugin", f"leaderboards/submissions/{submission.name}/{submission.plugin.name}"]
+    arguments += ["--task", cell.task, "--mechanism", label, "--model", without_address(cell.model)]
+    arguments += ["--source", group.source]
+    if not row.is_baseline:
+        arguments += ["--epsilon", f"{cell.epsilon:g}"]
+    if cell.test_records is not None:
+        arguments += ["--limit", str(cell.test_records)]
+    arguments += ["--results", "again"]
+    for option in options:
+        arguments += ["--option", option]
+    return shlex.join(arguments)
 
 
 #: Characters that mean something to TeX; braces count for BibTeX even behind a backslash.
@@ -298,10 +375,11 @@ def escape_tex(text: str) -> str:
 
 def bibtex(group: Group, row: Row, key: str) -> str:
     """An entry for this row, beside that of CITATION.cff. key: the row's id in addresses, which no other row has."""
-    year, commit = datetime.fromisoformat(row.results[0].created).year, _commit(row.results[0])
-    name, suite, model = map(escape_tex, (f"{row.title} on {row.task}", group.suite, model_name(group.model)))
-    title = f"{{{name}}}, suite {suite} version {escape_tex(str(group.version))}, {model}"
-    note = escape_tex(f"code {commit}, score {score_text(row.score)}")
+    first = row.results[0]
+    year = datetime.fromisoformat(first.created).year
+    suite = f"suite {escape_tex(group.suite)} version {escape_tex(group.version)}"
+    title = f"{{{escape_tex(row.place)}}}, {suite}, {escape_tex(model_name(group.model))}"
+    note = escape_tex(f"code {_commit(first)}, score {score_text(row.score)}")
     return (
         f"@misc{{dpicl-{key}, author = {{The dpicl-bench authors}}, title = {{{title}}},"
         f" howpublished = {{dpicl-bench}}, year = {{{year}}}, note = {{{note}}}}}"
@@ -309,13 +387,14 @@ def bibtex(group: Group, row: Row, key: str) -> str:
 
 
 def _describe(value: Any) -> str:
-    """What an accountant said: a number, words, or several of them with their names."""
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_describe(one)}" for name, one in value.items())
-    if isinstance(value, list):
-        return ", ".join(map(_describe, value))
+    """The value of an accountant: a number, words, or several of them with their names."""
+    match value:
+        case float():
+            return f"{value:.6g}"
+        case Mapping():
+            return ", ".join(f"{name} {_describe(part)}" for name, part in value.items())
+        case list():
+            return ", ".join(map(_describe, value))
     return str(value)
 
 
@@ -331,10 +410,11 @@ def _manifest(result: Result) -> dict[str, str | Link]:
     packages = [f"{name} {manifest.packages[name]}" for name in _PACKAGES if name in manifest.packages]
     dropped = ", ".join(f"{count} {reason}" for reason, count in data.dropped.items() if count)
     private = sum(data.sizes.values())
+    records = f"{private:,} private, {data.public_records:,} public, {data.test_records:,} test"
     return {
         "model": f"{model_name(model.name)}, {model.parameters:,} parameters, {manifest.dtype}, {manifest.device}",
         "weights": model.sha256 or model.revision or "no fingerprint",
-        "records": f"{data.source}, {private:,} private, {data.public_records:,} public, {data.test_records:,} test",
+        "records": f"{data.source}, {records}",
         "fingerprint": f"sha256 {data.fingerprint}",
         "dropped": dropped or "none",
         "prompts": f"sha256 {manifest.prompts_hash}",
@@ -380,15 +460,22 @@ def texts_blocks(board: Board) -> list[Block]:
     """Released texts are untrusted, and data. Empty where no row has any to show."""
     blocks: list[Block] = []
     for section in board.sections:
-        own = [block for table in section.tables for block in _texts_of_task(table.rows)]
-        blocks += [words(f"Model: {model_name(section.group.model)}."), *own] if own else []
+        texts = [block for table in section.tables for block in _texts_of_task(table.rows)]
+        if texts:
+            blocks += [words(f"Model: {model_name(section.group.model)}."), *texts]
     return [Heading("Released texts", 1), words(_APPENDIX), *blocks] if blocks else []
 
 
 def _texts_of_task(rows: Sequence[Row]) -> Iterator[Block]:
-    ordered = sorted(rows, key=lambda row: (row.label, row.epsilon))
-    for _, same in groupby(ordered, key=lambda row: row.label):
-        row = next(same)
-        shown = ((one.cell.seed, each.label, each.text) for one in row.results if one.texts for each in one.released)
-        if found := list(islice(shown, MOST_TEXTS)):
-            yield make_table(f"{row.title} on {row.task}", (_SEED, _LABEL, _TEXT), found, sortable=False, heading=True)
+    ordered = sorted(rows, key=attrgetter("label", "epsilon"))
+    for _, of_label in groupby(ordered, key=attrgetter("label")):
+        row = next(of_label)
+        texts = [
+            (result.cell.seed, text.label, text.text)
+            for result in row.results
+            if result.texts
+            for text in result.released
+        ]
+        if texts:
+            columns = (_SEED, _LABEL, _TEXT)
+            yield make_table(row.place, columns, texts[:MOST_TEXTS], sortable=False, heading=True)
