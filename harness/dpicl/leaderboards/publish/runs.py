@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 from dpicl.core.messages import epsilon_text
@@ -78,8 +79,9 @@ def plan(results: Sequence[Result], evidence: Evidence | None = None, submission
     by_suite: dict[str, list[Result]] = defaultdict(list)
     for result in results:
         by_suite[result.suite.name].append(result)
-    boards = tuple(build_board(own, None, evidence, submissions) for _, own in sorted(by_suite.items()))
-    return Plan(tuple(run for board in boards for section in board.sections for run in _runs(section)), boards)
+    boards = tuple(build_board(by_suite[name], None, evidence, submissions) for name in sorted(by_suite))
+    sections = [section for board in boards for section in board.sections]
+    return Plan(tuple(run for section in sections for run in _runs(section)), boards)
 
 
 def _runs(section: Section) -> Iterator[Published]:
@@ -88,25 +90,34 @@ def _runs(section: Section) -> Iterator[Published]:
         for row in table.in_order:
             by_label[row.label].append(row)
         for rows in by_label.values():
-            yield _row_run(section, table, sorted(rows, key=lambda row: row.epsilon))
-    group = section.group
-    config = _group_config(group)
+            yield _row_run(section, table, sorted(rows, key=attrgetter("epsilon")))
+    config = _group_config(section.group)
+    name = group_name(section.group)
     lines = [_line(section, table, row) for table in section.tables for row in table.in_order]
     yield Published(
         stands_for={**config, "board": True},
-        name=f"board of {group_name(group)}",
-        group=group_name(group),
-        config={**config, "tasks": [table.task for table in section.tables], "remarks": [*section.notes]},
-        summary={"rows": len(lines), "result_files": sum(len(row.results) for row in section.rows)},
+        name=f"board of {name}",
+        group=name,
+        config={
+            **config,
+            "tasks": [table.task for table in section.tables],
+            "remarks": [*section.notes],
+        },
+        summary={
+            "rows": len(lines),
+            "result_files": sum(len(row.results) for row in section.rows),
+        },
         table=lines,
     )
 
 
 def _row_run(section: Section, table: TaskTable, rows: Sequence[Row]) -> Published:
     """One row on one task, at all of its epsilons."""
-    group, first, cell = section.group, rows[0], rows[0].results[0].cell
+    group, first = section.group, rows[0]
+    cell = first.results[0].cell
     stands_for = {**_group_config(group), "task": first.task, "row": first.label, "mode": "proved"}
     names = {"task_version", "options", "shots", "test_records", "train_records", "noise", "plugin"}
+    commits = {result.manifest.commit for row in rows for result in row.results}
     config = {
         **stands_for,
         "mechanism": first.mechanism,
@@ -117,9 +128,10 @@ def _row_run(section: Section, table: TaskTable, rows: Sequence[Row]) -> Publish
         **cell.model_dump(mode="json", include=names),
         "queries": first.queries,
         "seeds": sorted({seed for row in rows for seed in row.seeds}),
-        **({"submission": submission_json(first)} if first.submission else {}),
-        "commits": sorted({one.manifest.commit for row in rows for one in row.results if one.manifest.commit}),
+        "commits": sorted(filter(None, commits)),
     }
+    if first.submission:
+        config["submission"] = submission_json(first)
     return Published(
         stands_for={**stands_for, "noise": cell.noise},
         name=make_visible(f"{first.name} {first.task}, {group_name(group)}", _NAME),
@@ -136,31 +148,38 @@ def group_name(group: Group) -> str:
 
 
 def _group_config(group: Group) -> dict[str, Any]:
-    plain = {name: getattr(group, name) for name in ("suite", "suite_hash", "model", "source", "delta")}
-    rounding = {"up_to_rounding": True} if group.up_to_rounding else {}
-    return {**plain, "suite_version": group.version, "model_weights": group.weights, **rounding}
+    config = {
+        "suite": group.suite,
+        "suite_hash": group.suite_hash,
+        "model": group.model,
+        "source": group.source,
+        "delta": group.delta,
+        "suite_version": group.version,
+        "model_weights": group.weights,
+    }
+    return config | ({"up_to_rounding": True} if group.up_to_rounding else {})
 
 
 def _summary(section: Section, table: TaskTable, rows: Sequence[Row]) -> dict[str, float]:
     """Numbers over seeds for each epsilon, as the board shows them."""
-    found: dict[str, float] = {"results": sum(len(row.results) for row in rows)}
+    numbers: dict[str, float] = {"results": sum(len(row.results) for row in rows)}
     for row in rows:
-        for name, value in {**record(section, table, row), **_others(row)}.items():
+        for name, value in _values(section, table, row).items():
             if name not in _NOT_OF_ROW and type(value) in (int, float) and math.isfinite(value):
-                found[f"{name}/eps={row.epsilon:g}"] = value
-    return found
+                numbers[f"{name}/eps={row.epsilon:g}"] = value
+    return numbers
 
 
-def _others(row: Row) -> dict[str, float]:
-    """Its numbers besides the main metric."""
-    return {name: value for name, value in row.numbers.items() if name != row.metric}
+def _values(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
+    """What board.csv has of a row, and its metrics besides the main one."""
+    others = {name: value for name, value in row.numbers.items() if name != row.metric}
+    return record(section, table, row) | others
 
 
 def _line(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
-    """The row of board.csv, and its other metrics; None for an infinite number."""
-    found = {"row": row.label, "epsilon_text": epsilon_text(row.epsilon), **record(section, table, row)}
-    found |= _others(row)
-    return {name: _show_in_table(value) for name, value in found.items()}
+    """The values of a row; None for an infinite number."""
+    values = {"row": row.label, "epsilon_text": epsilon_text(row.epsilon), **_values(section, table, row)}
+    return {name: _show_in_table(value) for name, value in values.items()}
 
 
 def _show_in_table(value: Any) -> Any:

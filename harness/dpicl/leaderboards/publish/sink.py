@@ -84,17 +84,17 @@ def destination(project: str | None, entity: str | None, mode: str | None, folde
     mode: without a flag or WANDB_MODE, online where an API key is configured; nothing is sent in any mode but online.
     Raises SinkError for online without a key.
     """
-    asked = mode or os.environ.get("WANDB_MODE") or ""
+    mode = mode or os.environ.get("WANDB_MODE") or ""
     return Destination(
         project=project or os.environ.get("WANDB_PROJECT") or DEFAULT_PROJECT,
         entity=entity or os.environ.get("WANDB_ENTITY") or None,
         folder=folder or Path(os.environ.get("WANDB_DIR") or "."),
-        address=_address(asked) if asked in ("", "online", "run") else None,
+        address=_address(mode) if mode in ("", "online", "run") else None,
     )
 
 
 def _address(mode: str) -> str | None:
-    """The server that gets the key and the runs; None where no key for it is configured and none is asked for."""
+    """The server that gets the key and the runs; None without a key for it, unless the mode says online."""
     settings = load_wandb().setup().settings
     from wandb.errors import AuthenticationError
     from wandb.sdk.lib import wbauth
@@ -188,8 +188,10 @@ class Sink:
         try:
             self._wandb.setup(settings=_run_settings(self.to.address))
             api = self._wandb.Api(timeout=int(ASK_SECONDS))
-            found = api.runs(f"{self.to.entity or api.default_entity}/{self.to.project}", per_page=200, lazy=False)
-            return {run.id: run.summary_metrics.get(CONTENT_KEY) for run in found if run.state == "finished"}
+            project = f"{self.to.entity or api.default_entity}/{self.to.project}"
+            runs = api.runs(project, per_page=200, lazy=False)
+            finished = (run for run in runs if run.state == "finished")
+            return {run.id: run.summary_metrics.get(CONTENT_KEY) for run in finished}
         except Exception as error:
             raise SinkError(f"W&B did not say what it has: {reason(error)}.") from error
 

@@ -60,26 +60,40 @@ def _board(section: Section) -> WeaveBoard:
             name = make_visible(f"{group_name(group)}: {table.task} at epsilon {epsilon_text(epsilon)}", 200)
             shared = {**settings, "task": table.task, "documents": table.documents, "evaluation": name}
             for row in table.in_order:
-                if row.is_baseline or row.epsilon == epsilon:
-                    label, marks, summary = make_visible(row.label, 100), row.marks, _summary(row, table.metric)
-                    model = {"name": re.sub(r"\W", "_", label), "row": label, "marks": [mark.name for mark in marks]}
-                    evaluations.append({"evaluation": name, "attributes": shared, "model": model, "summary": summary})
-                    columns |= {(name, each): each == _PROVED or table.lower_is_better(each) for each in summary}
-    read = [f"{table.task}: {table.describe_metrics()}." for table in section.tables]
+                if not row.is_baseline and row.epsilon != epsilon:
+                    continue
+                summary = _summary(row, table.metric)
+                evaluations.append({"evaluation": name, "attributes": shared, "model": _model(row), "summary": summary})
+                for scorer in summary:
+                    columns[name, scorer] = scorer == _PROVED or table.lower_is_better(scorer)
+    readers = [f"{table.task}: {table.describe_metrics()}." for table in section.tables]
     key = content_hash({"group": [group.suite, group.version, group.suite_hash, group.model, group.weights]})
     return WeaveBoard(
         key=f"dpicl-{key[:16]}",
         name=group_name(group),
-        description="\n".join([f"Records: {group.source}. delta = {group.delta:g}.", *read, *section.notes]),
+        description="\n".join([f"Records: {group.source}. delta = {group.delta:g}.", *readers, *section.notes]),
         columns=tuple((name, scorer, lower) for (name, scorer), lower in columns.items()),
         evaluations=tuple(evaluations),
     )
 
 
+def _model(row: Row) -> dict[str, Any]:
+    label = make_visible(row.label, 100)
+    return {
+        "name": re.sub(r"\W", "_", label),
+        "row": label,
+        "marks": [mark.name for mark in row.marks],
+    }
+
+
 def _summary(row: Row, main_metric: str) -> dict[str, dict[str, float]]:
-    numbers = {main_metric: row.score, "recovery": row.recovery, _PROVED: None if row.is_baseline else row.proved}
+    """Scorer -> its number, without those that are infinite or that the row lacks."""
+    numbers = {main_metric: row.score, "recovery": row.recovery}
+    if not row.is_baseline:
+        numbers[_PROVED] = row.proved
     numbers |= {name: value for name, value in row.numbers.items() if row.lower_is_better(name)}
-    return {name: {"mean": value} for name, value in numbers.items() if value is not None and math.isfinite(value)}
+    finite = {name: value for name, value in numbers.items() if value is not None and math.isfinite(value)}
+    return {name: {"mean": value} for name, value in finite.items()}
 
 
 def exporter(boards: Sequence[Board], to: Destination) -> Callable[[], str]:
@@ -110,18 +124,19 @@ def _publish(weave: ModuleType, board: WeaveBoard) -> bool:
         if mark in str(weave.ref(f"{board.key}:latest").get().description):
             return False
     references: dict[str, str] = {}
-    for one in board.evaluations:
+    for evaluation in board.evaluations:
+        name = evaluation["evaluation"]
         logger = weave.EvaluationLogger(
-            name=one["evaluation"],
-            model=one["model"],
-            dataset=[{"evaluation": one["evaluation"]}],
-            eval_attributes=one["attributes"],
-            scorers=[scorer for name, scorer, _ in board.columns if name == one["evaluation"]],
+            name=name,
+            model=evaluation["model"],
+            dataset=[{"evaluation": name}],
+            eval_attributes=evaluation["attributes"],
+            scorers=[scorer for of_evaluation, scorer, _ in board.columns if of_evaluation == name],
         )
-        logger.log_summary(one["summary"], auto_summarize=False)
+        logger.log_summary(evaluation["summary"], auto_summarize=False)
         reference = str(getattr(get_ref(logger._pseudo_evaluation), "uri", ""))  # weave has no public name for it
-        if not reference or references.setdefault(one["evaluation"], reference) != reference:
-            raise SinkError(f"weave gave '{one['evaluation']}' no reference that its rows share.")
+        if not reference or references.setdefault(name, reference) != reference:
+            raise SinkError(f"weave gave '{name}' no reference that its rows share.")
     columns = [
         LeaderboardColumn(
             evaluation_object_ref=references[name],
@@ -132,6 +147,7 @@ def _publish(weave: ModuleType, board: WeaveBoard) -> bool:
         for name, scorer, lower in board.columns
     ]
     weave.publish(
-        Leaderboard(name=board.name, description=f"{board.description}\n{mark}", columns=columns), name=board.key
+        Leaderboard(name=board.name, description=f"{board.description}\n{mark}", columns=columns),
+        name=board.key,
     )
     return True
