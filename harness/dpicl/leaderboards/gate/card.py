@@ -41,11 +41,13 @@ def read_card(path: Path) -> Card:
         card = Card.model_validate(document.data)
     except ValidationError as error:
         raise document.error(*explanation(error, Card)) from None
-    seen: set[tuple[str, float]] = set()
-    for i, one in enumerate(card.reported):
-        if (one.task, one.epsilon) in seen:
-            raise document.error(("reported", i), f"{one.task} at epsilon {one.epsilon:g} is reported twice; keep one.")
-        seen.add((one.task, one.epsilon))
+    places: set[tuple[str, float]] = set()
+    for number, score in enumerate(card.reported):
+        place = (score.task, score.epsilon)
+        if place in places:
+            problem = f"{score.task} at epsilon {score.epsilon:g} is reported twice; keep one."
+            raise document.error(("reported", number), problem)
+        places.add(place)
     return card
 
 
@@ -76,15 +78,17 @@ def is_shadowing(stem: str, folder: Path) -> bool:
         return True
     sent = {os.path.realpath(folder), os.getcwd()}
     places = [place for place in sys.path if os.path.isabs(place) and os.path.realpath(place) not in sent]
-    editable = [each for each in sys.meta_path if getattr(each, "__module__", "").startswith("__editable__")]
-    found = [PathFinder.find_spec(stem, places), *(each.find_spec(stem, None) for each in editable)]
-    return any(spec is not None and (spec.origin is not None or _is_installed(spec)) for spec in found)
+    specs = [PathFinder.find_spec(stem, places)]
+    for finder in sys.meta_path:
+        if getattr(finder, "__module__", "").startswith("__editable__"):
+            specs.append(finder.find_spec(stem, None))
+    return any(spec is not None and (spec.origin is not None or _is_installed(spec)) for spec in specs)
 
 
 def _is_installed(spec: ModuleSpec) -> bool:
     """Whether a package without a file of its own is an installed one, and no folder beside something."""
-    places = spec.submodule_search_locations or ()
-    return any(part in ("site-packages", "dist-packages") for place in places for part in Path(place).parts)
+    places = map(Path, spec.submodule_search_locations or ())
+    return any({"site-packages", "dist-packages"} & {*place.parts} for place in places)
 
 
 def begin(root: Path, name: str, suite: Suite, year: int) -> list[Path]:
@@ -102,8 +106,8 @@ def begin(root: Path, name: str, suite: Suite, year: int) -> list[Path]:
         raise UsageError(f"{method}.py would have the name of a module of Python or of a package; choose another name.")
     if (folder / CARD).exists():
         raise UsageError(f"{folder / CARD} already exists; choose another name, or edit it.")
-    keys = {"team": team, "method": method, "suite": suite.name, "version": suite.version, "year": year}
-    for name, template in _NEW.items():
+    for file, template in _NEW.items():
         text = Path(__file__).with_name(template).read_text(encoding="utf-8")
-        write_whole(folder / name, text.format(**keys), root)
-    return [folder / name for name in _NEW]
+        text = text.format(team=team, method=method, suite=suite.name, version=suite.version, year=year)
+        write_whole(folder / file, text, root)
+    return [folder / file for file in _NEW]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from dpicl.core.messages import message
 from dpicl.core.printable import make_visible
 from dpicl.leaderboards.gate.card import CARD, Card
 from dpicl.leaderboards.gate.contents import Contents, read_contents
@@ -35,7 +37,7 @@ class Finding:
 
 
 class Outcome(NamedTuple):
-    """What a check returns: its problems, what is said where there is none, and notes either way."""
+    """What a check returns: its problems, the sentence where there is none, and notes either way."""
 
     problems: Sequence[str]
     good: str = ""
@@ -47,20 +49,24 @@ class Outcome(NamedTuple):
 
 
 class NotChecked(Exception):
-    """Raised by a check that cannot be made; the text says why. notes: what was found all the same."""
+    """Raised by a check that cannot be made; the text says why. notes: further findings."""
 
     def __init__(self, why: str, notes: Sequence[str] = ()) -> None:
         super().__init__(why)
         self.notes = notes
 
 
-def state_problems(found: Iterable[tuple[str, str]]) -> list[str]:
+def state_problems(problems: Iterable[tuple[str, str]]) -> list[str]:
     """(file, problem or "") pairs as sentences: a problem that many files share is stated once."""
-    places: dict[str, list[str]] = {}
-    for place, problem in found:
-        places.setdefault(problem, []).append(place)
-    places.pop("", None)
-    return [f"{own[0]}{f' (and {len(own) - 1} more)' if own[1:] else ''}: {problem}" for problem, own in places.items()]
+    files: dict[str, list[str]] = defaultdict(list)
+    for file, problem in problems:
+        if problem:
+            files[problem].append(file)
+    sentences = []
+    for problem, (first, *others) in files.items():
+        more = f" (and {len(others)} more)" if others else ""
+        sentences.append(f"{first}{more}: {problem}")
+    return sentences
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,7 @@ class Case:
     others: Sequence[Contents] = ()
     run_code: bool = False
     maintainer: bool = False
-    announce: Callable[[str], None] = field(default=lambda line: None)
+    announce: Callable[[str], None] = message
     cheap: bool = False
 
     @property
@@ -103,9 +109,10 @@ class Case:
         those on development records."""
         if self.suite is None:
             return []
-        found, damaged = Store(self.record, self.suite.name).load_all()
+        results, damaged = Store(self.record, self.suite.name).load_all()
         report_damaged(damaged)
-        return [one for one in found if one.suite.hash == self.suite.hash and not one.cell.development]
+        of_suite = (result for result in results if result.suite.hash == self.suite.hash)
+        return [result for result in of_suite if not result.cell.development]
 
     @cached_property
     def before(self) -> Contents | None:
@@ -121,8 +128,5 @@ class Case:
         """Whether the card and every result were there before, to the byte, and none is missing."""
         if self.before is None or self.contents.schema:
             return False
-        now, then = (
-            {name: text for name, text in one.content.items() if name == CARD or name.startswith("results/")}
-            for one in (self.contents, self.before)
-        )
-        return CARD in then and now == then
+        then = self.before.judged_files
+        return CARD in then and self.contents.judged_files == then

@@ -116,7 +116,7 @@ def conformance_check(case: Case) -> Outcome:
             problems.append(str(error))
             continue
         passed += sum(check.status == "passed" for check in checks)
-        problems += [f"{name}, {one.check}: {one.why[:500]}" for one in checks if one.status == "failed"]
+        problems += [f"{name}, {check.check}: {check.why[:500]}" for check in checks if check.status == "failed"]
     return Outcome(problems, f"{passed} checks of `dpicl check` passed{trust_caveat(case.contents)}")
 
 
@@ -153,10 +153,12 @@ def rerun(case: Case, chosen: Sequence[Result]) -> list[RerunCell]:
 
     bench = Workbench(load_mechanisms(plugins(case.contents)))
     cells = []
-    for one in chosen:
-        case.announce(f"running {one.cell}")
-        with as_plugin_error(f"The re-run of {one.cell} fails"):
-            cells.append(compare_reruns(one, from_text(to_text(run_cell(one.cell, one.suite, bench)))))
+    for reported in chosen:
+        cell = reported.cell
+        case.announce(f"running {cell}")
+        with as_plugin_error(f"The re-run of {cell} fails"):
+            reproduced = from_text(to_text(run_cell(cell, reported.suite, bench)))
+            cells.append(compare_reruns(reported, reproduced))
     return cells
 
 
@@ -165,13 +167,16 @@ def compare_reruns(reported: Result, now: Result) -> RerunCell:
     metric = reported.main_metric
     if metric not in now.scores or metric not in now.documents:
         raise UsageError(f"{reported.cell} was scored by {metric}, which its task no longer has; run the suite again.")
+    same_cell = now.cell_id == reported.cell_id
     same_outcomes = reported.documents[metric] == now.documents[metric]
-    identical = _same_texts(reported, now) and same_outcomes and now.cell_id == reported.cell_id
-    difference, allowed = abs(now.scores[metric].value - score_of(reported)), allowed_difference(reported)
+    identical = same_cell and same_outcomes and _same_texts(reported, now)
+    difference = abs(now.scores[metric].value - score_of(reported))
+    allowed = allowed_difference(reported)
+    claimed, proved = reported.privacy.epsilon_proved, now.privacy.epsilon_proved
     problem = ""
-    if now.cell_id != reported.cell_id:
+    if not same_cell:
         problem = "another cell came out"
-    elif abs(now.privacy.epsilon_proved - reported.privacy.epsilon_proved) > SAME * reported.privacy.epsilon_proved:
+    elif abs(proved - claimed) > SAME * claimed:
         problem = "another epsilon is proved"
     elif _place(reported) == _place(now) and not identical:
         problem = "on the same processor, device, dtype and packages, with the same rounding, it is not identical"
@@ -193,8 +198,14 @@ def allowed_difference(result: Result) -> float:
 def _place(result: Result) -> tuple[object, ...]:
     manifest = result.manifest
     packages = {name: version for name, version in manifest.packages.items() if name != "dpicl-bench"}
-    software = manifest.dtype, manifest.device, manifest.python, tuple(sorted(packages.items()))
-    return *software, manifest.machine.cpu, manifest.model.arithmetic
+    return (
+        manifest.dtype,
+        manifest.device,
+        manifest.python,
+        tuple(sorted(packages.items())),
+        manifest.machine.cpu,
+        manifest.model.arithmetic,
+    )
 
 
 def p_of_lean(cells: Sequence[RerunCell], seed: int) -> float:
@@ -219,13 +230,18 @@ def _list_units(cells: Sequence[RerunCell]) -> list[float]:
 
 def _differences(cell: RerunCell) -> list[float]:
     """How much better claimed is than re-run, in shares of the cell's score, one number for each draw of noise."""
-    was, now, metric = cell.reported, cell.reproduced, cell.reported.main_metric
-    better = -1.0 if was.lower_is_better(metric) else 1.0
-    of_both = (one.documents[metric] for one in (was, now))
-    claimed, found = (dict(zip(own.ids, own.outcomes, strict=True)) for own in of_both)
-    if _is_one_draw(cell) or claimed.keys() != found.keys():
-        return [better * (score_of(was) - cell.score)]
-    return [better * (claimed[name] - found[name]) / len(claimed) for name in claimed]
+    metric = cell.reported.main_metric
+    better = -1.0 if cell.reported.lower_is_better(metric) else 1.0
+    claimed, reproduced = _outcomes(cell.reported, metric), _outcomes(cell.reproduced, metric)
+    if _is_one_draw(cell) or claimed.keys() != reproduced.keys():
+        return [better * (score_of(cell.reported) - cell.score)]
+    return [better * (claimed[id] - reproduced[id]) / len(claimed) for id in claimed]
+
+
+def _outcomes(result: Result, metric: str) -> dict[str, float]:
+    """Id of a test record -> its outcome."""
+    documents = result.documents[metric]
+    return dict(zip(documents.ids, documents.outcomes, strict=True))
 
 
 def _is_one_draw(cell: RerunCell) -> bool:
@@ -236,38 +252,51 @@ def _is_one_draw(cell: RerunCell) -> bool:
 def rerun_outcome(contents: Contents, cells: Sequence[RerunCell], seed: int) -> Outcome:
     """Whether the re-run confirms what was reported. Raises NotChecked where too few demonstrations came out otherwise
     to tell whether their scores lean one way."""
-    problems = [
-        f"{one.reported.cell}: reported {score_of(one.reported):.3f}, now {one.score:.3f}: {one.problem}."
-        for one in cells
-        if one.problem
-    ]
+    problems = []
+    scores = []
+    for cell in cells:
+        reported = score_of(cell.reported)
+        scores.append(f"{cell.reported.cell}: {reported:.3f} → {cell.score:.3f}")
+        if cell.problem:
+            problems.append(f"{cell.reported.cell}: reported {reported:.3f}, now {cell.score:.3f}: {cell.problem}.")
+    before = fmean(score_of(cell.reported) for cell in cells)
+    now = fmean(cell.score for cell in cells)
     if not problems and (p := p_of_lean(cells, seed)) <= LEAN_LEVEL:
-        mean = fmean(score_of(one.reported) - one.score for one in cells)
+        mean = fmean(score_of(cell.reported) - cell.score for cell in cells)
         problems.append(
             f"Each score is within its allowance, but they lean one way: reported minus now is {mean:+.3f} on average,"
             f" p = {p:.4f} for an honest submission (refused at {LEAN_LEVEL:g})."
         )
-    scores = ", ".join(f"{one.reported.cell}: {score_of(one.reported):.3f} → {one.score:.3f}" for one in cells)
-    again = f"These cells were drawn at random; `--rerun {len(cells)} --rerun-seed {seed}` draws them again."
-    identical = sum(one.identical for one in cells)
-    if not problems and (units := len(_list_units(cells))) < FEWEST_DRAWS and any(map(_is_one_draw, cells)):
+    notes = [
+        f"Reported → now: {', '.join(scores)}.",
+        f"These cells were drawn at random; `--rerun {len(cells)} --rerun-seed {seed}` draws them again.",
+    ]
+    units = len(_list_units(cells))
+    if not problems and units < FEWEST_DRAWS and any(map(_is_one_draw, cells)):
         more = "give a larger --rerun" if len(cells) < len(contents.results) else "more seeds, tasks or ε are needed"
         raise NotChecked(
             f"{units} of {count(len(cells), 'cell')} came out with another score, and fewer than {FEWEST_DRAWS} cannot"
             f" show whether what was reported leans one way (p is at least 2^-{units}); {more}",
-            [f"Reported → now: {scores}.", again],
+            notes,
         )
     number = f"{len(cells)} of {count(len(contents.results), 'cell')}"
-    was, now = fmean(score_of(one.reported) for one in cells), fmean(one.score for one in cells)
-    made, found = cells[0].reproduced, f"{number}, {identical} identical, mean score {was:.3f} and now {now:.3f}"
-    commit = f"commit {(made.manifest.commit or 'unknown')[:12]}{' with changes' if made.manifest.dirty else ''}"
-    line = f"reproduced: {found}; files {contents.digest}, {commit}, {made.created[:10]}, by YOUR NAME"
-    notes = [f"Reported → now: {scores}.", again, *([] if problems else [f"For the card: {line}"])]
+    identical = sum(cell.identical for cell in cells)
+    if not problems:
+        first = cells[0].reproduced
+        changes = " with changes" if first.manifest.dirty else ""
+        commit = f"commit {(first.manifest.commit or 'unknown')[:12]}{changes}"
+        notes.append(
+            f"For the card: reproduced: {number}, {identical} identical, mean score {before:.3f} and now {now:.3f};"
+            f" files {contents.digest}, {commit}, {first.created[:10]}, by YOUR NAME"
+        )
     return Outcome(problems, f"{number} came out again, {identical} identical{trust_caveat(contents)}", notes)
 
 
 def reproduced_check(case: Case) -> Outcome:
     """Is the card's record of a re-run about these very files?"""
-    said, digest = case.card.reproduced if case.card else "", case.contents.digest
-    problem = f"{CARD}: `reproduced` is not about these files; remove it, and run cells again."
-    return Outcome([problem] if said and digest not in said else [], "a re-run of these files" if said else "none yet")
+    record = case.card.reproduced if case.card else ""
+    if not record:
+        return Outcome([], "none yet")
+    if case.contents.digest in record:
+        return Outcome([], "a re-run of these files")
+    return Outcome([f"{CARD}: `reproduced` is not about these files; remove it, and run cells again."])

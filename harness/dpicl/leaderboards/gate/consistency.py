@@ -37,14 +37,15 @@ def consistency_check(case: Case) -> Outcome:
 def _contradiction(result: Result, now: datetime) -> str:
     """Where one result does not agree with itself, or "". The schema has checked that scores are means of outcomes."""
     manifest, privacy, documents = result.manifest, result.privacy, result.documents
-    odd = (m for m in _BINARY if m in documents and not {*documents[m].outcomes} <= {0.0, 1.0})
-    if metric := next(odd, ""):
-        return f"{metric} has an outcome out of its range; {RESEND}"
+    for metric in _BINARY:
+        if metric in documents and not {*documents[metric].outcomes} <= {0.0, 1.0}:
+            return f"{metric} has an outcome out of its range; {RESEND}"
     if datetime.fromisoformat(result.created) > now + CLOCK:
         return f"it was created in the future ({result.created[:25]}); set the clock and run it again."
     if problem := explain_unknown_code(manifest) or explain_missing_texts(result):
         return problem
-    tested, answered = documents[result.main_metric].ids, {one.id for one in result.answers}
+    tested = documents[result.main_metric].ids
+    answered = {answer.id for answer in result.answers}
     if manifest.data.test_records != len(tested):
         return f"its manifest counts other test records than it has outcomes; {RESEND}"
     if answered and not answered >= set(tested):
@@ -82,7 +83,7 @@ def explain_missing_texts(result: Result) -> str:
 def commit_check(case: Case) -> Outcome:
     """Whether this repository has the commits that the results name. Raises NotChecked where it does not: an author
     may have them."""
-    results = Counter(one.manifest.commit for one in case.results.values())
+    results = Counter(result.manifest.commit for result in case.results.values())
     named = sorted(commit for commit in results if commit and _COMMIT.fullmatch(commit))
     if case.contents.size:
         raise NotChecked("its files are refused; fix the size first")

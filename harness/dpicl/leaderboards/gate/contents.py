@@ -76,9 +76,17 @@ class Contents:
     @cached_property
     def digest(self) -> str:
         """12 hexadecimal digits over the mechanism's file and all results: what a record of a re-run is about."""
-        files = {name: hashlib.sha256(own).hexdigest() for name, own in self.content.items()}
-        own = [(name, digest) for name, digest in sorted(files.items()) if name not in (CARD, README)]
-        return hashlib.sha256(repr(own).encode()).hexdigest()[:12]
+        digests = [
+            (name, hashlib.sha256(content).hexdigest())
+            for name, content in sorted(self.content.items())
+            if name not in (CARD, README)
+        ]
+        return hashlib.sha256(repr(digests).encode()).hexdigest()[:12]
+
+    @property
+    def judged_files(self) -> dict[str, bytes]:
+        """The card and the results."""
+        return {name: text for name, text in self.content.items() if name == CARD or name.startswith("results/")}
 
     def submission(self) -> Submission:
         """As the board takes it. Raises ValueError where there is no card."""
@@ -89,7 +97,7 @@ class Contents:
 
 def read_contents(folder: Path) -> Contents:
     """Reads a submission's folder. Damaged or hostile files become sentences, never errors."""
-    folder = Path(os.path.abspath(folder))  # not resolved: the names that were given are the team and the method
+    folder = Path(os.path.abspath(folder))  # not resolved: the folders' own names are the team and the method
     try:
         return _read(folder)
     except Exception as error:  # one submission never stops the others, nor anybody's board
@@ -107,8 +115,8 @@ def _read(folder: Path) -> Contents:
     size, content = survey(folder)
     card, suite = None, None
     card_problem = f"There is no {CARD} that can be read; `dpicl submit --new TEAM/METHOD` writes one."
-    found = _results(folder, {name: text for name, text in content.items() if name.startswith("results/")})
-    schema = [one for one in found.values() if isinstance(one, str)]
+    files = _results(folder, {name: text for name, text in content.items() if name.startswith("results/")})
+    schema = [problem for problem in files.values() if isinstance(problem, str)]
     try:
         if CARD in content:
             suite = suite_of(folder / CARD)
@@ -120,24 +128,23 @@ def _read(folder: Path) -> Contents:
         for name in content
         if card is not None and name.endswith(".py") and name != card.mechanism
     ]
-    results = {name: one for name, one in found.items() if isinstance(one, Result)}
+    results = {name: result for name, result in files.items() if isinstance(result, Result)}
     return Contents(folder, tuple(size), card, suite, card_problem, tuple(schema), content, results)
 
 
 def _results(folder: Path, content: Mapping[str, bytes]) -> dict[str, Result | str]:
     """Name of a file -> a result whose file is where it belongs, or a sentence. A result that others score anew is
     there for their sake: it is no row of its own."""
-    read = {name: _read_either(name, content[name]) for name in content}
-    found: dict[str, Result | str] = {}
+    parsed = {name: _read_either(name, text) for name, text in content.items()}
+    results: dict[str, Result | str] = {}
     scored: set[str] = set()
-    for name, one in read.items():
-        if isinstance(one, Scores):
-            release = f"{name.rpartition('/')[0]}/{one.scored_release.cell_id}.json"
+    for name, result in parsed.items():
+        if isinstance(result, Scores):
+            release = f"{name.rpartition('/')[0]}/{result.scored_release.cell_id}.json"
             scored.add(release)
-            found[name] = _require_place(folder, name, _join(name, one, read.get(release)))
-        else:
-            found[name] = _require_place(folder, name, one)
-    return {name: one for name, one in found.items() if name not in scored or isinstance(one, str)}
+            result = _join(name, result, parsed.get(release))
+        results[name] = _require_place(folder, name, result)
+    return {name: result for name, result in results.items() if name not in scored or isinstance(result, str)}
 
 
 def _read_either(name: str, content: bytes) -> Result | Scores | str:
@@ -198,11 +205,13 @@ def survey(folder: Path) -> tuple[list[str], dict[str, bytes]]:
         elif _FILE.fullmatch(name):
             sizes[name] = info.st_size
     total = sum(sizes.values())
-    if too_much := len(sizes) > MOST_FILES or total > LARGEST:
+    names = sorted(sizes)
+    if len(sizes) > MOST_FILES or total > LARGEST:
+        names = [name for name in names if "/" not in name]
         most = f"{MOST_FILES:,} and {LARGEST:,} are the most, so send fewer tasks or seeds."
         problems.append(f"It has {len(sizes):,} files with {total:,} bytes; {most}")
     files = {}
-    for name in sorted(name for name in sizes if not (too_much and "/" in name)):
+    for name in names:
         try:
             files[name] = content_of(folder / name, LARGEST_FILE)
         except OSError:
@@ -216,9 +225,10 @@ def _entries(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_resul
     """(path below the folder, with slashes; what it is) of every entry, one by one; only the folders of a submission
     are entered, and no link. One that cannot be read has an entry that is no file."""
     try:
-        with os.scandir(folder / below) as found:
-            for one in found:
-                name, info = below + one.name, one.stat(follow_symlinks=False)
+        with os.scandir(folder / below) as entries:
+            for entry in entries:
+                name = below + entry.name
+                info = entry.stat(follow_symlinks=False)
                 yield name, info
                 if stat.S_ISDIR(info.st_mode) and _is_expected(name, info):
                     yield from _entries(folder, f"{name}/")
@@ -232,5 +242,8 @@ def _is_expected(name: str, info: os.stat_result) -> bool:
         return False
     if stat.S_ISDIR(info.st_mode):
         return _FOLDER.fullmatch(name) is not None
-    most = LARGEST_FILE if _FILE.fullmatch(name) else _LARGEST_LOCK if _LOCK.fullmatch(name) else -1
-    return stat.S_ISREG(info.st_mode) and not info.st_mode & 0o111 and info.st_size <= most
+    if not stat.S_ISREG(info.st_mode) or info.st_mode & 0o111:
+        return False
+    if _FILE.fullmatch(name):
+        return info.st_size <= LARGEST_FILE
+    return _LOCK.fullmatch(name) is not None and info.st_size <= _LARGEST_LOCK

@@ -44,12 +44,15 @@ def duplicates_check(case: Case) -> Outcome:
     if case.contents.size:
         raise NotChecked("its files are refused; fix the size first")
     results, plugin = list(case.results.values()), case.contents.plugin_hash
-    of_record = [one for one in case.reference if one.cell.plugin is None or one.cell.plugin != plugin]
-    others = {one.name: list(one.results.values()) for one in case.others if one.name != case.contents.name}
-    rivals = {"the results of record": of_record, **others}
+    of_record = [result for result in case.reference if result.cell.plugin is None or result.cell.plugin != plugin]
+    rivals = {"the results of record": of_record}
+    for other in case.others:
+        if other.name != case.contents.name:
+            rivals[other.name] = list(other.results.values())
     problems = []
+    cells = {result.cell_id for result in results}
     for name, theirs in rivals.items():
-        if both := {one.cell_id for one in results} & {one.cell_id for one in theirs}:
+        if both := cells & {result.cell_id for result in theirs}:
             problems.append(f"{len(both)} of its cells are those of {name} already; send only what is new.")
         elif label := _find_equal_row(results, theirs):
             problems.append(
@@ -68,43 +71,46 @@ _OWN_NOISE = "each ε has noise of its own, so run the cells again."
 
 def list_copies(results: Iterable[Result], theirs: Iterable[Result]) -> list[str]:
     """A sentence's beginning for each row of ``results`` that copies cells of ``theirs``."""
-    found = []
-    of_task = _group_by_task(theirs)
+    problems = []
+    by_task: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    for result in theirs:
+        by_task[result.cell.task, result.cell.model].append(result)
     for (label, epsilon, task, model), cells in _group_by_row(results).items():
-        copied = _find_copied(cells, of_task[task, model])
-        if len(copied) >= _FEWEST and len(copied) > _SHARE * len(cells):
-            sources = Counter(title_of(one.cell.label, one.cell.epsilon) for one in copied)
-            found.append(
-                f"{title_of(label, epsilon)} on {task}: {len(copied)} of {len(cells)} cells have the texts or the"
-                f" outcomes, but for a few, of cells of {' and '.join(sorted(sources))}"
+        sources = _find_sources(cells, by_task[task, model])
+        if len(sources) >= _FEWEST and len(sources) > _SHARE * len(cells):
+            titles = {title_of(source.cell.label, source.cell.epsilon) for source in sources}
+            problems.append(
+                f"{title_of(label, epsilon)} on {task}: {len(sources)} of {len(cells)} cells have the texts or the"
+                f" outcomes, but for a few, of cells of {' and '.join(sorted(titles))}"
             )
-    return found
+    return problems
 
 
-def _find_copied(cells: Sequence[Result], others: Sequence[Result]) -> list[Result]:
+def _find_sources(cells: Sequence[Result], others: Sequence[Result]) -> list[Result]:
     """The sources of the cells that are copies; by outcomes each source counts once."""
-    sources: dict[str, Result] = {}
+    by_outcomes: dict[str, Result] = {}
     by_texts = []
     for cell in cells:
-        if source := next((one for one in others if _released_the_same(cell, one)), None):
-            by_texts.append(source)
-        elif source := _find_nearest(cell, others):
-            sources[source.cell_id] = source
-    return [*by_texts, *sources.values()]
+        same_texts = next((other for other in others if _released_the_same(cell, other)), None)
+        if same_texts is not None:
+            by_texts.append(same_texts)
+        elif nearest := _find_nearest(cell, others):
+            by_outcomes[nearest.cell_id] = nearest
+    return [*by_texts, *by_outcomes.values()]
 
 
 def _released_the_same(one: Result, other: Result) -> bool:
     """Whether most of both releases is equal; letters' case, blanks and punctuation aside."""
     if one.answers and not one.prepared:
-        answers = {each.id: each.text for each in other.answers}
-        equal = sum(answers.get(each.id) == each.text for each in one.answers)
+        answers = {answer.id: answer.text for answer in other.answers}
+        equal = sum(answers.get(answer.id) == answer.text for answer in one.answers)
         return equal > _ANSWERS * len(one.answers)
     texts, others = _count_texts(one), _count_texts(other)
     return (texts & others).total() > _TEXTS * max(texts.total(), others.total())
 
 
 def _count_texts(result: Result) -> Counter[tuple[str, str]]:
-    pairs = [(each.label, each.text) for each in result.released]
+    pairs = [(text.label, text.text) for text in result.released]
     if result.instruction is not None:
         pairs.append(("", result.instruction))
     return Counter((label, " ".join(re.findall(r"\w+", text.casefold()))) for label, text in pairs)
@@ -113,34 +119,35 @@ def _count_texts(result: Result) -> Counter[tuple[str, str]]:
 def _find_nearest(cell: Result, others: Sequence[Result]) -> Result | None:
     """The cell of which this one has the outcomes but for a few, where it is nearer than all others by far."""
     ids, outcomes = outcomes_of(cell)
-    pairs = [(one, theirs) for one in others for their_ids, theirs in [outcomes_of(one)] if their_ids == ids]
-    if len(pairs) < 2:  # no next one to compare with
+    comparable = [other for other in others if outcomes_of(other)[0] == ids]
+    if len(comparable) < 2:  # no next one to compare with
         return None
-    distances = np.abs(np.array([theirs for _, theirs in pairs]) - outcomes).sum(axis=1)
+    distances = np.abs(np.array([outcomes_of(other)[1] for other in comparable]) - outcomes).sum(axis=1)
     nearest, following = np.argsort(distances, kind="stable")[:2]
     closest, gap = distances[nearest], distances[following] - distances[nearest]
     is_copy = gap > 0 and (closest <= distances[following] / _NEXT or closest <= 1 <= gap)
-    return pairs[nearest][0] if is_copy else None
+    return comparable[nearest] if is_copy else None
 
 
 def list_repeated(results: Iterable[Result]) -> list[str]:
     """A sentence's beginning for each row whose releases another row of the same method has, although its noise
     differs. A release that several cells share, as of a few candidates, shows nothing."""
-    rows = _group_by_row(one for one in results if one.privacy.ledger and one.texts and not one.answers)
-    releases = {key: [tuple(cell.texts) for cell in cells] for key, cells in rows.items()}
-    found = []
-    for (label, epsilon, task, model), own in releases.items():
-        for (other, level, where, which), theirs in releases.items():
-            if (other, where, which) != (label, task, model) or level <= epsilon:
+    with_texts = (result for result in results if result.texts and not result.answers)
+    rows = _group_by_row(result for result in with_texts if result.privacy.ledger)
+    releases = {key: Counter(tuple(cell.texts) for cell in cells) for key, cells in rows.items()}
+    problems = []
+    for (label, epsilon, task, model), of_row in releases.items():
+        for (other, level, other_task, other_model), of_other in releases.items():
+            if (other, other_task, other_model) != (label, task, model) or level <= epsilon:
                 continue
-            counts, here = Counter(theirs), Counter(own)
-            repeated = sum(counts[release] == here[release] == 1 for release in own)
-            if repeated >= _FEWEST and repeated > _SHARE * len(own):
-                found.append(
-                    f"{title_of(label, epsilon)} on {task} released in {repeated} of {len(own)} cells what"
+            repeated = sum(number == of_other[release] == 1 for release, number in of_row.items())
+            cells = of_row.total()
+            if repeated >= _FEWEST and repeated > _SHARE * cells:
+                problems.append(
+                    f"{title_of(label, epsilon)} on {task} released in {repeated} of {cells} cells what"
                     f" {title_of(other, level)} released"
                 )
-    return found
+    return problems
 
 
 def _find_equal_row(results: Sequence[Result], theirs: Iterable[Result]) -> str:
@@ -152,8 +159,9 @@ def _find_equal_row(results: Sequence[Result], theirs: Iterable[Result]) -> str:
         if result.cell.mechanism not in BASELINES:
             by_label[result.cell.label].add(_outcomes(result))
     rows = _group_by_row(results).values()
-    varies = any(len({_outcomes(cell)[-1] for cell in cells}) > 1 for cells in rows)
-    return next((label for label, own in by_label.items() if varies and mine <= own), "")
+    if all(len({_outcomes(cell)[-1] for cell in cells}) == 1 for cells in rows):
+        return ""
+    return next((label for label, outcomes in by_label.items() if mine <= outcomes), "")
 
 
 def _outcomes(result: Result) -> tuple[object, ...]:
@@ -164,15 +172,8 @@ def _outcomes(result: Result) -> tuple[object, ...]:
 
 
 def _group_by_row(results: Iterable[Result]) -> Mapping[RowKey, list[Result]]:
-    found: dict[RowKey, list[Result]] = defaultdict(list)
+    rows: dict[RowKey, list[Result]] = defaultdict(list)
     for result in results:
         cell = result.cell
-        found[cell.label, cell.epsilon, cell.task, cell.model].append(result)
-    return found
-
-
-def _group_by_task(results: Iterable[Result]) -> Mapping[tuple[str, str], list[Result]]:
-    found: dict[tuple[str, str], list[Result]] = defaultdict(list)
-    for result in results:
-        found[result.cell.task, result.cell.model].append(result)
-    return found
+        rows[cell.label, cell.epsilon, cell.task, cell.model].append(result)
+    return rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -108,14 +109,14 @@ _OUTSIDE = {
 def run_checks(case: Case, checks: Iterable[Check] = CHECKS) -> Iterator[Finding]:
     """The finding of each check, made as it is asked for."""
     outside = ""
-    for one in checks:
-        if one.needs_results and not case.results:
-            finding = Finding(one.name, "not checked", "there is no result")
-        elif one.needs_suite and outside:
-            finding = Finding(one.name, "not checked", outside)
+    for check in checks:
+        if check.needs_results and not case.results:
+            finding = Finding(check.name, "not checked", "there is no result")
+        elif check.needs_suite and outside:
+            finding = Finding(check.name, "not checked", outside)
         else:
-            finding = one.make_finding(case)
-        if one.name == "suite":
+            finding = check.make_finding(case)
+        if check.name == "suite":
             outside = _OUTSIDE.get(finding.status, "")
         yield finding
 
@@ -135,15 +136,15 @@ class Examination:
     @property
     def ending(self) -> str:
         """One sentence: may it stand on the board?"""
-        failed, left = (
-            ", ".join(one.check for one in self.findings if one.status == status)
-            for status in ("failed", "not checked")
-        )
-        if failed:
-            return f"{self.case.contents.name} is refused: {failed}."
-        if left:
-            return f"{self.case.contents.name} passes what was checked; not checked: {left}."
-        return f"{self.case.contents.name} passes."
+        checks: dict[str, list[str]] = defaultdict(list)
+        for finding in self.findings:
+            checks[finding.status].append(finding.check)
+        name = self.case.contents.name
+        if checks["failed"]:
+            return f"{name} is refused: {', '.join(checks['failed'])}."
+        if checks["not checked"]:
+            return f"{name} passes what was checked; not checked: {', '.join(checks['not checked'])}."
+        return f"{name} passes."
 
     def as_json(self) -> dict[str, Any]:
         """Names and sentences; no text of the results."""
@@ -164,8 +165,10 @@ def examine(case: Case, again: int = 0, seed: int | None = None) -> Examination:
     contents = case.contents
     try:
         if contents.plugin is not None and not code.reason_not_to_run(case):
-            what = f"{contents.plugin.name}, sha256 {contents.plugin_hash}"
-            case.announce(f"{contents.name}: running {what}. This is not a sandbox.")
+            case.announce(
+                f"{contents.name}: running {contents.plugin.name}, sha256 {contents.plugin_hash}. This is not a"
+                " sandbox."
+            )
         findings = [*run_checks(case)]
         if again:
             failed = any(finding.status == "failed" for finding in findings)
@@ -217,10 +220,16 @@ def _list_folders(folder: Path) -> list[Path]:
 
 def places_check(root: Path) -> Finding:
     """Nothing lies below the root but README.md and the folders <team>/<method>, whose content is checked by itself."""
-    teams = [path for path in root.glob("*") if path.name != README or path.is_symlink() or not path.is_file()]
-    strays = [path for path in teams if not _is_plain_folder(path) or not os.access(path, os.R_OK | os.X_OK)]
-    inside = (path for team in teams if _is_plain_folder(team) for path in team.glob("*"))
-    strays += [path for path in inside if path.name == "__pycache__" or not _is_plain_folder(path)]
+    strays = []
+    for team in root.glob("*"):
+        if team.name == README and team.is_file() and not team.is_symlink():
+            continue
+        if not _is_plain_folder(team):
+            strays.append(team)
+            continue
+        if not os.access(team, os.R_OK | os.X_OK):
+            strays.append(team)
+        strays += [path for path in team.glob("*") if path.name == "__pycache__" or not _is_plain_folder(path)]
     names = sorted(path.relative_to(root).as_posix() for path in strays)
     problems = [f"{name} is not a submission <team>/<method>; remove it." for name in names]
     return Outcome(problems, "README.md and folders <team>/<method>, nothing else").make_finding("places")
@@ -241,24 +250,24 @@ def load_submissions(
 ) -> tuple[list[Submission], list[str]]:
     """(submissions that may be shown, one sentence for each that may not). Never raises for what is in the folders.
 
-    of: the suite that is shown; submissions to another one are passed over, unfinished ones too. None: all of them.
+    of: the suite that is shown; submissions to another one are skipped, unfinished ones too. None: all of them.
     Only cheap checks are made. The board itself checks that scores were measured on the right records; `examine` checks
     the rest.
     """
     suites = known_suites() if suites is None else suites
-    found, problems = [], []
+    submissions, problems = [], []
     for contents in map(read_contents, find_submissions(root)):
         if of is not None and contents.suite not in (of, None):
             continue
         case = Case(contents, suites, cheap=True)
         try:
-            cheap = run_checks(case, [one for one in CHECKS if one.cheap])
-            problem = next((finding.why for finding in cheap if finding.status == "failed"), "")
+            findings = run_checks(case, [check for check in CHECKS if check.cheap])
+            problem = next((finding.why for finding in findings if finding.status == "failed"), "")
         except Exception as error:  # one submission never stops anybody's board
             problem = fault(error)
         if problem:
             left_out = f"Submission {contents.name} is left out: {problem} `dpicl submit {contents.folder}` says more."
             problems.append(make_visible(left_out))
         else:
-            found.append(contents.submission())
-    return found, problems
+            submissions.append(contents.submission())
+    return submissions, problems

@@ -22,7 +22,8 @@ def history_check(case: Case) -> Outcome:
     before, card = case.before, case.card
     if before is None:
         raise NotChecked(_NO_BASE)
-    now, then = (0 if own is None else own.version for own in (card, before.card))
+    now = card.version if card else 0
+    then = before.card.version if before.card else 0
     problems, notes = [], []
     changes = list(_changes(case.contents, before))
     if changes and card is None:

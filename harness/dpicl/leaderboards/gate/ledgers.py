@@ -74,9 +74,10 @@ def _read_declaration(cls: type[Mechanism], result: Result) -> Any:
 
         def declare() -> dp.DpEvent:  # in a ledger's form
             sizes = sizes_of(result, mechanism)
-            event = (
-                mechanism.events(0.0, sizes) if knob is None else mechanism.events_of(knob.value, knob.by_label, sizes)
-            )
+            if knob is None:
+                event = mechanism.events(0.0, sizes)
+            else:
+                event = mechanism.events_of(knob.value, knob.by_label, sizes)
             branches = event.branches if isinstance(event, dp.ParallelDpEvent) else ((None, event),)
             return _compose_charges((branch, group) for group, branch in branches)
 
@@ -141,7 +142,8 @@ def _sizes_problem(result: Result, event: dp.DpEvent) -> str:
     branches = dict(event.branches) if isinstance(event, dp.ParallelDpEvent) else {}
     if unknown := branches.keys() - sizes.keys():
         return f"its ledger charges groups of records that the task does not have ({len(unknown)}); send what was run."
-    if branches and (free := {one.label for one in result.released} - branches.keys()):
+    free = {text.label for text in result.released} - branches.keys()
+    if branches and free:
         return (
             f"it released texts for labels ({len(free)}) whose records are not on the ledger; charge what was read"
             " (dpicl.privacy.private_set does)."
@@ -171,12 +173,12 @@ def explain_unpaid(result: Result) -> str:
 
 def queries_problem(result: Result) -> str:
     """For a result of an answer mechanism: why its Q does not cover its test records, or ""."""
-    queries, wanted = result.privacy.queries, result.cell.queries
+    queries, of_cell = result.privacy.queries, result.cell.queries
     for count in (result.released_count, result.manifest.data.test_records):
         if queries is None or queries < count:
             return f"its epsilon covers {queries or 'no'} queries, and it answered {count}; charge all."
-    if wanted is not None and queries != wanted:
-        return f"its epsilon covers {queries} queries, its cell says {wanted}; {RESEND}"
+    if of_cell is not None and queries != of_cell:
+        return f"its epsilon covers {queries} queries, its cell says {of_cell}; {RESEND}"
     if result.released_count < result.manifest.data.test_records:
         return f"it answered fewer queries than it has test records; {RESEND}"
     return ""
@@ -187,8 +189,10 @@ def explain_unspent(result: Result) -> str:
     proved, target = result.privacy.epsilon_proved, result.cell.epsilon
     if not 0 < target < math.inf or proved >= SPENT * target:
         return ""
-    said = f"its ledger costs epsilon {epsilon_text(proved)}, under {SPENT:g} of the target {target:g}"
-    return f"{said}, which no calibrated knob leaves unspent; {RESEND}"
+    return (
+        f"its ledger costs epsilon {epsilon_text(proved)}, under {SPENT:g} of the target {target:g}, which no"
+        f" calibrated knob leaves unspent; {RESEND}"
+    )
 
 
 def _asserted_problem(result: Result, run_code: bool) -> str:

@@ -66,7 +66,8 @@ def records_check(case: Case) -> Outcome:
 def _list_needed(case: Case) -> set[tuple[str, str, int | None]]:
     """(task, source, number of training records; None: all) of every data set to search."""
     needed: set[tuple[str, str, int | None]] = set()
-    for cell in (result.cell for result in case.results.values()):
+    for result in case.results.values():
+        cell = result.cell
         needed.add((cell.task, cell.source, None if cell.source == "local" else cell.train_records))
         if resolve("auto", load_config(cell.task).source) == "local":
             needed.add((cell.task, "local", None))
@@ -77,8 +78,11 @@ def _search(case: Case, task: Task) -> tuple[Counter[str], int]:
     """(place -> how many private records it has words of, number of boilerplate runs)."""
     places: dict[str, set[str]] = defaultdict(set)  # a run of eight words, or a whole line -> where it stands
     for place, text in _texts(case, task.name):
-        for words in (*_runs(text), *(whole for line in {text, *text.splitlines()} for whole in _list_keys(line))):
+        for words in _runs(text):
             places[words].add(place)
+        for line in {text, *text.splitlines()}:
+            for words in _list_keys(line):
+                places[words].add(place)
     for text in _list_public(case, task):
         for words in (*_runs(text), *_list_keys(text)):
             places.pop(words, None)
@@ -86,16 +90,16 @@ def _search(case: Case, task: Task) -> tuple[Counter[str], int]:
     wholes: set[str] = set()
     for number, record in enumerate(task.train):
         for part in (record.text,) if task.labels else (record.text, record.label):
-            own = {*_list_keys(part)} & places.keys()
-            wholes |= own
-            for words in own | ({*_runs(part)} & places.keys()):
+            whole = {*_list_keys(part)} & places.keys()
+            wholes |= whole
+            for words in whole | ({*_runs(part)} & places.keys()):
                 holders[words].add(number)
     common = {words for words, numbers in holders.items() if len(numbers) >= BOILERPLATE} - wholes
-    found: dict[int, set[str]] = defaultdict(set)
+    copies: dict[int, set[str]] = defaultdict(set)
     for words in holders.keys() - common:
         for number in holders[words]:
-            found[number] |= places[words]
-    return Counter(place for own in found.values() for place in own), len(common)
+            copies[number] |= places[words]
+    return Counter(place for of_record in copies.values() for place in of_record), len(common)
 
 
 def _list_public(case: Case, task: Task) -> Iterator[str]:
@@ -118,9 +122,9 @@ def _texts(case: Case, task: str) -> Iterator[tuple[str, str]]:
         elif result is not None and result.cell.task == task:
             data = json.loads(contents.content[name])
             for key in ("released", "answers"):
-                for i, one in enumerate(data.pop(key, ())):
-                    for text in _strings(one):
-                        yield f"{name}, {key}[{i}]", text
+                for number, released in enumerate(data.pop(key, ())):
+                    for text in _strings(released):
+                        yield f"{name}, {key}[{number}]", text
             for text in _strings(data):
                 yield name, text
     if contents.card is not None:  # as YAML reads it: escapes hide nothing

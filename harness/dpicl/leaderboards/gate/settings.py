@@ -11,6 +11,8 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import islice
+from operator import attrgetter, itemgetter
 
 from dpicl.core.cell import Cell
 from dpicl.core.errors import unknown_name
@@ -43,13 +45,16 @@ def suite_check(case: Case) -> Outcome:
         command = f"dpicl run {card.suite} --plugin FILE --mechanism METHOD --results FOLDER/results"
         return Outcome([f"There is no result; make some with `{command}`, where FOLDER is the submission."])
     if str(card.suite_version) != str(suite.version):
-        said = f"{CARD}: suite_version is {card.suite_version}, and {suite.name} ships in version {suite.version}"
-        return Outcome([f"{said}; run that one and set suite_version to it."])
-    incompatible = ((name, _incompatibility(result, suite)) for name, result in results.items())
-    problems = state_problems((*incompatible, *_plugins(case))) + _options(results.values())
-    return Outcome(
-        problems, f"{count(len(results), 'cell')} of {suite.name}, version {suite.version}, hash {suite.hash[:8]}"
-    )
+        return Outcome(
+            [
+                f"{CARD}: suite_version is {card.suite_version}, and {suite.name} ships in version {suite.version}; run"
+                " that one and set suite_version to it."
+            ]
+        )
+    of_files = [(name, _incompatibility(result, suite)) for name, result in results.items()]
+    problems = state_problems([*of_files, *_plugins(case)]) + _options(results.values())
+    number = count(len(results), "cell")
+    return Outcome(problems, f"{number} of {suite.name}, version {suite.version}, hash {suite.hash[:8]}")
 
 
 def _incompatibility(result: Result, suite: Suite) -> str:
@@ -67,27 +72,35 @@ def _incompatibility(result: Result, suite: Suite) -> str:
     if cell.task not in suite.tasks:
         return f"task {cell.task} is not in the suite, which has {', '.join(suite.tasks)}; remove it."
     if cell.epsilon not in suite.epsilons:
-        known = ", ".join(f"{one:g}" for one in suite.epsilons)
+        known = ", ".join(f"{epsilon:g}" for epsilon in suite.epsilons)
         return f"epsilon {cell.epsilon:g} is not in the suite, which has {known}; remove it."
-    fixed = {key: value for key, value in _list_fixed(suite, cell).items() if getattr(cell, key) != value}
-    if not fixed and named.hash == suite.hash:
+    differing = []
+    for key, value in _list_fixed(suite, cell).items():
+        if getattr(cell, key) != value:
+            differing.append(f"{key} {getattr(cell, key)} instead of {value}")
+    if not differing and named.hash == suite.hash:
         return ""
-    said = names_text(f"{key} {getattr(cell, key)} instead of {value}" for key, value in fixed.items())
-    return f"it was not made with the suite as it is shipped ({said or 'other settings'}); run that, without --limit."
+    settings = names_text(differing) or "other settings"
+    return f"it was not made with the suite as it is shipped ({settings}); run that, without --limit."
 
 
 def _list_fixed(suite: Suite, cell: Cell) -> dict[str, object]:
     """What the suite fixes for this cell."""
-    keys = ("delta", "noise", "train_records", "private_share")
-    return {
-        **{key: getattr(suite, key) for key in keys},
+    fixed = {
+        "delta": suite.delta,
+        "noise": suite.noise,
+        "train_records": suite.train_records,
+        "private_share": suite.private_share,
         "fresh_test_records": bool(suite.fresh_test_records),
         "test_records": suite.records_of(cell.task),
         "metric": suite.task_metrics.get(cell.task),
         "shots": suite.task_shots.get(cell.task, suite.shots),
-        **({} if cell.queries is None else {"queries": suite.queries}),
-        **({} if suite.source == "auto" else {"source": suite.source}),
     }
+    if cell.queries is not None:
+        fixed["queries"] = suite.queries
+    if suite.source != "auto":
+        fixed["source"] = suite.source
+    return fixed
 
 
 def _plugins(case: Case) -> Iterable[tuple[str, str]]:
@@ -104,22 +117,22 @@ def _plugins(case: Case) -> Iterable[tuple[str, str]]:
         if submitted is None and plugin is not None:
             yield name, "it was made with a mechanism's file that is not here; send the file and name it in the card."
         elif plugin != submitted:
-            made = "without a plugin file" if plugin is None else "with another version of it"
-            yield name, f"it was made {made}, not with the submitted {named}; run it again with that file."
+            how = "without a plugin file" if plugin is None else "with another version of it"
+            yield name, f"it was made {how}, not with the submitted {named}; run it again with that file."
 
 
 def _options(results: Iterable[Result]) -> list[str]:
     """Rows with several mechanisms or sets of options on a task: they must not be chosen for each seed or epsilon."""
-    found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    rows: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for result in results:
         cell = result.cell
-        ways = json.dumps([cell.mechanism, cell.options, cell.plugin, cell.queries], sort_keys=True)
-        found[cell.model, cell.label, cell.task].add(ways)
+        options = json.dumps([cell.mechanism, cell.options, cell.plugin, cell.queries], sort_keys=True)
+        rows[cell.model, cell.label, cell.task].add(options)
     return [
-        f"Row {label} on {task} ({model}) was run with {len(ways)} sets of options; one row has one, so give them"
+        f"Row {label} on {task} ({model}) was run with {len(sets)} sets of options; one row has one, so give them"
         " labels of their own, or remove all but one."
-        for (model, label, task), ways in found.items()
-        if len(ways) > 1
+        for (model, label, task), sets in rows.items()
+        if len(sets) > 1
     ]
 
 
@@ -142,73 +155,85 @@ def seeds_check(case: Case) -> Outcome:
         rows[cell.model, cell.label, cell.task, cell.epsilon].append(result)
     problems = []
     everywhere = {result.cell.seed for result in case.results.values()}
-    listed = set(suite.seeds)
-    for (model, label, task, epsilon), results in sorted(rows.items(), key=lambda item: item[0]):
-        where = f"{label} on {task} at epsilon {epsilon:g} ({model})"
-        seeds, wanted = {result.cell.seed for result in results}, _seeds_of(suite, results[0].cell)
-        if len(seeds) < len(results):
-            problems.append(f"{where} has two results for one seed; keep one.")
-        if lacking := wanted - seeds:
-            numbers = ",".join(map(str, sorted(lacking)))
-            problems.append(f"{where} lacks seed {seeds_text(lacking)} of the suite; run it too (--seed {numbers}).")
-        elif (seeds & listed) - wanted and (lacking := listed - seeds):
-            problems.append(
-                f"{where} has more seeds than the suite gives it and lacks seed {seeds_text(lacking)} of its list; run"
-                f" all of these, or seed {seeds_text(wanted)} alone."
-            )
-        elif lacking := everywhere - listed - seeds:
-            problems.append(f"{where} lacks seed {seeds_text(lacking)}, which other rows have; run it too.")
-        if _same_noise(results):
-            problems.append(
-                f"{where} released the same for all {len(results)} seeds, although it has noise; say in the card why,"
-                " or run it with noise that depends on the seed."
-            )
+    for (model, label, task, epsilon), results in sorted(rows.items(), key=itemgetter(0)):
+        row = f"{label} on {task} at epsilon {epsilon:g} ({model})"
+        problems += [f"{row} {problem}" for problem in _seed_problems(suite, results, everywhere)]
     problems += _list_without_baselines(case)
     good = f"seeds {seeds_text(everywhere)} in {count(len(rows), 'row')}"
     return Outcome(problems, good, [*_list_too_few_to_confirm(case.results.values())])
 
 
+def _seed_problems(suite: Suite, results: Sequence[Result], everywhere: set[int]) -> Iterable[str]:
+    """What is wrong with the seeds of one row, as the ends of sentences. everywhere: the seeds of all rows."""
+    seeds = {result.cell.seed for result in results}
+    listed = set(suite.seeds)
+    required = _seeds_of(suite, results[0].cell)
+    if len(seeds) < len(results):
+        yield "has two results for one seed; keep one."
+    if missing := required - seeds:
+        numbers = ",".join(map(str, sorted(missing)))
+        yield f"lacks seed {seeds_text(missing)} of the suite; run it too (--seed {numbers})."
+    elif (seeds & listed) - required and (missing := listed - seeds):
+        yield (
+            f"has more seeds than the suite gives it and lacks seed {seeds_text(missing)} of its list; run all of"
+            f" these, or seed {seeds_text(required)} alone."
+        )
+    elif missing := everywhere - listed - seeds:
+        yield f"lacks seed {seeds_text(missing)}, which other rows have; run it too."
+    if _same_noise(results):
+        yield (
+            f"released the same for all {len(results)} seeds, although it has noise; say in the card why, or run it"
+            " with noise that depends on the seed."
+        )
+
+
 def _list_too_few_to_confirm(results: Iterable[Result]) -> Iterable[str]:
-    """What is said of a submission whose demonstrations a re-run cannot confirm."""
+    """A note on a submission with too few demonstrations for a re-run to confirm."""
     cells = sum(result.kind == "demonstrations" for result in results)
     if 0 < cells < FEWEST_DRAWS:
+        verb = "is" if cells == 1 else "are"
         yield (
             f"A re-run on another machine confirms nothing from fewer than {FEWEST_DRAWS} cells of demonstrations, and"
-            f" there {'is' if cells == 1 else 'are'} {cells}; add a task or an ε."
+            f" there {verb} {cells}; add a task or an ε."
         )
 
 
 def _seeds_of(suite: Suite, cell: Cell) -> set[int]:
     """The seeds that a run of the suite gives the row, task and epsilon of a cell, and more where these are few."""
-    entry = next((entry for entry in suite.mechanisms if entry.row == cell.label and cell.plugin is None), None)
-    given = suite.seeds_of(cell.task, cell.epsilon, entry)
-    return {*list(dict.fromkeys([*given, *suite.seeds, *range(_FEWEST)]))[: max(_FEWEST, len(given))]}
+    entries = suite.mechanisms if cell.plugin is None else ()
+    entry = next((entry for entry in entries if entry.row == cell.label), None)
+    of_suite = suite.seeds_of(cell.task, cell.epsilon, entry)
+    seeds = dict.fromkeys([*of_suite, *suite.seeds, *range(_FEWEST)])
+    return set(islice(seeds, max(_FEWEST, len(of_suite))))
 
 
 def _same_noise(results: Sequence[Result]) -> bool:
     """Whether all seeds released the same texts (scored the same on every record, where texts are withheld)."""
     if len(results) < 2 or not any(result.privacy.ledger for result in results):
         return False
-    released = {
-        (tuple(result.texts), tuple(one.id for one in result.answers))
-        if result.texts
-        else tuple(result.documents[result.main_metric].outcomes)
-        for result in results
-    }
-    return len(released) == 1
+    releases: set[tuple[object, ...]] = set()
+    for result in results:
+        if result.texts:
+            releases.add((tuple(result.texts), tuple(answer.id for answer in result.answers)))
+        else:
+            releases.add(tuple(result.documents[result.main_metric].outcomes))
+    return len(releases) == 1
 
 
 def _list_without_baselines(case: Case) -> Iterable[str]:
     """Reference baselines that have no result of record for a seed of a model and task."""
-    there = {(one.cell.model, one.cell.task, one.cell.mechanism, one.cell.seed) for one in case.reference}
-    own: dict[tuple[str, str], set[int]] = defaultdict(set)
-    for one in case.results.values():
-        own[one.cell.model, one.cell.task].add(one.cell.seed)
-    for (model, task), seeds in own.items():
+    of_record: dict[tuple[str, str, str], set[int]] = defaultdict(set)
+    for result in case.reference:
+        cell = result.cell
+        of_record[cell.model, cell.task, cell.mechanism].add(cell.seed)
+    submitted: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for result in case.results.values():
+        submitted[result.cell.model, result.cell.task].add(result.cell.seed)
+    for (model, task), seeds in submitted.items():
         for baseline in BASELINES:
-            if lacking := {seed for seed in seeds if (model, task, baseline, seed) not in there}:
+            if missing := seeds - of_record[model, task, baseline]:
                 yield (
-                    f"{baseline} on {task} ({model}) has no result of record for seed {seeds_text(lacking)}; use seeds"
+                    f"{baseline} on {task} ({model}) has no result of record for seed {seeds_text(missing)}; use seeds"
                     " of the suite, and further ones only where the reference baselines have them."
                 )
 
@@ -221,10 +246,10 @@ def _drawing_seed(result: Result) -> int | None:
 def _list_differing_from_record(result: Result, baseline: Result) -> list[str]:
     """What differs in the conditions of a result of record. The two have one seed where it draws the test records."""
     differing = list_differing(result, baseline, REFERENCE)
-    shared = result.documents.keys() & baseline.documents.keys()
-    if any({*result.documents[metric].ids} != {*baseline.documents[metric].ids} for metric in shared):
-        differing += [] if "test records of every metric" in differing else ["test records of every metric"]
-    return differing
+    for metric in result.documents.keys() & baseline.documents.keys():
+        if {*result.documents[metric].ids} != {*baseline.documents[metric].ids}:
+            differing.append("test records of every metric")
+    return list(dict.fromkeys(differing))
 
 
 def data_check(case: Case) -> Outcome:
@@ -232,28 +257,30 @@ def data_check(case: Case) -> Outcome:
     ones, since both have numbers of texts, and answers against zero-shot."""
     if case.suite is None:
         raise NotChecked("no suite that ships is named, so there are no results of record to compare with")
-    oldest_first = sorted(case.reference, key=lambda one: one.created)
-    baselines = {
-        (one.cell.task, one.cell.model, one.cell.mechanism == REAL_DATA, _drawing_seed(one)): one
-        for one in oldest_first
-        if one.cell.mechanism in BASELINES
-    }
-    wrong, missing = [], set()
+    newest: dict[tuple[str, str, bool, int | None], Result] = {}
+    for result in sorted(case.reference, key=attrgetter("created")):
+        cell = result.cell
+        if cell.mechanism in BASELINES:
+            newest[cell.task, cell.model, cell.mechanism == REAL_DATA, _drawing_seed(result)] = result
+    differences, missing = [], set()
     for name, result in case.results.items():
         cell = result.cell
-        key = (cell.task, cell.model, result.kind == "demonstrations", _drawing_seed(result))
-        baseline = baselines.get(key)
+        baseline = newest.get((cell.task, cell.model, result.kind == "demonstrations", _drawing_seed(result)))
         if baseline is None:
             missing.add((cell.suite, cell.task, cell.model))
-        elif differs := _list_differing_from_record(result, baseline):
-            what = f"the results of record for {cell.task} and {cell.model} differ in {names_text(differs)}"
-            wrong.append((name, f"{what}; run it with this version of the project and its data."))
-    problems = state_problems(wrong) + [
-        f"There is no result of record for {task} and {model} to compare with; use a model that {suite} has, or make it"
-        f" with `dpicl run {suite} --task {task} --model {without_address(model)} --mechanism {ZERO_SHOT}"
-        f" --mechanism {REAL_DATA}`."
-        for suite, task, model in sorted(missing)
-    ]
+        elif conditions := _list_differing_from_record(result, baseline):
+            problem = (
+                f"the results of record for {cell.task} and {cell.model} differ in {names_text(conditions)}; run it"
+                " with this version of the project and its data."
+            )
+            differences.append((name, problem))
+    problems = state_problems(differences)
+    for suite, task, model in sorted(missing):
+        command = f"dpicl run {suite} --task {task} --model {without_address(model)}"
+        problems.append(
+            f"There is no result of record for {task} and {model} to compare with; use a model that {suite} has, or"
+            f" make it with `{command} --mechanism {ZERO_SHOT} --mechanism {REAL_DATA}`."
+        )
     number = len({(result.cell.task, result.cell.model) for result in case.results.values()})
     good = f"records, prompts, test records and weights are those of the results of record ({number} of task and model)"
     return Outcome(problems, good)
