@@ -4,7 +4,7 @@ results, `attacks` every attack.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Unpack
@@ -17,7 +17,7 @@ from dpicl.core.errors import ResultError, UsageError
 from dpicl.core.paths import shipped_suites
 from dpicl.core.plugins import Registered
 from dpicl.leaderboards.api import BoardView, load_evidence, read_attacks, submissions_of, view_of
-from dpicl.leaderboards.model.board import choose_part
+from dpicl.leaderboards.model.board import Board, choose_part
 from dpicl.leaderboards.model.evidence import build_attacks
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.render import page as pages
@@ -61,44 +61,47 @@ class OfBoard(p.OfResults, total=False):
     no_submissions: Annotated[bool, p.Flag("show our own results alone")]
 
 
-def view(suite: str | Path, given: OfBoard) -> BoardView:
+def view(suite: str | Path, options: OfBoard) -> BoardView:
     """The board of a suite. Raises ResultError without a result for it."""
-    selection = select_cells(suite, given)  # type: ignore[arg-type]
+    selection = select_cells(suite, options)  # type: ignore[arg-type]
     results, damaged = selection.store.load_all()
     report_damaged(damaged)
     evidence = load_evidence(selection.store.results, selection.mechanisms)
-    submissions = _submissions(given, str(suite), selection.suite.name)
-    made = view_of(results, selection, evidence, submissions, damaged=damaged)
-    if made is None:
+    submissions = _submissions(options, str(suite), selection.suite.name)
+    board_view = view_of(results, selection, evidence, submissions, damaged=damaged)
+    if board_view is None:
         raise ResultError(
             f"There is no result of suite {selection.suite.name} with these settings under {selection.store.results};"
             f" run `{selection.command('run')}`, or name the folder that has them with --results."
         )
-    return made
+    return board_view
 
 
-def _submissions(given: OfBoard, asked: str | None = None, suite: str | None = None) -> list[Submission]:
-    folder = given.get("submissions")
-    place = None if folder is None else Path(folder)
-    return [] if given.get("no_submissions") else submissions_of(place, asked, suite)
+def _submissions(options: OfBoard, suite_file: str | None = None, suite: str | None = None) -> list[Submission]:
+    if options.get("no_submissions"):
+        return []
+    folder = options.get("submissions")
+    return submissions_of(None if folder is None else Path(folder), suite_file, suite)
 
 
-def _answer(view: BoardView, given: Mapping[str, Any]) -> Answer:
+def _answer(view: BoardView, options: Mapping[str, Any]) -> Answer:
     document = {**board_json(view.board), "page": view.page}
-    if not given.get("matrix"):
-        return Answer(document, _show(view, given))
-    rows = [row for section in view.board.sections for row in section.rows]
-    entries = list_entries(view.selection, [result for row in rows for result in row.results])
+    if not options.get("matrix"):
+        return Answer(document, _show(view, options))
+    entries = list_entries(view.selection, [result for row in view.board.rows for result in row.results])
     document["matrix"] = [entry.to_json() for entry in entries]
     return Answer(document, matrix_blocks(entries))
 
 
-def _show(view: BoardView, given: Mapping[str, Any]) -> Iterator[Block | str]:
+def _show(view: BoardView, options: Mapping[str, Any]) -> Iterator[Block | str]:
     selection = view.selection
-    attacks, full = bool(given.get("attacks")), bool(given.get("full") or given.get("mechanism"))
-    epsilons = p.as_list(given.get("epsilon") or ())
-    epsilon = float(epsilons[0]) if epsilons else None
-    yield from board_blocks(view.board, attacks=attacks, full=full, epsilon=epsilon)
+    epsilons = p.as_list(options.get("epsilon") or ())
+    yield from board_blocks(
+        view.board,
+        attacks=bool(options.get("attacks")),
+        full=bool(options.get("full") or options.get("mechanism")),
+        epsilon=float(epsilons[0]) if epsilons else None,
+    )
     command = selection.command("board")
     if view.page:
         yield f"Page: {view.page}"
@@ -118,7 +121,7 @@ def board(
     html: Annotated[p.OnePath | None, p.Flag(metavar="DIR")] = None,
     url: Address = None,
     repository: Address = None,
-    **given: Unpack[OfBoard],
+    **options: Unpack[OfBoard],
 ) -> BoardView | Answer:
     """The board of a suite (a file, or the name of a shipped one) from the results in a folder.
 
@@ -139,48 +142,63 @@ def board(
         raise UsageError("--url and --repository are of a site of suites: `dpicl board all --html DIR`, or SUITE.")
     with pause_collection():  # what a board is made of stays until the command ends
         if suite in (ALL, ATTACKS):
-            of_one: dict[str, Any] = {"--task": task, "--mechanism": mechanism, "--epsilon": epsilon}
-            of_one |= {"--attacks": attacks, "--limit": given.get("test_records")}
-            of_one |= {"--source": given.get("source"), "--model": given.get("model")}
-            if wrong := [flag for flag, value in of_one.items() if value]:
-                raise UsageError(f"{wrong[0]} chooses what is shown of one suite; give its name in place of '{suite}'.")
+            of_one_suite = {
+                "--task": task,
+                "--mechanism": mechanism,
+                "--epsilon": epsilon,
+                "--attacks": attacks,
+                "--limit": options.get("test_records"),
+                "--source": options.get("source"),
+                "--model": options.get("model"),
+            }
+            for flag, value in of_one_suite.items():
+                if value:
+                    raise UsageError(f"{flag} chooses what is shown of one suite; give its name in place of '{suite}'.")
             if suite == ATTACKS:
-                return _every_attack(given, folder)
-            return _all_suites(given, _submissions(given), folder, url, repository)
-        made, page = view(suite, given), None
+                return _every_attack(options, folder)
+            return _all_suites(options, folder, url, repository)
+        whole = view(suite, options)
+        page = None
         if folder is not None:
-            boards = {made.selection.suite.name: made.board}
-            page = write_site(boards, folder, made.evidence, url, repository)
-        shown = choose_part(made.board, p.as_list(task), p.as_list(mechanism), p.as_list(epsilon))
-        return replace(made, board=shown, page=page)
+            boards = {whole.selection.suite.name: whole.board}
+            page = write_site(boards, folder, whole.evidence, url, repository)
+        shown = choose_part(whole.board, p.as_list(task), p.as_list(mechanism), p.as_list(epsilon))
+        return replace(whole, board=shown, page=page)
 
 
-def _all_suites(
-    given: OfBoard, submissions: Sequence[Submission], html: Path | None, url: str | None, repository: str | None
-) -> Answer:
+def _all_suites(options: OfBoard, html: Path | None, url: str | None, repository: str | None) -> Answer:
     """Every suite with all of its models and sources of records; no data set needs to be there."""
-    mechanisms, folder = load_mechanisms(p.as_list(given.get("plugins") or ())), p.folder_of(given)
-    known = load_evidence(folder, mechanisms)
-    found, records = {}, Fingerprints(download=False)
-    for path in sorted(shipped_suites().values(), key=lambda path: [path.stem != name for name in OF_RECORD]):
+    submissions = _submissions(options)
+    mechanisms = load_mechanisms(p.as_list(options.get("plugins") or ()))
+    folder = p.folder_of(options)
+    evidence = load_evidence(folder, mechanisms)
+    records = Fingerprints(download=False)
+    boards: dict[str, Board] = {}
+    for path in sorted(shipped_suites().values(), key=_place):
         suite = load_suite(path)
         results, damaged, selection = _results(folder, suite, mechanisms)
-        own = [one for one in submissions if any(result.suite.name == suite.name for result in one.results)]
-        if (made := view_of(results, selection, known, own, records, damaged)) is not None:
-            found[suite.name] = made.board
-    if not found:
+        to_suite = [submission for submission in submissions if submission.is_of(suite.name)]
+        board_view = view_of(results, selection, evidence, to_suite, records, damaged)
+        if board_view is not None:
+            boards[suite.name] = board_view.board
+    if not boards:
         raise ResultError(f"There is no result of a shipped suite under {folder}; make some with `dpicl run quick`.")
-    page = write_site(found, html, known, url, repository) if html else None
-    lines = suites_json(found)
+    page = write_site(boards, html, evidence, url, repository) if html else None
+    suites = suites_json(boards)
     end = f"Page: {page}" if page else "Next: dpicl board all --html site"
-    return Answer({"schema_version": VERSION, "suites": lines, "page": page}, [suites_table(lines), end])
+    return Answer({"schema_version": VERSION, "suites": suites, "page": page}, [suites_table(suites), end])
+
+
+def _place(path: Path) -> list[bool]:
+    """The suites of `OF_RECORD` come first."""
+    return [path.stem != name for name in OF_RECORD]
 
 
 def _results(
     folder: Path, suite: Suite, mechanisms: Mapping[str, Registered[Mechanism]]
 ) -> tuple[list[Result], list[Damaged], Selection]:
-    """(every result of the suite; what is none, or could not be read; its cells of every model and source of records
-    that has some)."""
+    """(every result of the suite; invalid and unreadable files; the cells of every model and source of records that has
+    results)."""
     store = Store(folder, suite.name)
     results, damaged = store.load_all()
     report_damaged(damaged)
@@ -193,9 +211,12 @@ def _results(
     return results, damaged, Selection(suite.name, suite, dict(mechanisms), cells, store)
 
 
-def _every_attack(given: OfBoard, html: Path | None) -> Answer:
+def _every_attack(options: OfBoard, html: Path | None) -> Answer:
     """Every attack and audit under a results folder, whether a suite has a row for it or not."""
-    board = build_attacks(read_attacks(p.folder_of(given)))
-    page = pages.write({"index.html": attacks_page(board)}, html) if html else None
-    shown = [*attack_blocks(board), *([f"Page: {page}"] if page else [])]
-    return Answer({**attacks_json(board), "page": page}, shown)
+    board = build_attacks(read_attacks(p.folder_of(options)))
+    blocks: list[Block | str] = [*attack_blocks(board)]
+    page = None
+    if html:
+        page = pages.write({"index.html": attacks_page(board)}, html)
+        blocks.append(f"Page: {page}")
+    return Answer({**attacks_json(board), "page": page}, blocks)

@@ -29,11 +29,11 @@ _OF_ROWS = ("results", "plugins", "source", "test_records", "model")
 _OF_RELEASES = ("fail_on_regression", "allow_missing", "alpha", "min_effect", "mechanism")
 
 
-def _answer(found: RowComparison | Comparison, given: Mapping[str, Any]) -> Answer:
-    if isinstance(found, RowComparison):
-        return Answer(found.document(), found.blocks())
-    failed = bool(given.get("fail_on_regression")) and found.regressed
-    return Answer(found.document(), found.blocks(), REGRESSED if failed else 0)
+def _answer(comparison: RowComparison | Comparison, arguments: Mapping[str, Any]) -> Answer:
+    code = 0
+    if isinstance(comparison, Comparison) and comparison.regressed and arguments.get("fail_on_regression"):
+        code = REGRESSED
+    return Answer(comparison.document(), comparison.blocks(), code)
 
 
 @p.verb(
@@ -52,7 +52,7 @@ def compare(
     alpha: Annotated[Number, Field(gt=0, lt=1), p.Flag(metavar="A")] = 0.05,
     min_effect: Annotated[Number, Field(ge=0, lt=1), p.Flag(metavar="X")] = 0.01,
     mechanism: p.Rows = (),
-    **given: Unpack[p.OfResults],
+    **options: Unpack[p.OfResults],
 ) -> RowComparison | Comparison:
     """Two rows of a board: which is better on each task, by how much, and how sure that is. Or two releases of a model.
 
@@ -67,19 +67,29 @@ def compare(
     alpha: family-wise error over all cells (default: 0.05).
     min_effect: smallest change that counts (default: 0.01).
     """
-    own = locals()
-    said = {**own, **given}
-    flags, whose, what = (_OF_RELEASES, "of two releases", "two rows") if suite else (
-        _OF_ROWS, "of two rows of a board", "two result folders"
-    )  # fmt: skip
-    known = parameters(compare)
-    for name in flags:
-        if p.as_list(said.get(name) or ()) not in ([], [known[name].default]):
-            raise UsageError(f"{known[name].written} is a flag {whose}, and {what} are compared here; leave it out.")
+    _refuse_flags({**locals(), **options})
+    tasks, epsilons = p.as_list(task), p.as_list(epsilon)
     if suite:
-        made = view(str(suite), given)  # type: ignore[arg-type]
-        return compare_named(made.board, str(suite), base, candidate, p.as_list(task), p.as_list(epsilon))
-    before, after = read_side("base", Path(base)), read_side("candidate", Path(candidate))
-    settings = Settings(alpha=alpha, min_effect=min_effect, allow_missing=allow_missing)
-    wanted = {"tasks": p.as_list(task), "mechanisms": p.as_list(mechanism), "epsilons": p.as_list(epsilon)}
-    return compare_sides(before, after, settings, **wanted)
+        board = view(str(suite), options).board  # type: ignore[arg-type]
+        return compare_named(board, str(suite), base, candidate, tasks, epsilons)
+    return compare_sides(
+        read_side("base", Path(base)),
+        read_side("candidate", Path(candidate)),
+        Settings(alpha=alpha, min_effect=min_effect, allow_missing=allow_missing),
+        tasks=tasks,
+        mechanisms=p.as_list(mechanism),
+        epsilons=epsilons,
+    )
+
+
+def _refuse_flags(arguments: Mapping[str, Any]) -> None:
+    """Raises UsageError for a flag of the other kind of comparison."""
+    if arguments["suite"]:
+        names, owners, compared = _OF_RELEASES, "of two releases", "two rows"
+    else:
+        names, owners, compared = _OF_ROWS, "of two rows of a board", "two result folders"
+    known = parameters(compare)
+    for name in names:
+        if p.as_list(arguments.get(name) or ()) not in ([], [known[name].default]):
+            flag = known[name].written
+            raise UsageError(f"{flag} is a flag {owners}, and {compared} are compared here; leave it out.")

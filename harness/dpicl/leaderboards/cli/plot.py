@@ -19,10 +19,10 @@ ENDINGS = ("pdf", "png", "svg")
 _NAMES = ("model", "weights", "source", "delta")
 
 
-def _figure(given: Any) -> Path:
-    path = Path(given)
+def _figure(name: Any) -> Path:
+    path = Path(name)
     if path.suffix.removeprefix(".") not in ENDINGS:
-        raise ValueError(f"must be a figure, whose name ends in .{', .'.join(ENDINGS)}, not '{given}'")
+        raise ValueError(f"must be a figure, whose name ends in .{', .'.join(ENDINGS)}, not '{name}'")
     return path
 
 
@@ -33,7 +33,7 @@ def plot(
     task: Tasks = (),
     mechanism: Rows = (),
     out: Annotated[OnePath, Flag(check=_figure)],
-    **given: Unpack[OfBoard],
+    **options: Unpack[OfBoard],
 ) -> Answer:
     """Writes a figure: a panel for each task, a line for each row. Raises UsageError for what is not on the board.
 
@@ -41,15 +41,15 @@ def plot(
     out: figure to write: pdf, png, svg.
     """
     file = Path(out)
-    board = choose_part(view(suite, given).board, as_list(task), as_list(mechanism))
-    tables = [(one.group, table) for one in board.sections for table in one.tables]
-    differs = [name for name in _NAMES if len({vars(group)[name] for group, _ in tables}) > 1]
-    panels = [
-        (", ".join([table.task, *(model_name(str(vars(group)[name])) for name in differs)]), table)
-        for group, table in tables
-    ]
-    about = names_text(dict.fromkeys(model_name(group.model) for group, _ in tables))
+    board = choose_part(view(suite, options).board, as_list(task), as_list(mechanism))
+    sections = [section for section in board.sections if section.tables]
+    groups = [vars(section.group) for section in sections]
+    differing = [name for name in _NAMES if len({group[name] for group in groups}) > 1]
+    panels = []
+    for section, group in zip(sections, groups, strict=True):
+        names = [model_name(str(group[name])) for name in differing]
+        panels += [(", ".join([table.task, *names]), table) for table in section.tables]
+    about = names_text(dict.fromkeys(model_name(section.group.model) for section in sections))
     write_file(file, file_of(privacy_utility(panels, about), file.suffix.removeprefix(".")))
-    said = f"Figure: {file} ({count(len(panels), 'panel')})"
     document = {"figure": file, "panels": [title for title, _ in panels]}
-    return Answer(document, [said])
+    return Answer(document, [f"Figure: {file} ({count(len(panels), 'panel')})"])

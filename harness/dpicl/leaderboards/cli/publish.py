@@ -50,21 +50,21 @@ def publish(
     weave: also publish a Weave leaderboard (online; extra weave).
     """
     folder = Path(results)
-    found: list[Result] = []
+    every: list[Result] = []
     for name in list_suites(folder):
         if name != ATTACKS:
-            whole, damaged = Store(folder, name).load_all()
+            of_suite, damaged = Store(folder, name).load_all()
             report_damaged(damaged)
-            found += whole
-    if not found:
+            every += of_suite
+    if not every:
         raise ResultError(f"No suite has results in {folder}; name the folder that `dpicl run` wrote (its --results).")
-    kept = choose(found, str(folder), suites=as_list(suite), models=as_list(model))
-    if project is None and all(is_simulated(result.cell.model) for result in kept):
+    chosen = choose(every, str(folder), suites=as_list(suite), models=as_list(model))
+    if project is None and all(is_simulated(result.cell.model) for result in chosen):
         raise UsageError(
             "Numbers of the simulated model never stand beside real ones; name a project for them with --project."
         )
     evidence = load_evidence(folder, load_mechanisms(as_list(plugins)))
-    plan = runs.plan(kept, evidence, submissions_of(None, None))
+    plan = runs.plan(chosen, evidence, submissions_of(None, None))
     for note in plan.notes:
         message(note)
     if dry_run:
@@ -83,11 +83,19 @@ def publish(
         sink.publish(plan.runs)
         advice = sink.close() + ([export()] if export else [])
     except DpiclError as error:
-        done = f"{len(sink.sent)} of {count(len(plan.runs), 'run')} published; no result is lost."
-        raise type(error)(f"{error} {done} Run `{call.line(f'dpicl publish wandb {results}')}` again later.") from error
-    sent = {"tracker": "wandb", "mode": to.mode, "project": to.project, "runs": [*sink.sent]}
+        progress = f"{len(sink.sent)} of {count(len(plan.runs), 'run')} published; no result is lost."
+        command = call.line(f"dpicl publish wandb {results}")
+        raise type(error)(f"{error} {progress} Run `{command}` again later.") from error
+    document = {
+        "tracker": "wandb",
+        "mode": to.mode,
+        "project": to.project,
+        "runs": [*sink.sent],
+        "notes": plan.notes,
+        "advice": advice,
+    }
     verb = "written" if to.mode == "offline" else "sent"
     boards = sum(run.job_type == "board" for run in plan.runs)
-    of_what = f"{count(len(plan.runs) - boards, 'row')} and {count(boards, 'board')}"
-    said = f"{count(len(plan.runs), 'run')} {verb}: {of_what}, project {to.project}."
-    return Answer({**sent, "notes": plan.notes, "advice": advice}, [said, *advice])
+    kinds = f"{count(len(plan.runs) - boards, 'row')} and {count(boards, 'board')}"
+    line = f"{count(len(plan.runs), 'run')} {verb}: {kinds}, project {to.project}."
+    return Answer(document, [line, *advice])

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from dpicl.api.parameters import Flag, Natural, OnePath, Paths, Results, Seed, as_list, verb
 from dpicl.cli import apart
@@ -20,10 +20,17 @@ from dpicl.core.errors import UsageError
 from dpicl.core.messages import message
 from dpicl.core.paths import DEFAULT_RESULTS, find_suite, shipped_suites
 from dpicl.core.printable import make_visible
-from dpicl.leaderboards.gate import card, code, examination
+from dpicl.leaderboards.gate import card, code
 from dpicl.leaderboards.gate.case import Case, Finding
 from dpicl.leaderboards.gate.contents import read_contents
-from dpicl.leaderboards.gate.examination import ROOT, Examination, examine, known_suites, places_check
+from dpicl.leaderboards.gate.examination import (
+    ROOT,
+    Examination,
+    examine,
+    find_submissions,
+    known_suites,
+    places_check,
+)
 from dpicl.leaderboards.gate.history import removed_check
 from dpicl.plan.suite import Suite, load_suite
 
@@ -36,12 +43,13 @@ _SHOWN = 5
 _MARKS = {"ok": "ok", "failed": "FAILED", "not checked": "not checked"}
 
 
-def _show(found: Sequence[Examination], whole: Sequence[Finding], boards: Sequence[str]) -> Iterator[str]:
-    for one in found:
-        yield f"{one.case.contents.name}\n{findings_text(one.findings)}\n\n{one.ending}"
+def _show(examinations: Sequence[Examination], whole: Sequence[Finding], boards: Sequence[str]) -> Iterator[str]:
+    for examination in examinations:
+        name = examination.case.contents.name
+        yield f"{name}\n{findings_text(examination.findings)}\n\n{examination.ending}"
     if whole:
         yield f"the whole\n{findings_text(whole)}"
-    if not found:
+    if not examinations:
         yield "There is no submission yet; begin one with `dpicl submit --new TEAM/METHOD`."
     yield from (f"Next: {command}" for command in boards)
 
@@ -51,15 +59,22 @@ def findings_text(findings: Sequence[Finding]) -> str:
     lines = []
     for finding in findings:
         lines.append(f"  {finding.check:<16} {_MARKS[finding.status]:<12} {finding.why}")
+        texts = list(finding.others[:_SHOWN])
         left = len(finding.others) - _SHOWN
-        more = [*finding.others[:_SHOWN], *([f"... and {left} more (--json has all)"] if left > 0 else [])]
-        lines += [f"  {'':<29} {text}" for text in more]
+        if left > 0:
+            texts.append(f"... and {left} more (--json has all)")
+        lines += [f"  {'':<29} {text}" for text in texts]
     return "\n".join(lines)
+
+
+def _silence(arguments: Mapping[str, Any]) -> float | None:
+    """How many seconds a run may be silent; None where no submitted code runs."""
+    return _SILENCE_SECONDS if arguments.get("run_code") else None
 
 
 @verb(
     "dpicl submit leaderboards/submissions/example/vote",
-    apart=lambda given: _SILENCE_SECONDS if given.get("run_code") else None,
+    apart=_silence,
 )
 def submit(
     folder: Annotated[OnePath | None, Flag(metavar="DIR")] = None,
@@ -91,53 +106,70 @@ def submit(
     rerun_seed: draw the cells of an earlier re-run again.
     """
     place = None if folder is None else Path(folder)
-    asked = [str(one) for one in as_list(suite)] or ([_FIRST_SUITE] if new else [])
-    own = {one: load_suite(find_suite(one)) for one in asked}
+    files = [str(file) for file in as_list(suite)] or ([_FIRST_SUITE] if new else [])
+    suites = {file: load_suite(find_suite(file)) for file in files}
     if new:
         if all or base or run_code or rerun:
             raise UsageError("--new writes a card and examines nothing; leave out the other flags but --suite.")
-        if len(own) > 1:
+        if len(suites) > 1:
             raise UsageError("A submission is of one suite; give --suite once.")
-        return _write_new(place or Path(), new, *own.popitem())
-    refused = {
-        "Name the folder of a submission, or give --all; `dpicl submit --help` shows an example.": not (place or all),
-        "--rerun-seed repeats the draw of a re-run; add --rerun N.": rerun_seed is not None and not rerun,
-        f"There is no folder {base}; give --base a folder with an earlier copy.": base and not Path(base).is_dir(),
-    }
-    if problem := next((sentence for sentence, is_so in refused.items() if is_so), ""):
-        raise UsageError(problem)
+        return _write_new(place or Path(), new, *suites.popitem())
+    if place is None and not all:
+        raise UsageError("Name the folder of a submission, or give --all; `dpicl submit --help` shows an example.")
+    if rerun_seed is not None and not rerun:
+        raise UsageError("--rerun-seed repeats the draw of a re-run; add --rerun N.")
+    if base and not Path(base).is_dir():
+        raise UsageError(f"There is no folder {base}; give --base a folder with an earlier copy.")
     folders = _folders(place, all)
-    contents = [read_contents(one) for one in folders]
+    contents = list(map(read_contents, folders))
 
     def announce(line: str) -> None:
         apart.report_alive()
         message(line)
 
-    others = contents if all else [*contents, *map(read_contents, examination.find_submissions(ROOT))]
-    suites = known_suites() | {one.name: one for one in own.values()}
-    files, earlier = {one.name: file for file, one in own.items()}, None if base is None else Path(base)
+    others = contents if all else [*contents, *map(read_contents, find_submissions(ROOT))]
+    earlier = None if base is None else Path(base)
     cases = [
-        Case(one, suites, Path(results), earlier, others, run_code=run_code, maintainer=maintainer, announce=announce)
-        for one in contents
+        Case(
+            content,
+            known_suites() | {suite.name: suite for suite in suites.values()},
+            Path(results),
+            earlier,
+            others,
+            run_code=run_code,
+            maintainer=maintainer,
+            announce=announce,
+        )
+        for content in contents
     ]
     if rerun and not all and (reason := code.reason_not_to_rerun(cases[0])):
         raise UsageError(f"{contents[0].name} cannot be run again: {reason}.")  # with --all a finding says so
-    found = [examine(one, rerun, rerun_seed) for one in cases]
-    whole = [places_check((place or ROOT).absolute()), removed_check(earlier, folders)] if all else []
-    boards = list(dict.fromkeys(_board(one.case, files) for one in found if one.good))
-    good = not any([*(not one.good for one in found), *(one.status == "failed" for one in whole)])
-    document = {"ok": good, "submissions": [one.as_json() for one in found]}
-    document |= {"whole": [asdict(one) for one in whole], "next": boards}
-    return Answer(document, _show(found, whole, boards), 0 if good else 1)
+    examinations = [examine(case, rerun, rerun_seed) for case in cases]
+    whole: list[Finding] = []
+    if all:
+        whole = [places_check((place or ROOT).absolute()), removed_check(earlier, folders)]
+    files_by_name = {suite.name: file for file, suite in suites.items()}
+    passed = [examination for examination in examinations if examination.good]
+    boards = list(dict.fromkeys(_board(examination.case, files_by_name) for examination in passed))
+    good = len(passed) == len(examinations) and not any(finding.status == "failed" for finding in whole)
+    document = {
+        "ok": good,
+        "submissions": [examination.as_json() for examination in examinations],
+        "whole": [asdict(finding) for finding in whole],
+        "next": boards,
+    }
+    return Answer(document, _show(examinations, whole, boards), 0 if good else 1)
 
 
 def _board(case: Case, files: Mapping[str, str]) -> str:
     """The command that shows the rows of a submission among the others. files: of suites that do not ship, by name."""
-    suite, root = str(case.contents.suite), case.contents.folder.parent.parent
-    suite = files.get(suite, suite)
-    results = ["--results", str(case.record)] if case.record != Path(DEFAULT_RESULTS) else []
+    suite = str(case.contents.suite)
+    root = case.contents.folder.parent.parent
     place = os.path.relpath(root) if root.is_relative_to(Path.cwd()) else str(root)
-    return shlex.join(["dpicl", "board", suite, "--full", "--submissions", place, *results])
+    words = ["dpicl", "board", files.get(suite, suite), "--full", "--submissions", place]
+    if case.record != Path(DEFAULT_RESULTS):
+        words += ["--results", str(case.record)]
+    return shlex.join(words)
 
 
 def _folders(folder: Path | None, every: bool) -> list[Path]:
@@ -150,20 +182,23 @@ def _folders(folder: Path | None, every: bool) -> list[Path]:
         if below and not (folder / "submission.yaml").exists():
             raise UsageError(f"{folder} holds submissions; name one of them, such as {below[0]}, or add --all.")
         return [folder.absolute()]
-    found = examination.find_submissions(folder or ROOT)
-    if not found and folder is not None:
+    folders = find_submissions(folder or ROOT)
+    if not folders and folder is not None:
         raise UsageError(f"There is no submission below {folder}; they are folders <team>/<method>.")
-    return [one.absolute() for one in found]
+    return [path.absolute() for path in folders]
 
 
 def _write_new(root: Path, name: str, file: str, suite: Suite) -> Answer:
     """file: the suite's, or its name."""
-    written = card.begin(root, name, suite, datetime.now(UTC).year)
-    folder = written[0].parent
+    paths = card.begin(root, name, suite, datetime.now(UTC).year)
+    folder = paths[0].parent
     mechanism = str(folder / f"{folder.name}.py")
     run = ["run", file, "--plugin", mechanism, "--mechanism", folder.name, "--results", str(folder / "results")]
-    last = ["submit", str(folder), *([] if file in shipped_suites() else ["--suite", file])]
-    commands = [shlex.join(["dpicl", *words]) for words in (["check", mechanism], run, last)]
-    shown = [*(f"Wrote {path}" for path in written), "Fill in the card, put your mechanism beside it, then:"]
-    shown += [f"  {one}" for one in commands]
-    return Answer({"files": [str(path) for path in written], "next": commands}, shown)
+    send = ["submit", str(folder)]
+    if file not in shipped_suites():
+        send += ["--suite", file]
+    commands = [shlex.join(["dpicl", *words]) for words in (["check", mechanism], run, send)]
+    lines = [f"Wrote {path}" for path in paths]
+    lines.append("Fill in the card, put your mechanism beside it, then:")
+    lines += [f"  {command}" for command in commands]
+    return Answer({"files": list(map(str, paths)), "next": commands}, lines)
