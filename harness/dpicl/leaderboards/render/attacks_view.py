@@ -136,11 +136,11 @@ class _Attacks:
 
     @property
     def proved(self) -> float | None:
-        return self.best and self.best.privacy.epsilon_proved
+        return None if self.best is None else self.best.privacy.epsilon_proved
 
     @property
     def by(self) -> str | None:
-        return self.best and f"{attack_name(self.best)} on {self.best.subject.task}"
+        return None if self.best is None else f"{attack_name(self.best)} on {self.best.subject.task}"
 
 
 def _best(attacks: Iterable[AttackResult], powers: Mapping[str, Power]) -> AttackResult | None:

@@ -403,17 +403,17 @@ class _Claim:
     @property
     def audited_text(self) -> tuple[float, str] | None:
         row = self.audited
-        return row and audited_text(row.audit.best, row.audit.powers)
+        return None if row is None else audited_text(row.audit.best, row.audit.powers)
 
     @property
     def share(self) -> str | None:
         row = self.audited
-        return row and share_text(row.audit.best, row.audit.powers)
+        return None if row is None else share_text(row.audit.best, row.audit.powers)
 
     @property
     def attack(self) -> str | None:
         row = self.audited
-        return row and f"{row.audit.best_name} on {row.task}"
+        return None if row is None else f"{row.audit.best_name} on {row.task}"
 
     @property
     def refuted(self) -> int | None:
