@@ -169,6 +169,10 @@ class Difference:
     margin: float
 
     @property
+    def interval(self) -> tuple[float, float]:
+        return self.low, self.high
+
+    @property
     def excluded(self) -> float:
         """All larger differences are excluded, either way."""
         return max(-self.low, self.high)
@@ -296,6 +300,10 @@ class PairedTest:
     high: float
     excluded: float
     detectable: float | None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return self.low, self.high
 
 
 def paired_tests(columns: Sequence[np.ndarray], alpha: float = 1 - LEVEL, both: bool = False) -> list[PairedTest]:

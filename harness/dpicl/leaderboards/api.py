@@ -117,7 +117,11 @@ def select_eligible(results: Sequence[Result], selection: Selection) -> list[Res
     return [result for result in admitted if admission.is_current(result) or result.cell.task in earlier]
 
 
-def submissions_of(folder: Path | None, suite_file: str | None, suite: str | None = None) -> list[Submission]:
+def submissions_of(
+    folder: Path | None,
+    suite_file: str | None,
+    suite: str | None = None,
+) -> list[Submission]:
     """The submissions (to one suite) that pass the gate's cheap checks; a message about each other one.
 
     folder: None for those of the project. suite_file: a suite's file or name that is known besides the shipped ones.

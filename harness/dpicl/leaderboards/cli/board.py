@@ -77,7 +77,11 @@ def view(suite: str | Path, options: OfBoard) -> BoardView:
     return board_view
 
 
-def _submissions(options: OfBoard, suite_file: str | None = None, suite: str | None = None) -> list[Submission]:
+def _submissions(
+    options: OfBoard,
+    suite_file: str | None = None,
+    suite: str | None = None,
+) -> list[Submission]:
     if options.get("no_submissions"):
         return []
     folder = options.get("submissions")
@@ -166,7 +170,12 @@ def board(
         return replace(whole, board=shown, page=page)
 
 
-def _all_suites(options: OfBoard, html: Path | None, url: str | None, repository: str | None) -> Answer:
+def _all_suites(
+    options: OfBoard,
+    html: Path | None,
+    url: str | None,
+    repository: str | None,
+) -> Answer:
     """Every suite with all of its models and sources of records; no data set needs to be there."""
     submissions = _submissions(options)
     mechanisms = load_mechanisms(p.as_list(options.get("plugins") or ()))

@@ -43,7 +43,11 @@ _SHOWN = 5
 _MARKS = {"ok": "ok", "failed": "FAILED", "not checked": "not checked"}
 
 
-def _show(examinations: Sequence[Examination], whole: Sequence[Finding], boards: Sequence[str]) -> Iterator[str]:
+def _show(
+    examinations: Sequence[Examination],
+    whole: Sequence[Finding],
+    boards: Sequence[str],
+) -> Iterator[str]:
     for examination in examinations:
         name = examination.case.contents.name
         yield f"{name}\n{findings_text(examination.findings)}\n\n{examination.ending}"

@@ -91,7 +91,8 @@ class Side:
 def keep_one_version(base: Side, candidate: Side) -> tuple[Side, Side]:
     """Both sides with one version of each suite: the newest that both have, else the newest of each side."""
     of_base, of_candidate = _find_times(base), _find_times(candidate)
-    last = {version: max(of_base[version], of_candidate[version]) for version in of_base.keys() & of_candidate.keys()}
+    shared = of_base.keys() & of_candidate.keys()
+    last = {version: max(of_base[version], of_candidate[version]) for version in shared}
     return _keep_newest(base, of_base, last), _keep_newest(candidate, of_candidate, last)
 
 
@@ -279,7 +280,7 @@ def pair_cells(base: Side, candidate: Side) -> tuple[list[Pair], list[Unmatched]
         if new := sorted(after.keys() - before.keys()):
             unmatched.append(Unmatched("candidate", key, tuple(new), not before))
         if seeds := sorted(before.keys() & after.keys()):
-            pairs.append(Pair(key, tuple(before[seed] for seed in seeds), tuple(after[seed] for seed in seeds)))
+            pairs.append(Pair(key, tuple(map(before.__getitem__, seeds)), tuple(map(after.__getitem__, seeds))))
     if not pairs:
         raise UsageError(
             f"{base.path} and {candidate.path} have no task, mechanism row, epsilon and seed in common (base:"

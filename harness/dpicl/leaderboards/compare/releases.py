@@ -118,18 +118,13 @@ class CellVerdict:
         return {
             **self.key.to_json(),
             **values,
-            "interval": self.interval,
+            "interval": test and test.interval,
             "p": test and test.p,
             "p_adjusted": test and test.adjusted,
             "excluded": test and test.excluded,
             "detectable_drop": test and test.detectable,
             "proved_epsilon": {"base": self.proved[0], "candidate": self.proved[1]},
         }
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """95%, of the difference; None where the cell is not tested."""
-        return None if self.test is None else (self.test.low, self.test.high)
 
     @property
     def metric_text(self) -> str:
@@ -164,24 +159,24 @@ def _show_detectable(test: PairedTest) -> str:
 
 
 _CELLS = (
-    Column("task", "task", attrgetter("key.task"), _show_task),
-    Column("row", "mechanism", attrgetter("key.row")),
-    Column("epsilon", "ε", attrgetter("key.epsilon"), epsilon_text),
-    Column("metric", "metric", attrgetter("metric_text")),
+    Column("task", "task", "key.task", _show_task),
+    Column("row", "mechanism", "key.row"),
+    Column("epsilon", "ε", "key.epsilon", epsilon_text),
+    Column("metric", "metric", "metric_text"),
     Column("seeds", "seeds", lambda cell: len(cell.seeds)),
-    Column("documents", "documents", attrgetter("documents")),
-    Column("base", "base", attrgetter("base"), score_text),
-    Column("candidate", "candidate", attrgetter("candidate"), score_text),
-    Column("difference", "change", attrgetter("difference"), "{:+.3f}".format),
-    Column("interval", "95% interval", attrgetter("interval"), "{0[0]:+.3f} to {0[1]:+.3f}".format),
-    Column("p", "p (Holm)", lambda cell: cell.test and cell.test.adjusted, p_number),
-    Column("mde", "MDE (80% power)", attrgetter("test"), _show_detectable),
-    Column("verdict", "verdict", attrgetter("verdict_text"), wide=True),
+    Column("documents", "documents"),
+    Column("base", "base", show=score_text),
+    Column("candidate", "candidate", show=score_text),
+    Column("difference", "change", show="{:+.3f}".format),
+    Column("interval", "95% interval", "test.interval", "{0[0]:+.3f} to {0[1]:+.3f}".format),
+    Column("p", "p (Holm)", "test.adjusted", p_number),
+    Column("mde", "MDE (80% power)", "test", _show_detectable),
+    Column("verdict", "verdict", "verdict_text", wide=True),
 )
 _CHANGES = (
-    Column("name", "what changed", attrgetter("name")),
-    Column("base", "base", attrgetter("base"), _short, wide=True),
-    Column("candidate", "candidate", attrgetter("candidate"), _short, wide=True),
+    Column("name", "what changed"),
+    Column("base", "base", show=_short, wide=True),
+    Column("candidate", "candidate", show=_short, wide=True),
 )
 
 

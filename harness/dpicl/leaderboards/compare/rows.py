@@ -8,11 +8,10 @@ baselines are compared with every ε.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from operator import attrgetter
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -125,13 +124,13 @@ class RowComparison(Shown):
             return None if is_one_pair else ", ".join(pair.names)
 
         columns = (
-            Column("task", "task", attrgetter("table.task")),
+            Column("task", "task", "table.task"),
             Column("rows", "rows", row_names, optional=True),
-            *difference_columns(attrgetter("described")),
+            *DIFFERENCE,
             Column("first", first, lambda pair: pair.means[0], score_text),
             Column("second", second, lambda pair: pair.means[1], score_text),
             Column("seeds", "seeds", lambda pair: len(pair.seeds)),
-            Column("documents", "records", attrgetter("table.documents")),
+            Column("documents", "records", "table.documents"),
             Column("metric", "scores", lambda pair: pair.table.describe_metrics(), wide=True),
             Column("section", "model, records", section, wide=True, optional=True),
         )
@@ -298,31 +297,19 @@ class DescribedDifference:
         return f"inconclusive, up to {score_text(difference.excluded)} not excluded"
 
 
-def difference_columns(describe: Callable[[Any], DescribedDifference]) -> tuple[Column, ...]:
-    """Verdict, difference, interval and p of items that are pairs of rows."""
-
-    def verdict(item: Any) -> str:
-        return describe(item).verdict
-
-    def number(*names: str) -> Callable[[Any], Any]:
-        def read(item: Any) -> Any:
-            difference = describe(item).difference
-            return None if difference is None else attrgetter(*names)(difference)
-
-        return read
-
-    return (
-        Column("verdict", "verdict", verdict, wide=True),
-        Column("value", "difference", number("value"), signed_text),
-        Column(
-            "interval",
-            "95% interval",
-            number("low", "high"),
-            interval_text,
-            "simultaneous for all pairs of the table",
-        ),
-        Column("p", "adjusted p", number("p"), p_number),
-    )
+#: Of items with a `described` difference.
+DIFFERENCE = (
+    Column("verdict", "verdict", "described.verdict", wide=True),
+    Column("value", "difference", "described.difference.value", signed_text),
+    Column(
+        "interval",
+        "95% interval",
+        "described.difference.interval",
+        interval_text,
+        "simultaneous for all pairs of the table",
+    ),
+    Column("p", "adjusted p", "described.difference.p", p_number),
+)
 
 
 def _row_json(row: Row, mean: float | None) -> dict[str, Any]:

@@ -135,7 +135,11 @@ class RerunCell:
         return float(self.reproduced.scores[self.reported.main_metric].value)
 
 
-def sample(contents: Contents, count: int, seed: int | None = None) -> tuple[int, list[Result]]:
+def sample(
+    contents: Contents,
+    count: int,
+    seed: int | None = None,
+) -> tuple[int, list[Result]]:
     """(seed, cells): drawn without replacement from all cells, in the order of their ids.
 
     seed: of an earlier draw, to repeat it; None: from the system's entropy, since whatever follows from the content is

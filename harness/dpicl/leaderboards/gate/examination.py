@@ -179,7 +179,12 @@ def examine(case: Case, again: int = 0, seed: int | None = None) -> Examination:
         return Examination(case, (Finding("gate", "failed", fault(error)),))
 
 
-def _rerun(case: Case, again: int, seed: int | None, failed: bool) -> tuple[Finding, int | None]:
+def _rerun(
+    case: Case,
+    again: int,
+    seed: int | None,
+    failed: bool,
+) -> tuple[Finding, int | None]:
     """(finding, seed of the sample)."""
     reason = "another check failed; fix that first" if failed else code.reason_not_to_run(case)
     if reason:

@@ -163,7 +163,11 @@ def seeds_check(case: Case) -> Outcome:
     return Outcome(problems, good, [*_list_too_few_to_confirm(case.results.values())])
 
 
-def _seed_problems(suite: Suite, results: Sequence[Result], everywhere: set[int]) -> Iterable[str]:
+def _seed_problems(
+    suite: Suite,
+    results: Sequence[Result],
+    everywhere: set[int],
+) -> Iterable[str]:
     """What is wrong with the seeds of one row, as the ends of sentences. everywhere: the seeds of all rows."""
     seeds = {result.cell.seed for result in results}
     listed = set(suite.seeds)

@@ -162,7 +162,15 @@ def _answers_at(table: TaskTable, epsilon: float) -> Iterator[BoardAnswer]:
     at_epsilon = [(queries, rows) for (level, queries), rows in table.levels.items() if level == epsilon]
     if not at_epsilon:
         return
-    answer = BoardAnswer(epsilon, table.task, "", (), "no headroom", metric=table.metric, reader=table.reader)
+    answer = BoardAnswer(
+        epsilon=epsilon,
+        task=table.task,
+        queries="",
+        best=(),
+        verdict="no headroom",
+        metric=table.metric,
+        reader=table.reader,
+    )
     if table.ranks_nobody:
         yield answer
         return

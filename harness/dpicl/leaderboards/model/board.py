@@ -278,8 +278,9 @@ def _settle(
 def _importance(results: Sequence[Result]) -> tuple[int, str]:
     """A model on which few methods have run comes after one that answers more."""
     cells = [result.cell for result in results if not result.cell.development]
-    private = {(cell.task, cell.label, cell.epsilon) for cell in cells if 0 < cell.epsilon < math.inf}
-    return len(private), _newest(results)
+    private = [cell for cell in cells if 0 < cell.epsilon < math.inf]
+    rows = {(cell.task, cell.label, cell.epsilon) for cell in private}
+    return len(rows), _newest(results)
 
 
 def _newest(results: Iterable[Result]) -> str:
@@ -297,7 +298,7 @@ def _name_several(groups: Sequence[Group]) -> str:
         "delta": "δ",
         "up_to_rounding": "rounding",
     }
-    differs = [name for key, name in names.items() if len({getattr(group, key) for group in groups}) > 1]
+    differs = [name for key, name in names.items() if len(set(map(attrgetter(key), groups))) > 1]
     return (
         f"{len(groups)} separate sections: the results differ in {', '.join(differs)} and are not compared"
         " across sections. Sections with most private rows come first."

@@ -160,7 +160,11 @@ def list_left_out(rows: Sequence[Row], evidence: Evidence) -> Iterator[str]:
     yield from gather(notes)
 
 
-def differing_options(attacked: Options, of_row: Options, defaults: Options) -> dict[str, tuple[Any, Any]]:
+def differing_options(
+    attacked: Options,
+    of_row: Options,
+    defaults: Options,
+) -> dict[str, tuple[Any, Any]]:
     """Option -> (value in the attack, value in the row), where they differ; one that is not given has its default."""
     pairs = {}
     for name in dict.fromkeys([*attacked, *of_row]):

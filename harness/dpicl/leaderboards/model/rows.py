@@ -267,7 +267,7 @@ def make_row(by_seed: BySeed, baselines: Ends, submission: Submission | None = N
         recovery=recovery,
         recovery_note=note,
         recovery_interval=interval,
-        metrics=_means([{name: score.value for name, score in one.scores.items()} for one in results]),
+        metrics=_means([_values(result) for result in results]),
         aggregates=_means([result.aggregates for result in results]),
         skipped={name: reason for result in results for name, reason in result.skipped_metrics.items()},
         unranked=_make_unranked(first, proved, marks, submission),
@@ -288,13 +288,23 @@ def _largest(epsilons: Iterable[float | None]) -> float | None:
     return max((epsilon for epsilon in epsilons if epsilon is not None), default=None)
 
 
+def _values(result: Result) -> dict[str, float]:
+    """The score of every metric."""
+    return {name: score.value for name, score in result.scores.items()}
+
+
 def _means(values: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Name -> mean over seeds, of the names that every seed has, in the order of the first."""
     names = [name for name in values[0] if all(name in of_seed for of_seed in values)]
     return {name: fmean(of_seed[name] for of_seed in values) for name in names}
 
 
-def _make_unranked(result: Result, proved: float, marks: Sequence[Mark], submission: Submission | None) -> str:
+def _make_unranked(
+    result: Result,
+    proved: float,
+    marks: Sequence[Mark],
+    submission: Submission | None,
+) -> str:
     cell = result.cell
     if cell.mechanism in BASELINES:
         return "a reference baseline"

@@ -74,7 +74,11 @@ class Plan:
         return [note for board in self.boards for note in board.notes]
 
 
-def plan(results: Sequence[Result], evidence: Evidence | None = None, submissions: Sequence[Submission] = ()) -> Plan:
+def plan(
+    results: Sequence[Result],
+    evidence: Evidence | None = None,
+    submissions: Sequence[Submission] = (),
+) -> Plan:
     """What there is to publish: one board for each suite. Takes a fraction of a second a row."""
     by_suite: dict[str, list[Result]] = defaultdict(list)
     for result in results:

@@ -78,7 +78,12 @@ def _load_settings() -> None:
         wandb_setup.singleton().settings.root_dir = str(here)
 
 
-def destination(project: str | None, entity: str | None, mode: str | None, folder: Path | None) -> Destination:
+def destination(
+    project: str | None,
+    entity: str | None,
+    mode: str | None,
+    folder: Path | None,
+) -> Destination:
     """The flags; where they are missing, wandb's own variables (WANDB_PROJECT, _ENTITY, _MODE, _DIR) and its settings.
 
     mode: without a flag or WANDB_MODE, online where an API key is configured; nothing is sent in any mode but online.

@@ -113,7 +113,7 @@ def _summary(attacks: Sequence[AttackResult], powers: Mapping[str, Power]) -> Ta
         Column("attacks", "attacks", lambda item: len(item.attacks)),
         Column("tasks", "tasks", wide=True),
         Column("audited", "largest audited ε", audited, itemgetter(1), "a lower bound"),
-        Column("proved", "proved ε of that run", show=epsilon_text),
+        Column("proved", "proved ε of that run", "best.privacy.epsilon_proved", epsilon_text),
         Column("share", "share", share, help="the first over the second"),
         Column("by", "by", wide=True),
     )
@@ -133,10 +133,6 @@ class _Attacks:
     @property
     def tasks(self) -> str:
         return names_text(dict.fromkeys(attack.subject.task for attack in self.attacks))
-
-    @property
-    def proved(self) -> float | None:
-        return None if self.best is None else self.best.privacy.epsilon_proved
 
     @property
     def by(self) -> str | None:

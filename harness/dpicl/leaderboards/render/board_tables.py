@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
 from statistics import fmean
-from typing import Any
 
 from dpicl.core.messages import count, epsilon_text, join_names, names_text, score_text, signed_text
 from dpicl.core.printable import make_visible
 from dpicl.data.task_file import CARRIED
 from dpicl.leaderboards.model.answers import BoardAnswer
 from dpicl.leaderboards.model.board import Section
-from dpicl.leaderboards.model.contrasts import JudgedContrast
 from dpicl.leaderboards.model.marks import Mark, signs
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
@@ -199,10 +197,13 @@ def carried_table(section: Section, epsilons: Sequence[float]) -> Table | None:
     )
 
 
-def _methods(section: Section, tables: Sequence[TaskTable], epsilons: Sequence[float]) -> Iterable[_Method]:
-    best = {
-        (answer.task, row.label, answer.epsilon) for answer in section.answers for row in answer.best if answer.compared
-    }
+def _methods(
+    section: Section,
+    tables: Sequence[TaskTable],
+    epsilons: Sequence[float],
+) -> Iterable[_Method]:
+    compared = [answer for answer in section.answers if answer.compared]
+    best = {(answer.task, row.label, answer.epsilon) for answer in compared for row in answer.best}
     methods: dict[tuple[str, float], dict[str, Row]] = defaultdict(dict)
     for table in tables:
         for row in table.in_order:
@@ -279,21 +280,14 @@ def headroom_table(tables: Sequence[TaskTable]) -> Table:
 
 def contrasts_table(section: Section) -> Table:
     """The claims that the suite plans, on every task."""
-
-    def number(*names: str) -> Callable[[JudgedContrast], Any]:
-        def read(claim: JudgedContrast) -> Any:
-            return None if claim.test is None else attrgetter(*names)(claim.test)
-
-        return read
-
     columns = (
         Column("name", "claim", wide=True),
         Column("task", "task"),
         Column("verdict", "verdict (95%)", wide=True),
-        Column("difference", "difference", number("mean"), signed_text),
-        Column("interval", "95% interval", number("low", "high"), interval_text, "not adjusted"),
-        Column("p", "p (Holm)", number("adjusted"), p_number),
-        Column("flips", "p (signs)", number("flips"), p_number, "by flips of signs over seeds, not adjusted"),
+        Column("difference", "difference", "test.mean", signed_text),
+        Column("interval", "95% interval", "test.interval", interval_text, "not adjusted"),
+        Column("p", "p (Holm)", "test.adjusted", p_number),
+        Column("flips", "p (signs)", "test.flips", p_number, "by flips of signs over seeds, not adjusted"),
         Column("seeds", "seeds"),
         Column("rows", "rows", lambda claim: f"{claim.better} − {claim.than}", wide=True),
     )

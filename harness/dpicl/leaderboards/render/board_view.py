@@ -36,7 +36,12 @@ from dpicl.tables.document import Block, Facts, Heading, Part, folded_notes, not
 _ANSWERS = 2
 
 
-def board_blocks(board: Board, attacks: bool = False, full: bool = True, epsilon: float | None = None) -> list[Block]:
+def board_blocks(
+    board: Board,
+    attacks: bool = False,
+    full: bool = True,
+    epsilon: float | None = None,
+) -> list[Block]:
     """The board. attacks: with every attack on its rows. full: every table of every task; else the table of methods and
     tasks and the verdicts at one ε (None: the one that is answered first)."""
     if full or attacks:
@@ -204,7 +209,12 @@ def section_blocks(
     return [*blocks, *notes(section.notes)]
 
 
-def _task(table: TaskTable, places: Addresses | None, attacks: bool, skipped: Sequence[Mapping[str, str]]) -> Part:
+def _task(
+    table: TaskTable,
+    places: Addresses | None,
+    attacks: bool,
+    skipped: Sequence[Mapping[str, str]],
+) -> Part:
     things = count(table.documents, scored_thing(table.reader))
     title = f"{table.task}: {metric_title(table, table.metric)}, {table.reader}, {things}"
     blocks: list[Block] = [Heading(title, 3), rows_table(table, places)]

@@ -107,7 +107,10 @@ def _best(table: TaskTable) -> dict[str, list[Row]]:
 
 
 def _panel(
-    axes: Axes, table: TaskTable, lines: Mapping[str, Sequence[Row]], styles: Mapping[str, int]
+    axes: Axes,
+    table: TaskTable,
+    lines: Mapping[str, Sequence[Row]],
+    styles: Mapping[str, int],
 ) -> dict[str, Any]:
     """Draws a table; name -> what stands for it in the legend."""
     places = _places(sorted({row.epsilon for rows in lines.values() for row in rows}))

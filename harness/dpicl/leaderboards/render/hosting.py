@@ -92,7 +92,11 @@ def _croissant(table: bytes, newest: str | None) -> dict[str, Any]:
     }
 
 
-def crawler_files(boards: Mapping[str, Board], pages: Collection[str], url: str) -> dict[str, str | bytes]:
+def crawler_files(
+    boards: Mapping[str, Board],
+    pages: Collection[str],
+    url: str,
+) -> dict[str, str | bytes]:
     """`sitemap.xml` of the pages, and `feed.xml`, an Atom feed of the newest rows. pages: below ``url``."""
     sitemap = Element("urlset", xmlns="http://www.sitemaps.org/schemas/sitemap/0.9")
     for name in sorted(pages):

@@ -34,7 +34,12 @@ _LONGEST_ADDRESS = 500
 
 
 def render(
-    title: str, blocks: Iterable[Block], root: str = "", *, here: str = "", nav: Sequence[tuple[str, str]] = ()
+    title: str,
+    blocks: Iterable[Block],
+    root: str = "",
+    *,
+    here: str = "",
+    nav: Sequence[tuple[str, str]] = (),
 ) -> str:
     """Blocks as a whole page, with the style, the script and the policy that admits them.
 

@@ -8,6 +8,7 @@ import json
 import shlex
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter, itemgetter
@@ -19,8 +20,7 @@ from dpicl.attacks.table import attacks_table, options_text
 from dpicl.core.messages import capitalize, epsilon_text, names_text, queries_words, score_text
 from dpicl.core.printable import make_visible
 from dpicl.core.vocabulary import model_name
-from dpicl.evaluation.statistics import Difference
-from dpicl.leaderboards.compare.rows import DescribedDifference, difference_columns
+from dpicl.leaderboards.compare.rows import DIFFERENCE, DescribedDifference
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.marks import event_kinds
@@ -47,7 +47,13 @@ MOST_TEXTS = 20
 _PACKAGES = ("torch", "transformers", "lm_eval", "lm-eval", "dp-accounting", "prv-accountant")
 
 
-def row_blocks(section: Section, row: Row, pairs: Pairs, places: Addresses, docs: str = "") -> list[Block]:
+def row_blocks(
+    section: Section,
+    row: Row,
+    pairs: Pairs,
+    places: Addresses,
+    docs: str = "",
+) -> list[Block]:
     """Everything that is known of a row. pairs: of its task. places: where pages are. docs: the address of the
     documentation; "": it is named and not linked."""
     group = section.group
@@ -158,22 +164,15 @@ def _list_neighbours(pairs: Pairs, row: Row, places: Addresses, group: Group) ->
     nearest = sorted(pairs.rivals(row), key=lambda rival: abs(rival.score - row.score))[:MOST_RIVALS]
     if not nearest:
         return []
-    rivals = [(rival, pairs.difference(row, rival)) for rival in by_worth(nearest)]
-
-    def describe(item: tuple[Row, Difference | None]) -> DescribedDifference:
-        rival, difference = item
-        return DescribedDifference(difference, row.caveat, rival.caveat, pairs.explain(row, rival))
-
-    def kind(item: tuple[Row, Difference | None]) -> str:
-        rival, difference = item
-        if difference is not None and difference.verdict == "better":
-            return "first" if difference.value > 0 else "worse"
-        return "end" if rival.is_baseline else ""
-
+    rivals = []
+    for rival in by_worth(nearest):
+        difference = pairs.difference(row, rival)
+        reason = pairs.explain(row, rival)
+        rivals.append(_Rival(rival, DescribedDifference(difference, row.caveat, rival.caveat, reason)))
     columns = (
-        Column("row", "row", lambda item: item[0].title),
-        Column("score", "score", lambda item: item[0].score, score_text),
-        *difference_columns(describe),
+        Column("row", "row", "row.title"),
+        Column("score", "score", "row.score", score_text),
+        *DIFFERENCE,
     )
 
     reading = (
@@ -186,11 +185,26 @@ def _list_neighbours(pairs: Pairs, row: Row, places: Addresses, group: Group) ->
         title,
         columns,
         rivals,
-        kind=kind,
-        links=lambda item: {0: places.page(item[0])},
+        kind=attrgetter("kind"),
+        links=lambda rival: {0: places.page(rival.row)},
         notes=(reading,),
     )
     return [Heading(title), table]
+
+
+@dataclass(frozen=True)
+class _Rival:
+    """A row beside the page's own. described: the own row minus it."""
+
+    row: Row
+    described: DescribedDifference
+
+    @property
+    def kind(self) -> str:
+        difference = self.described.difference
+        if difference is not None and difference.verdict == "better":
+            return "first" if difference.value > 0 else "worse"
+        return "end" if self.row.is_baseline else ""
 
 
 def _show_label(label: str) -> str:
@@ -249,22 +263,26 @@ def _score(result: Result) -> Score:
     return result.scores[result.main_metric]
 
 
+def _score_interval(result: Result) -> tuple[float, float]:
+    score = _score(result)
+    return score.low, score.high
+
+
 def _score_interval_text(interval: tuple[float, float]) -> str:
     return "–".join(map(score_text, interval))
+
+
+def _seconds(result: Result) -> float:
+    return sum(result.cost.seconds.values())
 
 
 _SEEDS = (
     Column("seed", "seed", "cell.seed"),
     Column("score", "score", lambda result: _score(result).value, score_text),
-    Column(
-        "interval",
-        "its 95% interval",
-        lambda result: (_score(result).low, _score(result).high),
-        _score_interval_text,
-    ),
+    Column("interval", "its 95% interval", _score_interval, _score_interval_text),
     Column("proved", "proved ε", "privacy.epsilon_proved", epsilon_text),
-    Column("knob", "knob", lambda result: result.privacy.knob and result.privacy.knob.value, "{:.6g}".format),
-    Column("seconds", "seconds", lambda result: sum(result.cost.seconds.values()), "{:.0f}".format),
+    Column("knob", "knob", "privacy.knob.value", "{:.6g}".format),
+    Column("seconds", "seconds", _seconds, "{:.0f}".format),
     Column("created", "made"),
     Column("file", "result file", "cell_id", "{}.json".format),
 )
@@ -303,11 +321,14 @@ def _ledger(row: Row) -> Iterator[Block]:
         yield make_table("Ledger", _LEDGER, privacy.ledger, sortable=False)
     else:
         yield words("Empty: it holds no access to private records.", "quiet")
-    ledgers = {tuple(sorted(line.model_dump_json() for line in result.privacy.ledger)) for result in row.results}
+    ledgers = set()
+    for result in row.results:
+        ledgers.add(tuple(sorted(line.model_dump_json() for line in result.privacy.ledger)))
     if len(ledgers) > 1:
         yield words("Some other seed has another ledger.", "quiet")
     if privacy.accountants:
-        yield Facts({f"accountant: {name}": _describe(value) for name, value in sorted(privacy.accountants.items())})
+        accountants = sorted(privacy.accountants.items())
+        yield Facts({f"accountant: {name}": _describe(value) for name, value in accountants})
 
 
 def _proof(row: Row, docs: str) -> Iterator[Block]:
