@@ -9,6 +9,7 @@ from dpicl.attacks.table import measure_name, trials_text
 from dpicl.core.messages import bound_text, confidence_text, epsilon_text, names_text, queries_words
 from dpicl.leaderboards.model.text import metric_name, seeds_text
 from dpicl.leaderboards.render.row_view import command, describe
+from dpicl.tables.document import Column
 from tests.leaderboards.attack_factory import make_attack, rule
 
 #: What shows it -> value -> text. An upper bound is rounded up, a lower bound and a confidence are rounded down.
@@ -57,3 +58,13 @@ def test_the_command_of_a_row_sends_nobody_to_an_address_of_its_results(model, s
     row = SimpleNamespace(results=[SimpleNamespace(cell=cell)], submission=None, is_baseline=False)
     words = command(SimpleNamespace(asked="quick", source="hub"), row)
     assert f"--model {shown} --source" in words and "example.org" not in words
+
+
+def test_a_column_follows_a_path_to_a_value_or_to_none():
+    claim = SimpleNamespace(name="a", test=SimpleNamespace(mean=0.5))
+    assert Column("mean", "difference", "test.mean").value(claim) == 0.5
+    assert Column("name", "claim").value(claim) == "a"
+    claim.test = None
+    assert Column("mean", "difference", "test.mean").value(claim) is None
+    with pytest.raises(AttributeError):
+        Column("mean", "difference", "tests.mean").value(claim)
