@@ -48,6 +48,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+def pytest_collection_finish() -> None:
+    """What collection leaves stays until the end: 800,000 objects that no garbage collection need look through."""
+    gc.collect()
+    gc.freeze()
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a command answered."""
