@@ -34,6 +34,8 @@ _NEXT = 4.0
 
 #: (label, ε, task, model).
 RowKey = tuple[str, float, str, str]
+#: How often a release has each (label, words of a text).
+TextCounts = Counter[tuple[str, str]]
 
 
 def duplicates_check(case: Case) -> Outcome:
@@ -72,9 +74,9 @@ _OWN_NOISE = "each ε has noise of its own, so run the cells again."
 def list_copies(results: Iterable[Result], theirs: Iterable[Result]) -> list[str]:
     """A sentence's beginning for each row of ``results`` that copies cells of ``theirs``."""
     problems = []
-    by_task: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    by_task: dict[tuple[str, str], list[tuple[Result, TextCounts]]] = defaultdict(list)
     for result in theirs:
-        by_task[result.cell.task, result.cell.model].append(result)
+        by_task[result.cell.task, result.cell.model].append((result, _count_texts(result)))
     for (label, epsilon, task, model), cells in _group_by_row(results).items():
         sources = _find_sources(cells, by_task[task, model])
         if len(sources) >= _FEWEST and len(sources) > _SHARE * len(cells):
@@ -86,30 +88,31 @@ def list_copies(results: Iterable[Result], theirs: Iterable[Result]) -> list[str
     return problems
 
 
-def _find_sources(cells: Sequence[Result], others: Sequence[Result]) -> list[Result]:
+def _find_sources(cells: Sequence[Result], others: Sequence[tuple[Result, TextCounts]]) -> list[Result]:
     """The sources of the cells that are copies; by outcomes each source counts once."""
+    results = [other for other, _ in others]
     by_outcomes: dict[str, Result] = {}
     by_texts = []
     for cell in cells:
-        same_texts = next((other for other in others if _released_the_same(cell, other)), None)
+        counts = _count_texts(cell)
+        same_texts = next((other for other, texts in others if _released_the_same(cell, counts, other, texts)), None)
         if same_texts is not None:
             by_texts.append(same_texts)
-        elif nearest := _find_nearest(cell, others):
+        elif nearest := _find_nearest(cell, results):
             by_outcomes[nearest.cell_id] = nearest
     return [*by_texts, *by_outcomes.values()]
 
 
-def _released_the_same(one: Result, other: Result) -> bool:
+def _released_the_same(one: Result, texts: TextCounts, other: Result, others: TextCounts) -> bool:
     """Whether most of both releases is equal; letters' case, blanks and punctuation aside."""
     if one.answers and not one.prepared:
         answers = {answer.id: answer.text for answer in other.answers}
         equal = sum(answers.get(answer.id) == answer.text for answer in one.answers)
         return equal > _ANSWERS * len(one.answers)
-    texts, others = _count_texts(one), _count_texts(other)
     return (texts & others).total() > _TEXTS * max(texts.total(), others.total())
 
 
-def _count_texts(result: Result) -> Counter[tuple[str, str]]:
+def _count_texts(result: Result) -> TextCounts:
     pairs = [(text.label, text.text) for text in result.released]
     if result.instruction is not None:
         pairs.append(("", result.instruction))
