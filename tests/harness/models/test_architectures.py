@@ -67,9 +67,7 @@ PACKED = {
 }
 #: Each kind of attention, of window and of positions; the slow tests have every architecture.
 FAST = ("llama, heads of odd size", "qwen2, window in some layers", "gemma2", "smollm3", "gpt2")
-EVERY = pytest.mark.parametrize(
-    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in PACKED]
-)
+EVERY = [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in PACKED]
 PLAIN = {
     "mixtral, experts": make_config("Mixtral", num_local_experts=4, sliding_window=WINDOW),
     "mamba, recurrent": partial(
@@ -153,18 +151,22 @@ def assert_reads_as_transformers(model: CausalModel, rows: Sequence[Sequence[int
             assert score == pytest.approx(sum(float(after[at, token]) for at, token in enumerate(ending)), abs=5e-4)
 
 
-@EVERY
-def test_packed_rows_are_read_as_transformers_reads_them(name: str, tiny_folder: Path) -> None:
-    model = load(PACKED[name](), tiny_folder)
+@pytest.fixture(scope="module", params=EVERY)
+def packed(request: pytest.FixtureRequest, tiny_folder: Path) -> TransformersLM:
+    """A model of each architecture that is read in packs; its rows were measured once."""
+    model = load(PACKED[request.param](), tiny_folder)
     assert isinstance(model, TransformersLM)
     assert model.identity.batch_invariant is not None
     assert model.usage.tokens_read == 0
-    assert_reads_as_transformers(model, rows_of(5, WINDOW - 1, WINDOW, WINDOW + 1, 90, 2, PIECE + 60))
+    return model
 
 
-@EVERY
-def test_no_row_changes_another(name: str, tiny_folder: Path) -> None:
-    model = load(PACKED[name](), tiny_folder)
+def test_packed_rows_are_read_as_transformers_reads_them(packed: TransformersLM) -> None:
+    assert_reads_as_transformers(packed, rows_of(5, WINDOW - 1, WINDOW, WINDOW + 1, 90, 2, PIECE + 60))
+
+
+def test_no_row_changes_another(packed: TransformersLM) -> None:
+    model = packed
     rows = rows_of(5, WINDOW - 1, 90, 1, PIECE + 60, 2)
     prefix = model.prefix(rows[4][:40])
     rows.append([*rows[4][:40], 9])
