@@ -117,6 +117,13 @@ def test_in_plain_english_the_key_is_what_it_was(text, end):
     assert normalise(text + end) == letters(text + end)
 
 
+def test_the_key_has_every_letter_and_digit_of_ascii() -> None:
+    ascii_text = "".join(map(chr, range(128)))
+    kept = "0123456789" + "abcdefghijklmnopqrstuvwxyz" * 2
+    assert letters(ascii_text) == normalise(ascii_text) == kept
+    assert letters(ascii_text + "é") == normalise(ascii_text + "é") == kept + "é"
+
+
 def test_the_last_test_records_are_others_where_there_are_twice_as_many():
     test = [Record(f"query {number}", "") for number in range(7)]
 

@@ -16,18 +16,26 @@ from dpicl.core.vocabulary import Record
 Split = list[Record]
 #: One part of so many of a pool of test records is kept for development seeds.
 _DEVELOPMENT_PART = 5
+#: ASCII without letters and digits.
+_SEPARATORS = bytes(code for code in range(128) if not chr(code).isalnum())
 
 
 def normalise(text: str) -> str:
     """The key by which two texts are one record: letters and digits of the folded text; without any, all but blanks."""
     seen = fold(text)
-    return "".join(filter(str.isalnum, seen)) or "".join(seen.split()) or seen
+    return _keep_letters_and_digits(seen) or "".join(seen.split()) or seen
 
 
 def letters(text: str) -> str:
     """The key of earlier versions, to which two Unicode forms were two records: limits and public parts of committed
     results, and old ledgers, rest on it."""
-    return "".join(filter(str.isalnum, text.lower())) or text
+    return _keep_letters_and_digits(text.lower()) or text
+
+
+def _keep_letters_and_digits(text: str) -> str:
+    if text.isascii():  # a seventh of the time: corpora have 100,000 texts
+        return text.encode().translate(None, _SEPARATORS).decode()
+    return "".join(filter(str.isalnum, text))
 
 
 def deduplicate(train: Sequence[Record], test: Sequence[Record]) -> tuple[Split, Split, dict[str, int]]:
