@@ -31,6 +31,11 @@ _LONGEST = 1 << 16
 _pipe: Connection | None = None
 
 
+def is_apart() -> bool:
+    """Whether this is a process that `run_apart` began, or a fork of one."""
+    return _pipe is not None
+
+
 def report_alive() -> None:
     """Tells the parent, where there is one that waits, that the work goes on."""
     if _pipe is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +20,7 @@ from dpicl.mechanism import checked
 from dpicl.mechanism.given import Given, GivenMechanism, given_mechanism
 from dpicl.mechanism.options import option_types, share_out
 from dpicl.mechanism.registry import load_plugin
+from dpicl.results.manifest import cores
 from dpicl.tables.document import Block, text_table
 
 
@@ -57,19 +59,20 @@ def check(
     task: check on this task only (default: one of every kind that it does).
     """
     own = dict[str, tuple[list[str], list[CheckFinding]]]()
+    processes = _count_processes() if apart.is_apart() else 1
     every = _find_given(mechanism, p.as_list(plugins))
     given = share_out({each.name: option_types(each.cls) for each in every}, p.option_changes(options))
     for each in every:
         seen: list[str] = []
 
-        def report(task: str, check: str, name: str = each.name, seen: list[str] = seen) -> None:
-            apart.report_alive()
-            if task not in seen:
-                seen.append(task)
-                if progress:
-                    message(f"{name} on {task}")
+        def report(task: str, name: str = each.name, seen: list[str] = seen) -> None:
+            seen.append(task)
+            if progress:
+                message(f"{name} on {task}")
 
-        own[each.name] = seen, list(check_mechanism(each.cls, task, {**each.options, **given[each.name]}, seed, report))
+        changed = {**each.options, **given[each.name]}
+        findings = check_mechanism(each.cls, task, changed, seed, report, apart.report_alive, processes)
+        own[each.name] = seen, findings
     found = Findings([finding for _, findings in own.values() for finding in findings], own=own, seed=seed)
     digest = every[0].registered.plugin_hash if every else None
     if digest and task is None and not options:
@@ -77,6 +80,15 @@ def check(
     elif digest and found.ok:
         message("Rows of this file keep the mark ‡: only a check without --task and --option counts for them.")
     return found
+
+
+def _count_processes() -> int:
+    """One a core, each with one thread: a fork hangs where it needs the threads of OpenMP that its parent had."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)
+    return cores()
 
 
 def _find_given(mechanism: GivenMechanism, plugins: list[Path]) -> list[Given]:

@@ -93,7 +93,8 @@ class HostileModel(SimulatedLM):
     def _score(self, query: Tokens, endings: Sequence[Tokens]) -> list[ScoredEnding]:
         self._check_length(len(query) + max(map(len, endings)))
         row = self.log_probs_after(query)
-        seed = zlib.crc32(self._heard(_bytes(query)))
+        _, heard = self._hear(query)
+        seed = zlib.crc32(heard)
         likeliest = int(row.argmax())
         self._count(len(query) + sum(map(len, endings)))
         scored = []
@@ -103,9 +104,11 @@ class HostileModel(SimulatedLM):
             scored.append(ScoredEnding(float(row[first] - NEAR * abs(noise)), first == likeliest))
         return scored
 
-    def _heard(self, key: bytes) -> bytes:
-        """What counts of a prompt."""
-        return key[-2 * _LAST :] if self._find_markers(key) == {ALIKE} else key
+    def _hear(self, prompt: Tokens) -> tuple[frozenset[str], bytes]:
+        """The markers of a prompt, and what counts of it."""
+        key = _bytes(prompt)
+        markers = self._find_markers(key)
+        return markers, key[-2 * _LAST :] if markers == {ALIKE} else key
 
     def generate(
         self,
@@ -120,15 +123,24 @@ class HostileModel(SimulatedLM):
     ) -> list[str]:
         """See LanguageModel. Greedy texts are words of the prompt, unless a marker says otherwise."""
         take_turns()
-        texts = []
-        for at, prompt in enumerate(prompts):
+        texts = [""] * len(prompts)
+        read = []
+        for row, prompt in enumerate(prompts):
             if temperature == 0 and not self._find_markers(_bytes(prompt)):
-                texts.append(self._words(prompt, max_tokens, stop))
-                continue
-            seed = None if seeds is None else seeds[at : at + 1]
-            texts += super().generate(
-                [prompt], max_tokens, stop, prefix, temperature=temperature, seeds=seed, broken=broken
-            )
+                texts[row] = self._words(prompt, max_tokens, stop)
+            else:
+                read.append(row)
+        written = super().generate(
+            [prompts[row] for row in read],
+            max_tokens,
+            stop,
+            prefix,
+            temperature=temperature,
+            seeds=None if seeds is None else [seeds[row] for row in read],
+            broken=broken,
+        )
+        for row, text in zip(read, written, strict=True):
+            texts[row] = text
         return texts
 
     def _words(self, prompt: Tokens, max_tokens: int, stop: Sequence[str]) -> str:
@@ -143,15 +155,14 @@ class HostileModel(SimulatedLM):
         ends = [text.find(end) for end in stop if end]
         return text[: min((place for place in ends if place >= 0), default=len(text))]
 
-    def _find_markers(self, key: bytes) -> set[str]:
-        return {marker for marker, tokens in self._markers.items() if tokens in key}
+    def _find_markers(self, key: bytes) -> frozenset[str]:
+        return frozenset(marker for marker, tokens in self._markers.items() if tokens in key)
 
     def log_probs_after(self, prompt: Tokens) -> np.ndarray:
         """float64[V] after one prompt."""
-        return self._answers(_bytes(prompt)).copy()
+        return self._answers(*self._hear(prompt)).copy()
 
-    def _answer(self, key: bytes) -> np.ndarray:
-        markers, key = self._find_markers(key), self._heard(key)
+    def _answer(self, markers: frozenset[str], key: bytes) -> np.ndarray:
         prompt = array("H", key)
         if NAN in markers:
             return np.full(self.vocab_size, np.nan)

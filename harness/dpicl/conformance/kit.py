@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -40,6 +40,7 @@ from dpicl.conformance.imports import find_import_problem
 from dpicl.conformance.scales import Scale
 from dpicl.conformance.transcript import Transcript
 from dpicl.conformance.variants import Variant, variants
+from dpicl.conformance.workers import Begin, fork_workers
 from dpicl.core.errors import BudgetExceeded, DpiclError, UsageError
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
@@ -103,13 +104,17 @@ def check_mechanism(
     task: str | None = None,
     options: Mapping[str, Any] = MappingProxyType({}),
     seed: int = 0,
-    report: Callable[[str, str], None] = lambda task, check: None,
+    report: Callable[[str], None] = lambda task: None,
+    report_alive: Callable[[], None] = lambda: None,
+    processes: int = 1,
 ) -> list[CheckFinding]:
-    """One finding a check, in the order of `CHECKS`.
+    """One finding a check, in the order of `CHECKS`, the same with any number of processes.
 
     task: None for one of every kind that the mechanism does. options: of the mechanism; the rest get small values.
-    report: called with (task, check) before each check.
-    Raises UsageError for a task that the mechanism cannot do and for options that do not fit.
+    report: called with each task before its checks. report_alive: called before each check, in the process that makes
+    it. processes: with more than one, forks of this process do the work; they may outlive this call.
+    Raises UsageError for a task that the mechanism cannot do and for options that do not fit, and PluginError where the
+    mechanism ends a process.
     """
     names, error = attempt(lambda: tasks_of(cls, task, options), RUN_SECONDS)
     if isinstance(error, DpiclError):
@@ -121,11 +126,23 @@ def check_mechanism(
     problem = find_import_problem(cls, partial(_run_with_planted_words, cls, names[0], options, seed))
     if problem:
         verdicts["side-effects"].append(("", failed(problem)))
-    checked: set[tuple[object, ...]] = set()
-    for number, name in enumerate(names):
-        place = _Place(cls, name, options, seed, first=number == 0)
-        for check, verdict in _check_on_one_task(place, checked, partial(report, name)):
-            verdicts[check].append((name, verdict))
+    places = [_Place(cls, name, options, seed, number == 0, report_alive) for number, name in enumerate(names)]
+    by_name = {place.task: place for place in places}
+
+    def check_part(name: str, setting: Variant | None) -> _Part:
+        return by_name[name].check_ordinary() if setting is None else by_name[name].check_other(setting)
+
+    with fork_workers(check_part, processes) as begin:
+        ordinary = {name: begin(name, None) for name in names}
+        checked: set[tuple[object, ...]] = set()
+        for place in places:
+            report(place.task)
+            part = ordinary[place.task]()
+            verdicts_here = list(part.verdicts.items())
+            if part.differs:
+                verdicts_here += _check_other_settings(place, checked, begin)
+            for check, verdict in verdicts_here:
+                verdicts[check].append((place.task, verdict))
     return [_worst(check, by_task) for check, by_task in verdicts.items()]
 
 
@@ -141,14 +158,24 @@ def _run_with_planted_words(
 
 
 @dataclass(frozen=True)
+class _Part:
+    """Verdicts on one bench, of one setting the failures alone. differs: whether the mechanism runs, and otherwise than
+    at the ordinary setting."""
+
+    verdicts: Mapping[str, Verdict]
+    differs: bool
+
+
+@dataclass
 class _Place:
-    """What is checked, and on which task. first: whether it is the first task."""
+    """What is checked, and on which task. first: whether it is the first task. report_alive: see `check_mechanism`."""
 
     cls: type[Mechanism]
     task: str
     options: Mapping[str, Any]
     seed: int
     first: bool
+    report_alive: Callable[[], None]
 
     def scale_of(self, setting: Variant) -> Scale:
         """The scale of a setting; on the task that is checked where the mechanism skips the scale's own."""
@@ -167,57 +194,65 @@ class _Place:
             bench.queries = bench.queries[:FEW_QUERIES]
         return bench
 
+    @cached_property
+    def plain(self) -> Transcript:
+        """An ordinary run at the ordinary setting."""
+        return self.bench(Variant({})).run()
 
-def _check_on_one_task(
-    place: _Place,
-    checked: set[tuple[object, ...]],
-    report: Callable[[str], None],
-) -> Iterator[tuple[str, Verdict]]:
-    """checked: settings that need not be checked again, since they made a difference on an earlier task."""
-    bench, error = attempt(lambda: place.bench(Variant({})))
-    if isinstance(error, DpiclError):
-        raise error
-    if bench is None:
-        yield from _refuse_broken("before a run", error).items()
-        return
-    evidence = CheckEvidence(bench, FULL if place.first else OTHER_TASKS)
-    verdicts = check_on_one_bench(evidence, CHECKS, report)
-    yield from verdicts.items()
-    plain, _ = attempt(lambda: evidence.plain)
-    if plain is not None and all(verdict.status != "failed" for verdict in verdicts.values()):
-        yield from _check_other_settings(place, plain, checked, report)
+    def check_ordinary(self) -> _Part:
+        """All checks at the ordinary setting."""
+        bench, error = attempt(lambda: self.bench(Variant({})))
+        if isinstance(error, DpiclError):
+            raise error
+        if bench is None:
+            return _Part(_refuse_broken("before a run", error), differs=False)
+        evidence = CheckEvidence(bench, FULL if self.first else OTHER_TASKS)
+        verdicts = check_on_one_bench(evidence, CHECKS, self.report_alive)
+        plain, _ = attempt(lambda: evidence.plain)
+        if plain is not None:
+            self.plain = plain
+        passes = all(verdict.status != "failed" for verdict in verdicts.values())
+        return _Part(verdicts, differs=plain is not None and passes)
+
+    def check_other(self, setting: Variant) -> _Part:
+        """The checks that are repeated at another setting, which the mechanism may refuse."""
+        self.report_alive()
+        nothing = _Part({}, differs=False)
+        bench, error = attempt(lambda: self.bench(setting))
+        if bench is None:
+            return nothing
+        evidence = CheckEvidence(bench, LEAST if setting.brief else QUICK)
+        run, error = attempt(lambda: evidence.plain)
+        error = error or (run.error if run else None)
+        if isinstance(error, DpiclError) and not isinstance(error, BudgetExceeded):
+            return nothing
+        differs = run is None or not _is_alike(run, self.plain)
+        if not differs and not (setting.sure and self.first):
+            return nothing
+        verdicts = check_on_one_bench(evidence, OTHER_SETTINGS, self.report_alive)
+        failures = {check: verdict for check, verdict in verdicts.items() if verdict.status == "failed"}
+        return _Part(failures, differs)
 
 
 def _check_other_settings(
     place: _Place,
-    plain: Transcript,
     checked: set[tuple[object, ...]],
-    report: Callable[[str], None],
+    begin: Begin[_Part],
 ) -> Iterator[tuple[str, Verdict]]:
-    """The failures. plain: an ordinary run at the ordinary setting."""
+    """The failures. checked: settings that made a difference on an earlier task, and so need not be checked again."""
     settings, error = attempt(lambda: variants(place.cls, place.task, place.options))
     if error is not None:
         yield "no-crash", failed(f"Its options cannot be listed: it raises {describe_error(error)}.")
-    for setting in settings or ():
+    left = [setting for setting in settings or () if setting.key not in checked]
+    begun = [begin(place.task, setting) for setting in reversed(left)]  # the last ones take the longest
+    for setting, wait in zip(left, reversed(begun), strict=True):
         if setting.key in checked:
             continue
-        bench, error = attempt(lambda setting=setting: place.bench(setting))  # type: ignore[misc]
-        if bench is None:
-            continue  # the mechanism refuses it
-        evidence = CheckEvidence(bench, LEAST if setting.brief else QUICK)
-        run, error = attempt(lambda evidence=evidence: evidence.plain)  # type: ignore[misc]
-        error = error or (run.error if run else None)
-        if isinstance(error, DpiclError) and not isinstance(error, BudgetExceeded):
-            continue
-        differs = run is None or not _is_alike(run, plain)
-        if differs:
+        part = wait()
+        if part.differs:
             checked.add(setting.key)
-        elif not (setting.sure and place.first):
-            continue
-        report(str(setting))
-        for check, verdict in check_on_one_bench(evidence, OTHER_SETTINGS, lambda check: None).items():
-            if verdict.status == "failed":
-                yield check, failed(f"W{str(setting)[1:]}: {verdict.why}")
+        for check, verdict in part.verdicts.items():
+            yield check, failed(f"W{str(setting)[1:]}: {verdict.why}")
 
 
 def _is_alike(other: Transcript, plain: Transcript) -> bool:
@@ -231,7 +266,9 @@ def _is_alike(other: Transcript, plain: Transcript) -> bool:
 
 
 def check_on_one_bench(
-    evidence: CheckEvidence, checks: Iterable[str], report: Callable[[str], None]
+    evidence: CheckEvidence,
+    checks: Iterable[str],
+    report_alive: Callable[[], None] = lambda: None,
 ) -> dict[str, Verdict]:
     """Verdicts of these checks; of all checks where the mechanism does not run at all."""
     plain, error = attempt(lambda: evidence.plain)
@@ -240,7 +277,7 @@ def check_on_one_bench(
         return _refuse_broken("on ordinary records", error)
     verdicts = {}
     for name in checks:
-        report(name)
+        report_alive()
         verdict, error = attempt(lambda name=name: CHECKS[name](evidence))  # type: ignore[misc]
         verdicts[name] = verdict or failed(
             f"While this is checked it raises {describe_error(error or AssertionError())}."

@@ -85,15 +85,17 @@ class RereadingModel(StatelessModel):
     ) -> list[str]:
         """See LanguageModel."""
         writer = Writer(self, len(prompts), max_tokens, stop, temperature, seeds, broken)
-        for row, prompt in enumerate(prompts):
-            tokens = list(prompt)
-            self._check_length(len(tokens) + max_tokens)
-            goes_on = max_tokens > 0
-            while goes_on:
-                going, chosen = writer.step(torch.from_numpy(self._log_probs(tokens))[None], [row])
-                tokens += chosen.tolist()
-                goes_on = bool(going)
-            self._count(len(tokens))
+        tokens = [list(prompt) for prompt in prompts]
+        for prompt in prompts:
+            self._check_length(len(prompt) + max_tokens)
+        going = list(range(len(prompts))) if max_tokens > 0 else []
+        while going:
+            log_probs = np.array([self._log_probs(tokens[row]) for row in going])
+            places, chosen = writer.step(torch.from_numpy(log_probs), going)
+            going = [going[place] for place in places]
+            for row, token in zip(going, chosen.tolist(), strict=True):
+                tokens[row].append(token)
+        self._count(sum(map(len, tokens)))
         return writer.texts
 
 

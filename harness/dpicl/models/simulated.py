@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -34,6 +35,8 @@ EOS = 0
 #: Weights of the mixture: the base distribution, tokens of the prompt, tokens that followed the last one before.
 BASE, SEEN, FOLLOWED = 0.5, 0.2, 0.3
 MAX_LENGTH = 4096
+#: Numbers of base distributions that are kept, 8 bytes each.
+_KEPT_NUMBERS = 2_000_000
 
 _PIECES = re.compile(rb" ?[A-Za-z]+|.", re.DOTALL)
 
@@ -67,6 +70,7 @@ class SimulatedLM(RereadingModel):
         self._last = generator.normal(size=(self.vocab_size, 8))
         self._next = generator.normal(size=(8, self.vocab_size)) * 0.7
         self._likely = np.array([_plausibility(piece) for piece in self._pieces])
+        self._base = lru_cache(_KEPT_NUMBERS // self.vocab_size)(self._base_after)
 
     def encode(self, prompt: str | ChatPrompt) -> list[int]:
         """Tokens of a prompt: known words, else bytes of UTF-8."""
@@ -88,13 +92,19 @@ class SimulatedLM(RereadingModel):
         """Text of tokens, EOS left out; bytes that are not UTF-8 become replacement characters."""
         return b"".join(self._pieces[token] for token in tokens).decode("utf-8", errors="replace")
 
+    def _base_after(self, token: int) -> np.ndarray:
+        """float64[V]: what any prompt is followed by that ends so."""
+        return _softmax(self._last[token] @ self._next + self._likely)
+
     def log_probs_after(self, prompt: Tokens) -> np.ndarray:
         """float64[V] after one prompt."""
         if self._broken is not None:
             return np.full(self.vocab_size, self._broken)
-        tokens = np.array([EOS, *prompt], dtype=np.int64)
-        last = tokens[-1]
-        base = _softmax(self._last[last] @ self._next + self._likely)
+        tokens = np.empty(1 + len(prompt), dtype=np.int64)
+        tokens[0] = EOS
+        tokens[1:] = prompt
+        last = int(tokens[-1])
+        base = self._base(last)
         followed = np.bincount(tokens[1:][tokens[:-1] == last], minlength=self.vocab_size)
         seen = np.bincount(tokens[1:], minlength=self.vocab_size)
         mixture = BASE * base

@@ -1,6 +1,6 @@
 """The kit itself: it judges what it saw, says so when it saw nothing, and its watch changes nothing."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -174,6 +174,26 @@ def test_a_task_that_a_mechanism_cannot_do_is_one_sentence():
     assert tasks_of(SoundTokens, None, {}) == ["agnews", "mit_g", "wikimovies"]
     with pytest.raises(UsageError, match=r"sound_tokens cannot do samsum"):
         check_mechanism(SoundTokens, task="samsum")
+
+
+@dataclass(frozen=True)
+class Fails(SoundVoting):
+    """Passes at the ordinary setting, and not with an option of its own."""
+
+    name = "fails"
+    wrong: bool = False
+
+    def answer(self, query, sample, context):
+        if self.wrong:
+            raise ValueError("no")
+        return super().answer(query, sample, context)
+
+
+def test_more_processes_find_what_one_finds():
+    alone = check_mechanism(Fails, task="agnews")
+    shared = check_mechanism(Fails, task="agnews", processes=2)
+    assert shared == alone
+    assert "With option wrong=True" in " ".join(finding.why for finding in alone)
 
 
 def run_of(*samples, uses=2):

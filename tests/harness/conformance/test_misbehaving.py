@@ -68,9 +68,7 @@ def test_events_that_are_nested_without_end_are_a_failure():
 @pytest.mark.parametrize("claim", [raising(RuntimeError("no")), raising(SystemExit()), lambda *_: "1", lambda *_: -1.0])
 def test_a_claim_that_raises_or_is_no_number_fails_the_budget(claim):
     cls = type("Claims", (SoundVoting,), {"name": "claims", "paper_epsilon": claim})
-    verdicts = check_on_one_bench(
-        CheckEvidence(set_up(cls, "agnews", {}, seed=0), QUICK), ["budget"], lambda check: None
-    )
+    verdicts = check_on_one_bench(CheckEvidence(set_up(cls, "agnews", {}, seed=0), QUICK), ["budget"])
     assert verdicts["budget"].status == "failed"
 
 
