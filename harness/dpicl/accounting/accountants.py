@@ -113,14 +113,14 @@ def account_subsampled_gaussian(noise: float, rate: float, steps: int, delta: fl
     notes = list(result.notes)
     if math.isinf(fixed):
         notes.append("the fixed-size accounting gave no finite number")
-    said = {
+    answer = {
         "prv": copy.deepcopy(result.accountants.get("prv")),
         "pld": result.accountants.get("pld"),
         "fixed_replace_one": None if math.isinf(fixed) else fixed,
     }
     if "rdp" in result.accountants:
-        said["rdp"] = result.accountants["rdp"]
-    return said | ({"notes": notes} if notes else {})
+        answer["rdp"] = result.accountants["rdp"]
+    return answer | ({"notes": notes} if notes else {})
 
 
 def _worst_group(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
@@ -132,8 +132,8 @@ def _worst_group(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
     worst = max(answers, key=lambda one: answers[one].upper)
     if members[worst] == [None]:
         return answers[worst]
-    said = {**answers[worst].accountants, "worst_groups": members[worst]}
-    return replace(answers[worst], accountants=said)
+    accountants = {**answers[worst].accountants, "worst_groups": members[worst]}
+    return replace(answers[worst], accountants=accountants)
 
 
 def worst_group(event: dp.DpEvent, delta: float) -> dp.DpEvent:
@@ -166,11 +166,17 @@ def _composition(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
         value = gaussians.rdp_epsilon(parts, delta) if is_quick else gaussians.rough_epsilon(parts, delta, cells)
         return Bounds(0.0, value, value)
     if any(isinstance(component, _CHOICES) or _is_sampled_composite(component) for component in counted):
-        found, pure = _take_smaller(counted, delta, cells), float(parameters.pure_epsilon(counted))
-        if pure >= found.upper:
-            return found
-        said = {"rule": "the sum of the largest losses, at every delta", "other_proof": {"epsilon": found.upper}}
-        return Bounds(0.0, pure, pure, said)
+        composed, pure = (
+            _take_smaller(counted, delta, cells),
+            float(parameters.pure_epsilon(counted)),
+        )
+        if pure >= composed.upper:
+            return composed
+        accountants = {
+            "rule": "the sum of the largest losses, at every delta",
+            "other_proof": {"epsilon": composed.upper},
+        }
+        return Bounds(0.0, pure, pure, accountants)
     return _curves_or_parameters(counted, delta, cells)
 
 
@@ -206,10 +212,21 @@ def _take_smaller(counted: DecomposedEvents, delta: float, cells: int) -> Bounds
         as_zcdp[component] += count
     other = _curves_or_parameters(as_zcdp, delta, cells)
     if pld > other.upper:
-        said = {**other.accountants, "pld_of_samples_and_choices": pld if math.isfinite(pld) else None}
-        return replace(other, accountants=said)
-    said = {"pld": pld, "rule": "composition and Poisson sampling of privacy loss distributions"}
-    return Bounds(0.0, pld, pld, said | {"other_proof": {"epsilon": other.upper, "accountants": other.accountants}})
+        accountants = {
+            **other.accountants,
+            "pld_of_samples_and_choices": pld if math.isfinite(pld) else None,
+        }
+        return replace(other, accountants=accountants)
+    accountants = {
+        "pld": pld,
+        "rule": "composition and Poisson sampling of privacy loss distributions",
+    }
+    return Bounds(
+        0.0,
+        pld,
+        pld,
+        accountants | {"other_proof": {"epsilon": other.upper, "accountants": other.accountants}},
+    )
 
 
 def _is_sampled_composite(component: dp.DpEvent) -> bool:

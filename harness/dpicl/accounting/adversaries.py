@@ -63,7 +63,10 @@ class WorstPair:
     def times(self, other: WorstPair) -> WorstPair:
         """Both outcomes, independent of each other."""
         mine, theirs = self.merge(MOST_OUTCOMES), other.merge(MOST_OUTCOMES)
-        both = WorstPair(np.outer(mine.present, theirs.present).ravel(), np.outer(mine.absent, theirs.absent).ravel())
+        both = WorstPair(
+            np.outer(mine.present, theirs.present).ravel(),
+            np.outer(mine.absent, theirs.absent).ravel(),
+        )
         return both.merge(MOST_OUTCOMES)
 
     def power(self, count: int) -> WorstPair:
@@ -112,10 +115,10 @@ def compose_pairs(counted: Counted, rate: float, aim: Aim) -> WorstPair:
         return others
     rest = choices[main] % MOST_CHOICES or MOST_CHOICES
     blocks = (choices[main] - rest) // MOST_CHOICES
-    own = choices_pair(main, rest, rate, others.merge(MOST_OUTCOMES), moment(1.5) if blocks else aim)
+    pair = choices_pair(main, rest, rate, others.merge(MOST_OUTCOMES), moment(1.5) if blocks else aim)
     if not blocks:
-        return own
-    return own.times(choices_pair(main, MOST_CHOICES, rate, _NOTHING, moment(1.5)).power(blocks))
+        return pair
+    return pair.times(choices_pair(main, MOST_CHOICES, rate, _NOTHING, moment(1.5)).power(blocks))
 
 
 def choices_pair(size: float, count: int, rate: float, known: WorstPair, aim: Aim) -> WorstPair:
@@ -149,7 +152,10 @@ def choices_pair(size: float, count: int, rate: float, known: WorstPair, aim: Ai
     for chosen in reversed(policy):
         mass, after = absent[:, inner], absent.copy()
         after[:, inner] = 0.0
-        for place, part in ((inner + chosen, high[chosen]), (inner + chosen - CELLS, 1 - high[chosen])):
+        for place, part in (
+            (inner + chosen, high[chosen]),
+            (inner + chosen - CELLS, 1 - high[chosen]),
+        ):
             after += np.bincount((row + place).ravel(), (mass * part).ravel(), after.size).reshape(after.shape)
         absent = after
     some = absent > 0
@@ -243,7 +249,10 @@ def _one(component: dp.DpEvent, count: int) -> WorstPair:
         case EpsilonDeltaDpEvent():
             likely = (1 - component.delta) * expit(component.epsilon)
             rest = (1 - component.delta) * expit(-component.epsilon)
-            one = WorstPair(np.array([component.delta, likely, rest, 0]), np.array([0, rest, likely, component.delta]))
+            one = WorstPair(
+                np.array([component.delta, likely, rest, 0]),
+                np.array([0, rest, likely, component.delta]),
+            )
         case AboveThresholdDpEvent():
             one = round_adversary(component.epsilon)
         case dp.PoissonSampledDpEvent():
@@ -294,7 +303,12 @@ def threshold_rounds(scale: float, moved: float) -> Iterator[WorstPair]:
     nodes, weights = np.polynomial.legendre.leggauss(20)
 
     def outcomes(first: float, last: float, number: int) -> np.ndarray:
-        ends = np.unique([*np.linspace(-REACH, REACH, 18) * 4, *np.clip([0.0, first, last], -4 * REACH, 4 * REACH)])
+        ends = np.unique(
+            [
+                *np.linspace(-REACH, REACH, 18) * 4,
+                *np.clip([0.0, first, last], -4 * REACH, 4 * REACH),
+            ]
+        )
         half = np.diff(ends)[:, None] / 2
         noise = (ends[:-1, None] + half + half * nodes).ravel()
         mass = (half * weights).ravel() * laplace.pdf(noise)

@@ -123,8 +123,8 @@ def sampled_choices_delta(
         values = np.concatenate([start, delta, np.full(pad + 1, delta[-1])])
 
         def end(which: int, j: int, values: np.ndarray = values) -> np.ndarray:
-            at, own = pad + steps[which, j], share[which, j]
-            beside = (1 - own) * values[at : at + x.size] + own * values[at + 1 : at + 1 + x.size]
+            at, weight = pad + steps[which, j], share[which, j]
+            beside = (1 - weight) * values[at : at + x.size] + weight * values[at + 1 : at + 1 + x.size]
             return factor[which, j] * beside
 
         upper, lower = end(0, 0), end(1, 0)
@@ -146,7 +146,10 @@ def sampled_choices_pld(
     for size, times in ((BLOCK, blocks), (rest, 1 if rest else 0)):
         if times:
             remove, add = (
-                _pmf(sampled_choices_delta(epsilon, rate, size, grid, removed=removed, cells=cells), grid)
+                _pmf(
+                    sampled_choices_delta(epsilon, rate, size, grid, removed=removed, cells=cells),
+                    grid,
+                )
                 for removed in (True, False)
             )
             total = total.compose(pld.PrivacyLossDistribution(remove, add).self_compose(times))
@@ -182,7 +185,9 @@ def _mix(s: np.ndarray | float, high: np.ndarray, small: np.ndarray, low: float)
 
 
 def _largest(
-    low: float, at: tuple[float, np.ndarray, np.ndarray], after: tuple[float, np.ndarray, np.ndarray]
+    low: float,
+    at: tuple[float, np.ndarray, np.ndarray],
+    after: tuple[float, np.ndarray, np.ndarray],
 ) -> np.ndarray:
     """The largest `_mix` value of a cell but for its end ``at``: (s, high, small) at both ends, linear in between.
 

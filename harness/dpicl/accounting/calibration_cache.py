@@ -67,8 +67,8 @@ def write(where: Path | None, key: bytes, knob: float, bounds: Bounds, event: dp
 
 def read_value(where: Path | None, key: bytes) -> tuple[Any] | None:
     """The stored value, which may be None, as a tuple; or None where there is none."""
-    found = {} if where is None else _find_cache(where).get(*_PLACE, [key])
-    return (found[key],) if key in found else None
+    values = {} if where is None else _find_cache(where).get(*_PLACE, [key])
+    return (values[key],) if key in values else None
 
 
 def write_value(where: Path | None, key: bytes, value: Any) -> None:

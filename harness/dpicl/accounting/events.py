@@ -35,10 +35,10 @@ def merge_groups(events: Iterable[dp.DpEvent]) -> dp.DpEvent:
     """Events of disjoint groups, each a `ParallelDpEvent` of its own groups, as one."""
     branches: dict[str | None, dp.DpEvent] = {}
     for event in events:
-        own = event.branches if isinstance(event, dp.ParallelDpEvent) else ((None, event),)
-        if taken := branches.keys() & {name for name, _ in own}:
+        groups = event.branches if isinstance(event, dp.ParallelDpEvent) else ((None, event),)
+        if taken := branches.keys() & {name for name, _ in groups}:
             raise UnsupportedEvent(f"Two events are of the group {sorted(map(str, taken))[0]!r}: they overlap.")
-        branches.update(own)
+        branches.update(groups)
     return parallel(branches)
 
 
@@ -132,7 +132,13 @@ _KINDS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "parallel": ("ParallelDpEvent", {}),
 }
 #: Kinds that hold other events, under the key "of" in JSON -> attribute.
-_INSIDE = {"poisson": "event", "fixed_size": "event", "repeat": "event", "compose": "events", "parallel": "branches"}
+_INSIDE = {
+    "poisson": "event",
+    "fixed_size": "event",
+    "repeat": "event",
+    "compose": "events",
+    "parallel": "branches",
+}
 _WHOLE_NUMBERS = ("count", "size", "sample")
 _DEEPEST, _MOST_PARTS, _LARGEST_COUNT = 12, 5000, 10**9
 
@@ -141,15 +147,18 @@ def to_json(event: dp.DpEvent) -> dict[str, Any]:
     """A JSON object that `from_json` turns back into an equal event."""
     for kind, (name, numbers) in _KINDS.items():
         if isinstance(event, getattr(dp, name)):
-            said = {"event": kind, **{name: getattr(event, attribute) for name, attribute in numbers.items()}}
+            document = {
+                "event": kind,
+                **{name: getattr(event, attribute) for name, attribute in numbers.items()},
+            }
             inside: Any = getattr(event, _INSIDE[kind]) if kind in _INSIDE else None
             if kind == "compose":
-                said["of"] = [to_json(part) for part in inside]
+                document["of"] = [to_json(part) for part in inside]
             elif kind == "parallel":
-                said["of"] = {name: to_json(branch) for name, branch in inside}
+                document["of"] = {name: to_json(branch) for name, branch in inside}
             elif kind in _INSIDE:
-                said["of"] = to_json(inside)
-            return said
+                document["of"] = to_json(inside)
+            return document
     raise UnsupportedEvent(f"No JSON form for the event {event!r}; add one in harness/dpicl/accounting/events.py.")
 
 
@@ -170,9 +179,9 @@ def check_json(data: Any, depth: int = 0) -> None:
             f"Unknown kind of event '{str(kind)[:40]}' in a ledger; was it written by a newer version?"
         )
     _, numbers = _KINDS[kind]
-    wanted = {"event", *numbers, *(("of",) if kind in _INSIDE else ())}
-    if set(data) != wanted:
-        raise UnsupportedEvent(f"The event {kind} has {', '.join(sorted(wanted))}, and nothing else.")
+    keys = {"event", *numbers, *(("of",) if kind in _INSIDE else ())}
+    if set(data) != keys:
+        raise UnsupportedEvent(f"The event {kind} has {', '.join(sorted(keys))}, and nothing else.")
     for name in numbers:
         _require_number(kind, name, data[name])
     if kind == "compose":

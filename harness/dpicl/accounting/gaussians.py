@@ -202,26 +202,26 @@ def bounds(parts: Parts, delta: float) -> Bounds:
     error = eps_error_for(discrete)
     prv = _run_guarded("prv-accountant", notes, lambda: prv_epsilon(parts, delta, error))
     if prv is None:
-        found = Bounds(0.0, discrete, discrete, {"pld": discrete}, (*notes, "the PLD alone counts"))
+        crossed = Bounds(0.0, discrete, discrete, {"pld": discrete}, (*notes, "the PLD alone counts"))
     else:
         discrete = _find_agreement(parts, delta, prv, discrete, grid)
         upper = discrete
         if prv["upper"] < discrete:
             upper = min(discrete, max(prv["upper"], addition_epsilon(parts, delta, grid)))
-        found = Bounds(prv["low"], prv["estimate"], upper, {"prv": prv, "pld": discrete}, tuple(notes))
-    renyi = _renyi_below(parts, delta, found.upper)
-    return found if renyi is None else _take_renyi(found, renyi, tuple(notes))
+        crossed = Bounds(prv["low"], prv["estimate"], upper, {"prv": prv, "pld": discrete}, tuple(notes))
+    renyi = _renyi_below(parts, delta, crossed.upper)
+    return crossed if renyi is None else _take_renyi(crossed, renyi, tuple(notes))
 
 
-def _take_renyi(found: Bounds, renyi: float, notes: tuple[str, ...]) -> Bounds:
+def _take_renyi(crossed: Bounds, renyi: float, notes: tuple[str, ...]) -> Bounds:
     """The bounds with that of Renyi DP, which is below theirs. Raises AccountantsDisagree below a lower bound."""
-    if renyi < found.low - _CROSSING:
+    if renyi < crossed.low - _CROSSING:
         raise AccountantsDisagree(
-            f"Renyi DP proves {renyi:.6g} and prv-accountant {found.low:.6g} at least; report these numbers."
+            f"Renyi DP proves {renyi:.6g} and prv-accountant {crossed.low:.6g} at least; report these numbers."
         )
-    said = {**found.accountants, "rdp": renyi}
-    note = f"the bound by Renyi DP counts: it is smaller than the other ones ({found.upper:.6g})"
-    return Bounds(found.low, min(found.estimate, renyi), renyi, said, (*notes, note))
+    accountants = {**crossed.accountants, "rdp": renyi}
+    note = f"the bound by Renyi DP counts: it is smaller than the other ones ({crossed.upper:.6g})"
+    return Bounds(crossed.low, min(crossed.estimate, renyi), renyi, accountants, (*notes, note))
 
 
 #: By so much an upper bound of one accountant may lie below the lower bound of the other.
@@ -269,6 +269,13 @@ def _run_guarded(name: str, notes: list[str], compute: Any) -> Any:
     """The accountant's answer within the time limit; None, and a note, when it has none."""
     try:
         return time_limit.run_within(time_limit.ACCOUNTANT_SECONDS, compute)
-    except (RuntimeError, OverflowError, FloatingPointError, MemoryError, ValueError, time_limit.TookTooLong) as error:
+    except (
+        RuntimeError,
+        OverflowError,
+        FloatingPointError,
+        MemoryError,
+        ValueError,
+        time_limit.TookTooLong,
+    ) as error:
         notes.append(f"{name} gave no answer ({str(error).rstrip('.')})")
         return None

@@ -40,8 +40,8 @@ class Ledger:
 
     def charge(self, event: dp.DpEvent, partition: Partition = None, note: str = "") -> None:
         """Puts an event on the ledger. Raises BudgetExceeded, and records nothing, for what was not declared."""
-        wanted = flatten(event)
-        spent = self._spent.get(partition, Counter()) + wanted
+        components = flatten(event)
+        spent = self._spent.get(partition, Counter()) + components
         trial = {**self._spent, partition: spent}
         if not (math.isinf(self.epsilon) or self._is_inside_allowance(trial)):
             raise BudgetExceeded(
@@ -49,7 +49,7 @@ class Ledger:
                 " drawn. Declare it in `events`, so that it is calibrated."
             )
         self._spent[partition] = spent
-        for component in wanted:
+        for component in components:
             self._notes.setdefault((partition, component), note)
 
     def settle(self) -> None:

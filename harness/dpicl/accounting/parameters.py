@@ -86,11 +86,15 @@ def one_sample(event: dp.PoissonSampledDpEvent, delta: float, account: Account, 
         return Bounds(0.0, 0.0, 0.0, rule)
     inside = account(event.event, delta / rate, cells)
     value = amplify(inside.upper, rate)
-    said = {
+    accountants = {
         "rule": f"Poisson amplification at rate {rate:g} of the (epsilon, delta) inside",
-        "inside": {"epsilon": inside.upper, "delta": delta / rate, "accountants": inside.accountants},
+        "inside": {
+            "epsilon": inside.upper,
+            "delta": delta / rate,
+            "accountants": inside.accountants,
+        },
     }
-    return Bounds(0.0, value, value, said, inside.notes)
+    return Bounds(0.0, value, value, accountants, inside.notes)
 
 
 def composition(components: Mapping[dp.DpEvent, int], delta: float, account: Account, cells: int = FULL) -> Bounds:
@@ -110,16 +114,20 @@ def composition(components: Mapping[dp.DpEvent, int], delta: float, account: Acc
     shares = (SHARES if cells == FULL else ROUGH_SHARES) if unknown else (0.0,)
     best = min(shares, key=lambda share: compose_at(share, ROUGH)[0]) if len(shares) > 1 else shares[0]
     value, parts = compose_at(best, cells)
-    said: dict[str, Any] = {"pld": value, "rule": "composition of privacy parameters", "delta_share_of_parts": best}
+    accountants: dict[str, Any] = {
+        "pld": value,
+        "rule": "composition of privacy parameters",
+        "delta_share_of_parts": best,
+    }
     if not native:
         spare = delta - sum(part.delta * part.count for part in known)
         simple = known + (_resolve(unknown, spare, account, cells) if spare > 0 else ())
         if spare >= 0 and (spare > 0 or not unknown):
-            said["basic"] = sum(part.epsilon * part.count for part in simple)
-            if said["basic"] < value:
-                value, parts = said["basic"], simple
-    said["parts"] = [{"epsilon": part.epsilon, "delta": part.delta, "count": part.count} for part in parts]
-    return Bounds(0.0, value, value, said)
+            accountants["basic"] = sum(part.epsilon * part.count for part in simple)
+            if accountants["basic"] < value:
+                value, parts = accountants["basic"], simple
+    accountants["parts"] = [{"epsilon": part.epsilon, "delta": part.delta, "count": part.count} for part in parts]
+    return Bounds(0.0, value, value, accountants)
 
 
 def compose_parameters(parts: tuple[Parameters, ...], native: Mapping[dp.DpEvent, int], delta: float) -> float:

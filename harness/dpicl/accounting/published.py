@@ -50,7 +50,13 @@ def dp_opt_epsilon(epsilon0: float, delta0: float, rate: float, steps: int, delt
 
 
 def ksa_ptr_epsilon(
-    epsilon0: float, multiplier: float, delta0: float, rate: float, steps: int, delta: float, failures: int = 1
+    epsilon0: float,
+    multiplier: float,
+    delta0: float,
+    rate: float,
+    steps: int,
+    delta: float,
+    failures: int = 1,
 ) -> float:
     """KSA-PTR's own epsilon: an epsilon0-DP choice of k, then a propose-test-release with Gaussian noise on the gap.
 
@@ -115,12 +121,12 @@ def _sampled_moments(epsilon0: float, rate: float, multiplier: float) -> np.ndar
         return (orders - 1) * curve(orders)
     inside = orders * curve(orders + 1)
     inside[0] = curve(np.array([2.0]))[0]
-    kept, part = math.log1p(-rate), math.log(rate)
+    log_absent, part = math.log1p(-rate), math.log(rate)
     order, j = orders[:, None], orders[None, :]
     outside = np.maximum(order - j, 0)
-    chosen = gammaln(order + 1) - gammaln(j + 1) - gammaln(outside + 1) + j * part + outside * kept
+    chosen = gammaln(order + 1) - gammaln(j + 1) - gammaln(outside + 1) + j * part + outside * log_absent
     two_or_more = logsumexp(np.where(j <= order, chosen + inside, -np.inf), axis=1)
-    none_or_one = (orders - 1) * kept + np.log1p((orders - 1) * rate)
+    none_or_one = (orders - 1) * log_absent + np.log1p((orders - 1) * rate)
     return np.logaddexp(none_or_one, two_or_more)
 
 

@@ -85,7 +85,13 @@ def has_distribution(component: dp.DpEvent) -> bool:
     """True for a component with a dominating pair, not known by its Renyi curve alone."""
     if isinstance(component, dp.PoissonSampledDpEvent):
         return all(has_distribution(inner) for inner in components(component.event, None))
-    native = (dp.GaussianDpEvent, dp.LaplaceDpEvent, BoundedRangeDpEvent, AboveThresholdDpEvent, EpsilonDeltaDpEvent)
+    native = (
+        dp.GaussianDpEvent,
+        dp.LaplaceDpEvent,
+        BoundedRangeDpEvent,
+        AboveThresholdDpEvent,
+        EpsilonDeltaDpEvent,
+    )
     return isinstance(component, native)
 
 
@@ -163,17 +169,21 @@ def _build_plain(component: dp.DpEvent, count: int, grid: float) -> pld.PrivacyL
 
 def sample_losses(inside: pld.PrivacyLossDistribution, rate: float, count: int = 1) -> Sampled:
     """The losses of a Poisson sample at ``rate`` in (0, 1) of a mechanism that ``inside`` dominates."""
-    kept, part = math.log1p(-rate), math.log(rate)
+    log_absent, part = math.log1p(-rate), math.log(rate)
     removed, added = _losses(inside._pmf_remove), _losses(inside._pmf_add)
     # Under P the record is there: P-mass m at loss l is Q-mass m e^-l. What Q has besides lies at loss -infinity.
     others = removed.mass * np.exp(-removed.loss)
     rest = max(0.0, 1.0 - float(others.sum()))
     remove = Losses(
-        np.append(np.logaddexp(kept, part + removed.loss), kept),
+        np.append(np.logaddexp(log_absent, part + removed.loss), log_absent),
         np.append((1 - rate) * others + rate * removed.mass, (1 - rate) * rest),
         rate * removed.infinite,
     )
-    add = Losses(np.append(-np.logaddexp(kept, part - added.loss), -kept), np.append(added.mass, added.infinite), 0.0)
+    add = Losses(
+        np.append(-np.logaddexp(log_absent, part - added.loss), -log_absent),
+        np.append(added.mass, added.infinite),
+        0.0,
+    )
     return Sampled(remove, add, count)
 
 

@@ -27,7 +27,13 @@ class Meeting:
 
 
 def meet(
-    cost: Callable[[float], float], target: float, low: float, high: float, start: float, tolerance: float, slope: float
+    cost: Callable[[float], float],
+    target: float,
+    low: float,
+    high: float,
+    start: float,
+    tolerance: float,
+    slope: float,
 ) -> Meeting | None:
     """A knob x in [low, high] with cost(x) in [(1 - tolerance) target, target], for a cost that decreases with x.
 
@@ -41,7 +47,10 @@ def meet(
     x = min(max(start, low), high)
     for evaluation in range(MOST_EVALUATIONS):
         value = cost(x)
-        point = (math.log(x), math.log(value) if 0 < value < math.inf else math.copysign(700.0, value - target))
+        point = (
+            math.log(x),
+            math.log(value) if 0 < value < math.inf else math.copysign(700.0, value - target),
+        )
         slope, last = _slope(last, point, slope), point
         if value > target:
             if x >= high:

@@ -160,7 +160,10 @@ def lower_bound(event: dp.DpEvent, delta: float, upper: float) -> float:
     if dp.NonPrivateDpEvent() in counted:
         return math.inf
     if upper > MOST:
-        return max((_two_outcomes(component, count, delta) for component, count in counted.items()), default=0.0)
+        return max(
+            (_two_outcomes(component, count, delta) for component, count in counted.items()),
+            default=0.0,
+        )
     parts = _parts(counted)
     best = _reach(parts, delta, upper, 1)
     return max(best, _reach(parts, delta, upper, -1)) if best < math.inf else best
@@ -215,7 +218,10 @@ def _reach(parts: list[Samples], delta: float, upper: float, way: int) -> float:
             return best
     chooses = any(isinstance(component, BoundedRangeDpEvent) for part in parts for component in part.inside)
     alone = sum(part.count for part in parts) == 1
-    starts = [hockey(way * upper), *(moment(order) for order in (STARTS[way] if chooses and not alone else ()))]
+    starts = [
+        hockey(way * upper),
+        *(moment(order) for order in (STARTS[way] if chooses and not alone else ())),
+    ]
     if chooses and alone:  # no range on the grid may reach what is claimed
         starts.append(hockey(way * 0.95 * upper))
     for start in starts:
@@ -223,12 +229,12 @@ def _reach(parts: list[Samples], delta: float, upper: float, way: int) -> float:
         for _ in range(ROUNDS if chooses else 1):
             pairs = [part.pair(aim) for part, aim in zip(parts, aims, strict=True)]
             counts = [part.count for part in parts]
-            seen = pairs if way == 1 else [WorstPair(pair.absent, pair.present) for pair in pairs]
-            found = pairs_epsilon(list(zip(seen, counts, strict=True)), delta, upper)
-            best = max(best, found)
-            if alone or not 0 < found < math.inf:
+            directed = pairs if way == 1 else [WorstPair(pair.absent, pair.present) for pair in pairs]
+            reached = pairs_epsilon(list(zip(directed, counts, strict=True)), delta, upper)
+            best = max(best, reached)
+            if alone or not 0 < reached < math.inf:
                 break
-            target = found
+            target = reached
             aims = [_aim_given(pairs, counts, at, way * target, upper) for at in range(len(parts))]
     return best
 
@@ -316,10 +322,15 @@ def _compose(
     total, lowest, finite = np.ones(1), 0, 1.0
     for pair, count in pairs:
         mass, start, infinite = _losses(pair, grid)
-        offset, own = self_convolve(mass, count, TAIL) if count > 1 else (0, mass)
-        total = fftconvolve(total, np.maximum(own, 0.0)) if total.size > 1 else np.maximum(own, 0.0)
+        offset, convolved = self_convolve(mass, count, TAIL) if count > 1 else (0, mass)
+        total = fftconvolve(total, np.maximum(convolved, 0.0)) if total.size > 1 else np.maximum(convolved, 0.0)
         lowest, finite = lowest + start * count + offset, finite * (1 - infinite) ** count
-    return (lowest + np.arange(total.size)) * grid, np.maximum(total, 0.0), 1 - finite, grid * deviation
+    return (
+        (lowest + np.arange(total.size)) * grid,
+        np.maximum(total, 0.0),
+        1 - finite,
+        grid * deviation,
+    )
 
 
 def _deltas(loss: np.ndarray, mass: np.ndarray, infinite: float, x: np.ndarray) -> np.ndarray:

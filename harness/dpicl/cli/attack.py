@@ -74,7 +74,13 @@ def attack(
     loaded = Task.load(task, source)
     known_options = {each: option_types(find_mechanism(each, known)) for each in names}
     changes = share_out(known_options, p.option_changes(options))
-    rest: dict[str, Any] = {"model": model, "delta": delta, "seed": seed, "shots": shots, "members": members}
+    rest: dict[str, Any] = {
+        "model": model,
+        "delta": delta,
+        "seed": seed,
+        "shots": shots,
+        "members": members,
+    }
     rest |= {"others": others or MEMBERS, "plugin": registered.plugin_hash}
     jobs, skipped = list[AttackJob](), Skipped()
     for each in names if no_ends else _add_ends(names, chosen, loaded):
@@ -132,7 +138,12 @@ def _make_all(
 
 
 def _answer(
-    name: str, folder: Path, results: Sequence[AttackResult], skipped: Skipped, made: int, code: int = 0
+    name: str,
+    folder: Path,
+    results: Sequence[AttackResult],
+    skipped: Skipped,
+    new: int,
+    code: int = 0,
 ) -> Answer:
     known = powers([*store.load_attacks(folder)[0], *results])  # controls, shown or not
     rows = [
@@ -149,5 +160,9 @@ def _answer(
         if result.refutes_proof
     ]
     where = f"{count(len(results), 'result')} in {folder / store.ATTACKS}"
-    shown: list[Block | str] = [attacks_table(name, pair_with_settings(results, known)), *notes(refuted, "flag"), where]
-    return Answer({"attack": name, "made": made, "skipped": skipped, "results": rows}, shown, code)
+    shown: list[Block | str] = [
+        attacks_table(name, pair_with_settings(results, known)),
+        *notes(refuted, "flag"),
+        where,
+    ]
+    return Answer({"attack": name, "made": new, "skipped": skipped, "results": rows}, shown, code)

@@ -98,14 +98,31 @@ def audit(
     records: private records (default: as many as a sample expects, so q = 1).
     confidence: of the bound (default: 0.95).
     """
-    of_suite = {"suite": suite, "other-records": other_records, "queries": queries, "copies": copies}
+    of_suite = {
+        "suite": suite,
+        "other-records": other_records,
+        "queries": queries,
+        "copies": copies,
+    }
     sampled: dict[str, Any] = {"question": question, "access": access, "runs": runs}
     sampled |= {"records": records, "confidence": confidence}
-    of_row = {"delta": delta, "model": model, "source": source, "seed": seed, "option": options or None}
+    of_row = {
+        "delta": delta,
+        "model": model,
+        "source": source,
+        "seed": seed,
+        "option": options or None,
+    }
     if exact:
-        _refuse(sampled, "An exact audit has no runs, and the row's own records and queries; leave {} out.")
+        _refuse(
+            sampled,
+            "An exact audit has no runs, and the row's own records and queries; leave {} out.",
+        )
     else:
-        _refuse({**of_suite, "limit": test_records}, "{} goes with --exact; add --exact, or leave it out.")
+        _refuse(
+            {**of_suite, "limit": test_records},
+            "{} goes with --exact; add --exact, or leave it out.",
+        )
     if results is None and call.COMMAND.get():  # a program may keep nothing
         results = DEFAULT_RESULTS
     auditor = _Auditor(None if results is None else Path(results), progress)
@@ -139,19 +156,35 @@ def audit(
         files += [owner.plugin] if owner.plugin is not None and owner.plugin not in files else []
         return _audit_exactly(selection_of(row, folder, files), adversary, auditor)
     every = sized_options(owner.cls, task, DEMONSTRATION_SIZES, SIZES, mechanism_options)
-    sampled = {name: value for name, value in sampled.items() if value is not None} | {"delta": delta, "seed": seed}
+    sampled = {name: value for name, value in sampled.items() if value is not None} | {
+        "delta": delta,
+        "seed": seed,
+    }
     whole = Task.load(task, source, limit_test=1)
     plan = AuditJob(build(owner.cls, every), whole, model, every, owner.registered.plugin_hash, **sampled)
     return _audit_by_sampling(plan, epsilons, Workbench({owner.name: owner.registered}), auditor)
 
 
 def _rows_of(
-    suite: str, rows: list[str], task: str | None, epsilons: list[float], folder: Path, files: list[Any]
+    suite: str,
+    rows: list[str],
+    task: str | None,
+    epsilons: list[float],
+    folder: Path,
+    files: list[Any],
 ) -> Selection:
     """These rows of a suite (none named: all). Raises UsageError for a row or an epsilon that it lacks."""
     known = load_suite(find_suite(suite))
-    require_known(f"row of {suite}", rows, {name for entry in known.mechanisms for name in (entry.row, entry.name)})
-    require_known(f"epsilon of {suite}", map(epsilon_text, epsilons), [epsilon_text(one) for one in known.epsilons])
+    require_known(
+        f"row of {suite}",
+        rows,
+        {name for entry in known.mechanisms for name in (entry.row, entry.name)},
+    )
+    require_known(
+        f"epsilon of {suite}",
+        map(epsilon_text, epsilons),
+        [epsilon_text(one) for one in known.epsilons],
+    )
     changes = Changes(tasks=[task] if task else [], mechanisms=rows, epsilons=epsilons)
     return select(suite, folder, files, changes)
 
@@ -224,7 +257,9 @@ def _audit_exactly(selection: Selection, adversary: tuple[Deal, QueryChoice, int
             audits.append(outcome.result)
     left_out = [f"left out: {name}: {reason}" for name, reason in skipped.items()]
     if not audits:
-        raise UsageError("; ".join([*failed, *left_out]) or f"No row of {selection.asked} has noise to be audited.")
+        raise UsageError(
+            "; ".join([*failed, *left_out]) or f"No row of {selection.suite_name} has noise to be audited."
+        )
     return Audits(audits, (*(f"failed: {sentence}" for sentence in failed), *left_out))
 
 

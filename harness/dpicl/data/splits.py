@@ -20,8 +20,8 @@ _DEVELOPMENT_PART = 5
 
 def normalise(text: str) -> str:
     """The key by which two texts are one record: letters and digits of the folded text; without any, all but blanks."""
-    seen = fold(text)
-    return "".join(filter(str.isalnum, seen)) or "".join(seen.split()) or seen
+    folded = fold(text)
+    return "".join(filter(str.isalnum, folded)) or "".join(folded.split()) or folded
 
 
 def letters(text: str) -> str:
@@ -51,8 +51,12 @@ def deduplicate(train: Sequence[Record], test: Sequence[Record]) -> tuple[Split,
 def drop_known(train: Sequence[Record], known: Sequence[Record]) -> tuple[Split, dict[str, int]]:
     """The train records whose key is in none of the known ones, each decided alone; counts what was dropped."""
     keys = {normalise(record.text) for record in known}
-    kept = [record for record in train if normalise(record.text) not in keys]
-    return kept, {"duplicates": 0, "train_in_test": len(train) - len(kept), "test_duplicates": 0}
+    disjoint = [record for record in train if normalise(record.text) not in keys]
+    return disjoint, {
+        "duplicates": 0,
+        "train_in_test": len(train) - len(disjoint),
+        "test_duplicates": 0,
+    }
 
 
 def _is_new(record: Record, keys: set[str]) -> bool:
@@ -103,10 +107,10 @@ def subsample(
     groups: dict[str, list[int]] = {}
     for index, record in enumerate(train):
         groups.setdefault(record.label if partitioned else "", []).append(index)
-    kept: list[int] = []
+    chosen: list[int] = []
     for label, members in groups.items():
         if not classes or label in classes:
-            kept += sorted(members, key=lambda i: _priority(seed, train[i]))[:limit_train]
+            chosen += sorted(members, key=lambda i: _priority(seed, train[i]))[:limit_train]
     order = streams(seed).stream(f"data:{name}:test").permutation(len(test)).tolist()
     if pool:  # whatever its classes, no record is both scored and for development
         scored = len(test) - max(limit_test or 0, len(test) // _DEVELOPMENT_PART)
@@ -125,7 +129,7 @@ def subsample(
                 f" {limit_test or 'all'} of {len(order)}; set task_test_records to {len(order) // 2} at most."
             )
         order = order[len(order) - (limit_test or 0) :] if last else order[:limit_test]
-    return [train[i] for i in sorted(kept)], [test[i] for i in order]
+    return [train[i] for i in sorted(chosen)], [test[i] for i in order]
 
 
 def draw_records(train: Sequence[Record], share: float, seed: int) -> Split:
@@ -141,7 +145,7 @@ def draw_records(train: Sequence[Record], share: float, seed: int) -> Split:
     limit = round(share * 2**64)
     digests = (hashlib.sha256(f"private_share:{seed}:{normalise(record.text)}".encode()).digest() for record in train)
     coins = (int.from_bytes(digest[:8], "big") < limit for digest in digests)
-    return [record for record, kept in zip(train, coins, strict=True) if kept]
+    return [record for record, is_drawn in zip(train, coins, strict=True) if is_drawn]
 
 
 def draw_test_records(name: str, pool: Sequence[Record], size: int, seed: int) -> Split:

@@ -53,7 +53,10 @@ class Reader:
 
 
 def carried_by(
-    reader: str, demonstrations: Sequence[Labelled], test_records: Sequence[Labelled], labels: Sequence[str]
+    reader: str,
+    demonstrations: Sequence[Labelled],
+    test_records: Sequence[Labelled],
+    labels: Sequence[str],
 ) -> np.ndarray:
     """int8[Q]: 1 where the classifier of that reader gives a test record its label, else 0.
 
@@ -68,10 +71,10 @@ def carried_by(
     answers = np.full(len(queries), labels[0])
     if texts and queries:
         with require_extras():
-            known, asked = READERS[reader].featurize(texts, queries)
+            known, query_rows = READERS[reader].featurize(texts, queries)
             is_read = np.asarray(abs(known).sum(axis=1)).ravel() > 0
             if is_read.any():
-                answers = np.array(logistic(asked, known[is_read], np.array(shown)[is_read].tolist()))
+                answers = np.array(logistic(query_rows, known[is_read], np.array(shown)[is_read].tolist()))
     return (answers == np.array(truth)).astype(np.int8)
 
 

@@ -32,11 +32,11 @@ def bootstrap_interval(outcomes: Sequence[float] | np.ndarray, seed: int = 0) ->
 
 def seeds_interval(scores: Sequence[float] | np.ndarray) -> tuple[float, float]:
     """95% interval of the mean of scores[S] of independent seeds: Student's. (-inf, inf) for fewer than two."""
-    found = summarize(np.asarray(scores, dtype=np.float64))
-    if found.seeds < 2:
+    summary = summarize(np.asarray(scores, dtype=np.float64))
+    if summary.seeds < 2:
         return -math.inf, math.inf
-    half = float(found.half_width(1 - LEVEL))
-    return float(found.mean) - half, float(found.mean) + half
+    half = float(summary.half_width(1 - LEVEL))
+    return float(summary.mean) - half, float(summary.mean) + half
 
 
 def ratio_interval(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, float]:

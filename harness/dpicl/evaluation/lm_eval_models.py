@@ -54,15 +54,18 @@ class LanguageModelLM(TemplateLM):
         for (_, continuation), context, ending in requests:
             endings[tuple(context)].append(self._endings.get(continuation, ending))
         scored = self.reader.score_endings(list(endings.items()), self._read_shared(list(endings)))
-        found = {context: iter(row) for context, row in zip(endings, scored, strict=True)}
-        result = [next(found[tuple(context)]) for _, context, _ in requests]
+        scored_rows = {context: iter(row) for context, row in zip(endings, scored, strict=True)}
+        result = [next(scored_rows[tuple(context)]) for _, context, _ in requests]
         if not all(math.isfinite(ending.log_prob) for ending in result):
             raise not_finite_error(self.reader.identity.name)
         return [(ending.log_prob, ending.greedy) for ending in result]
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = True) -> list[str]:
         """Greedy text of each request of one task. Raises UsageError where its generation_kwargs ask for sampling."""
-        options, contexts = requests[0].args[1], [self.tok_encode(request.args[0]) for request in requests]
+        options, contexts = (
+            requests[0].args[1],
+            [self.tok_encode(request.args[0]) for request in requests],
+        )
         if options.get("do_sample") or options.get("temperature") or options.get("num_beams", 1) != 1:
             raise UsageError("Shared-prefix evaluation is greedy; set do_sample: false and temperature: 0 in the task.")
         stop, most = tuple(options.get("until", ())), options["max_gen_toks"]

@@ -40,17 +40,20 @@ def classify(task: Task, demonstrations: Sequence[Demonstration], embed: Embed) 
     A demonstration without text counts for nothing. Where there is none with text, the answer is the first label.
     """
     queries, shown = task.queries(), [each for each in demonstrations if each.text.strip()]
-    said = dict.fromkeys(CLASSIFIERS, [task.labels[0]] * len(queries))
+    predicted = dict.fromkeys(CLASSIFIERS, [task.labels[0]] * len(queries))
     if shown:
-        asked, known = embed([query.text for query in queries]), embed([each.text for each in shown])
-        said = {name: each(asked, known, [one.label for one in shown]) for name, each in CLASSIFIERS.items()}
-    return {name: {q.id: label for q, label in zip(queries, own, strict=True)} for name, own in said.items()}
+        query_rows, known = (
+            embed([query.text for query in queries]),
+            embed([each.text for each in shown]),
+        )
+        predicted = {name: each(query_rows, known, [one.label for one in shown]) for name, each in CLASSIFIERS.items()}
+    return {name: {q.id: label for q, label in zip(queries, labels, strict=True)} for name, labels in predicted.items()}
 
 
 def evaluate_answers(task: Task, answers: Mapping[str, str]) -> Evaluation:
     """Scores of one answer a query, as it is, also by the main metric where that reads texts by embedding."""
-    found = evaluate_with(task, AnswersLM(answers))
-    return add_accuracy(found, task.main_metric, found) if task.main_metric in BY_EMBEDDING else found
+    evaluation = evaluate_with(task, AnswersLM(answers))
+    return add_accuracy(evaluation, task.main_metric, evaluation) if task.main_metric in BY_EMBEDDING else evaluation
 
 
 def skip_model(task: Task, why: str) -> Evaluation:
@@ -61,5 +64,5 @@ def skip_model(task: Task, why: str) -> Evaluation:
 
 def add_accuracy(evaluation: Evaluation, metric: str, other: Evaluation) -> Evaluation:
     """The evaluation with the accuracy of another one under this name."""
-    said = dict(zip(other.ids, other.outcomes["acc"], strict=True))
-    return evaluation.add_metric(metric, [said[each] for each in evaluation.ids])
+    outcomes = dict(zip(other.ids, other.outcomes["acc"], strict=True))
+    return evaluation.add_metric(metric, [outcomes[each] for each in evaluation.ids])

@@ -273,13 +273,21 @@ class RankSets:
 
 
 def rank_sets(
-    scores: np.ndarray, *, lower_is_better: bool = False, margin: float = MARGIN, names: Sequence[Hashable] = ()
+    scores: np.ndarray,
+    *,
+    lower_is_better: bool = False,
+    margin: float = MARGIN,
+    names: Sequence[Hashable] = (),
 ) -> RankSets:
     """The pairs of p rows by their scores[S, p]: seeds, rows; NaN where a row lacks a seed. names: of the rows; none:
     their numbers. Raises UsageError without a seed or a row."""
     if scores.ndim != 2 or not scores.size:
         raise UsageError("Rank sets need scores [seeds, rows] of at least one row.")
-    return RankSets(tuple(names) or tuple(range(scores.shape[1])), -scores if lower_is_better else scores, margin)
+    return RankSets(
+        tuple(names) or tuple(range(scores.shape[1])),
+        -scores if lower_is_better else scores,
+        margin,
+    )
 
 
 @dataclass(frozen=True)

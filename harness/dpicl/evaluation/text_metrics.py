@@ -37,10 +37,10 @@ def scores(answer: str, reference: str) -> dict[str, float]:
     from nltk.corpus import wordnet
     from nltk.translate.meteor_score import single_meteor_score
 
-    found = {**rouge(answer, reference), "bleu1": bleu1(answer, reference)}
+    values = {**rouge(answer, reference), "bleu1": bleu1(answer, reference)}
     if "meteor" not in list_unavailable():
-        found["meteor"] = float(single_meteor_score(words(reference), words(answer), wordnet=wordnet))
-    return found
+        values["meteor"] = float(single_meteor_score(words(reference), words(answer), wordnet=wordnet))
+    return values
 
 
 def rouge(answer: str, reference: str) -> dict[str, float]:
@@ -135,7 +135,7 @@ class _EveryScript:
         others = [char for char in text if (char.isalpha() or char.isdecimal()) and not scripts.is_latin(char)]
         if not others:
             return self.latin.tokenize(text) or list("".join(text.split()))
-        found: list[str] = []
+        tokens: list[str] = []
         for word in scripts.words(scripts.fold(text)):
-            found += self.latin.tokenize(word) if all(map(scripts.is_latin, word)) else [word]
-        return found
+            tokens += self.latin.tokenize(word) if all(map(scripts.is_latin, word)) else [word]
+        return tokens

@@ -24,7 +24,13 @@ class PromptWriter:
     """
 
     def __init__(
-        self, task: PublicTask, model: LanguageModel, label: str, room: int, record_tokens: int | None, style: str
+        self,
+        task: PublicTask,
+        model: LanguageModel,
+        label: str,
+        room: int,
+        record_tokens: int | None,
+        style: str,
     ) -> None:
         self._task, self._model, self._label, self._style = task, model, label, style
         self._record_tokens = record_tokens
@@ -47,8 +53,8 @@ class PromptWriter:
         A slot that is too long for the model loses its last records until it fits: a function of this slot alone, so
         that no private record can make the run fail.
         """
-        for kept in range(len(slot), 0, -1):
-            tokens = self._encode(slot[:kept])
+        for number in range(len(slot), 0, -1):
+            tokens = self._encode(slot[:number])
             if len(tokens) <= self._limit:
                 return tokens
         return self.public

@@ -55,9 +55,9 @@ class LabelTexts(DemonstrationMechanism):
 
     def shot_labels(self, task: PublicTask) -> Sequence[str]:
         require_known("label", self.dropped or (), task.labels)
-        if not (kept := [label for label in task.labels if label not in (self.dropped or ())]):
+        if not (labels := [label for label in task.labels if label not in (self.dropped or ())]):
             raise UsageError(f"`dropped` leaves no label of {task.name}; name fewer.")
-        return kept
+        return labels
 
     def skip(self, task: PublicTask) -> str | None:
         if task.kind != "generation":
@@ -104,7 +104,10 @@ class OneSampleTexts(LabelTexts):
         model, next_token = context.model, self.next_token(context)
         prompts = PromptWriter(context.task, model, label, self.tokens, self.record_tokens, self.style)
         sample = private.poisson_slots(
-            self.prompts, None, partition=private.partition_of(label), releases=self.text_event(context.knob)
+            self.prompts,
+            None,
+            partition=private.partition_of(label),
+            releases=self.text_event(context.knob),
         ).draw()
         public = model.decoder([prompts.public], prompts.prefix)
         private_rows = model.decoder([prompts.private(slot) for slot in sample.slots], prompts.prefix)
@@ -200,7 +203,10 @@ class NoisyTokens(LabelTexts):
         )
         prompts = PromptWriter(context.task, model, label, self.tokens, self.record_tokens, self.style)
         decoder = model.decoder(self.public_prompts(prompts.public), prompts.prefix)
-        text, randomness = ReleasedText(context.task, model), context.streams.stream_of_shot(self.name)
+        text, randomness = (
+            ReleasedText(context.task, model),
+            context.streams.stream_of_shot(self.name),
+        )
         while not text.ended and len(text.tokens) < self.tokens:
             if text.tokens:
                 decoder.append(text.tokens[-1])

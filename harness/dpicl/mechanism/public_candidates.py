@@ -45,10 +45,10 @@ class Wording:
     several: str
 
     def request(self, candidates: Sequence[str]) -> str:
-        wanted, listed = f"{self.answer} for the {self.question} with the", ",\n".join(candidates)
+        request, listed = f"{self.answer} for the {self.question} with the", ",\n".join(candidates)
         if len(candidates) == 1:
-            return f"Generate the {wanted} reference {self.answer}: [{listed}]"
-        return f"Pick the most accurate {wanted} following {self.several}: [{listed}]"
+            return f"Generate the {request} reference {self.answer}: [{listed}]"
+        return f"Pick the most accurate {request} following {self.several}: [{listed}]"
 
 
 _RANKED = "ranked by their frequency from high to low"
@@ -108,7 +108,12 @@ class PublicChoice(AnswerMechanism):
         Where the private slots are the same for all queries, the public ones are too: their examples are read once.
         """
         records = context.task.public_records(self.public)
-        slots = _draw_slots(records, "" if self.scheme.single else query.id, self.public_slots, self.examples_per_slot)
+        slots = _draw_slots(
+            records,
+            "" if self.scheme.single else query.id,
+            self.public_slots,
+            self.examples_per_slot,
+        )
         return list(dict.fromkeys(text for text in context.reader.public_texts(query, slots) if text))
 
     def _write_choice(self, task: PublicTask, query: Query, candidates: Sequence[str]) -> FinalPrompt:
@@ -132,8 +137,8 @@ def find_nearest(points: np.ndarray, candidates: np.ndarray) -> np.ndarray:
     Points are looked at one by one: their number may be private, and a product of matrices is rounded by it.
     """
     squares = (candidates**2).sum(axis=1)
-    found = [int((squares - 2 * point @ candidates.T).argmin()) for point in points]  # less the square of the point
-    return np.array(found, dtype=np.int64)
+    nearest = [int((squares - 2 * point @ candidates.T).argmin()) for point in points]  # less the square of the point
+    return np.array(nearest, dtype=np.int64)
 
 
 def _draw_slots(records: Sequence[Record], name: str, slots: int, size: int) -> list[tuple[Record, ...]]:

@@ -59,8 +59,8 @@ class _Pass:
         key = (id(piece), window, share)
         if key not in self.masks:
             mask, width = piece.mask(window, query.device)
-            seen = causal(len(piece.tokens), width, query.device) if mask is None else mask
-            added = torch.zeros(seen.shape, dtype=query.dtype).masked_fill_(~seen, -torch.inf)
+            visible = causal(len(piece.tokens), width, query.device) if mask is None else mask
+            added = torch.zeros(visible.shape, dtype=query.dtype).masked_fill_(~visible, -torch.inf)
             self.masks[key] = pad(added, (0, -width % STEP), value=-torch.inf).repeat(share, 1)
         return self.masks[key]
 
@@ -140,12 +140,15 @@ def _plan_of(device: str) -> type[KernelPlan] | None:
 def kernels() -> ModuleType | None:
     """The kernels for a GPU; None, with a warning, where Triton cannot make them."""
     try:
-        found = importlib.import_module("dpicl.models.gpu_attention")
-        found.triton.runtime.driver.active.get_current_device()
+        module = importlib.import_module("dpicl.models.gpu_attention")
+        module.triton.runtime.driver.active.get_current_device()
     except Exception as error:  # of an import, or of a compiler that it starts
-        _log.warning("Rows attend one by one on the GPU, which is slow: Triton cannot be used (%s).", reason(error))
+        _log.warning(
+            "Rows attend one by one on the GPU, which is slow: Triton cannot be used (%s).",
+            reason(error),
+        )
         return None
-    return found
+    return module
 
 
 @cache
@@ -170,14 +173,19 @@ def _attention(
     groups, length = keys.shape[1:3]
     if softcap is not None:
         return _attend_capped(
-            query, keys, values, causal(count, length, query.device) if mask is None else mask, scaling, softcap
+            query,
+            keys,
+            values,
+            causal(count, length, query.device) if mask is None else mask,
+            scaling,
+            softcap,
         )
     if count == 1:
         folded = query.reshape(1, groups, heads // groups, -1)
         if heads == groups:
             folded = folded.expand(-1, -1, 2, -1)
-        seen = None if mask is None or bool(mask.all()) else mask
-        out = scaled_dot_product_attention(folded, keys, values, attn_mask=seen, scale=scaling)
+        visible = None if mask is None or bool(mask.all()) else mask
+        out = scaled_dot_product_attention(folded, keys, values, attn_mask=visible, scale=scaling)
         return out[:, :, : heads // groups].reshape(1, heads, 1, -1)
     if keys.device.type != "cpu" and heads > groups:  # other devices have fast kernels for equal numbers of heads only
         keys, values = (each.repeat_interleave(heads // groups, dim=1) for each in (keys, values))
@@ -185,7 +193,13 @@ def _attention(
     if mask is None and not plain:
         mask = causal(count, length, query.device)
     return scaled_dot_product_attention(
-        query, keys, values, attn_mask=mask, is_causal=plain, scale=scaling, enable_gqa=keys.shape[1] < heads
+        query,
+        keys,
+        values,
+        attn_mask=mask,
+        is_causal=plain,
+        scale=scaling,
+        enable_gqa=keys.shape[1] < heads,
     )
 
 

@@ -81,9 +81,9 @@ class Writer:
         tokens = self._tokens[row]
         tokens.append(token)
         text = self._model.decode(tokens)
-        found = [at for at in map(text.find, self._stop) if at >= 0]
-        self.texts[row] = text[: min(found)] if found else text
-        return not found and len(tokens) < self._max_tokens
+        stops = [at for at in map(text.find, self._stop) if at >= 0]
+        self.texts[row] = text[: min(stops)] if stops else text
+        return not stops and len(tokens) < self._max_tokens
 
 
 def _generators(rows: int, temperature: float, seeds: Sequence[int] | None) -> list[np.random.Generator]:
@@ -93,8 +93,8 @@ def _generators(rows: int, temperature: float, seeds: Sequence[int] | None) -> l
     if not temperature:
         return []
     if seeds is None or len(seeds) != rows:
-        given = "none" if seeds is None else str(len(seeds))
-        raise UsageError(f"Sampling {rows} texts needs {rows} seeds, one a prompt; {given} given.")
+        number = "none" if seeds is None else str(len(seeds))
+        raise UsageError(f"Sampling {rows} texts needs {rows} seeds, one a prompt; {number} given.")
     if any(seed < 0 for seed in seeds):
         raise UsageError(f"Seeds must be whole numbers of 0 or more, not {min(seeds)}.")
     return [np.random.default_rng(seed) for seed in seeds]

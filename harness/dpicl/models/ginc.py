@@ -128,10 +128,10 @@ def pretrain(training: Training, target: Path) -> float:
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), _LONGEST_GRADIENT)
             optimizer.step()
-        found = validation_loss(model.eval(), training)
+        loss_now = validation_loss(model.eval(), training)
     weights = {f"transformer.{name}": each.contiguous() for name, each in model.transformer.state_dict().items()}
     save_file(weights, target, metadata={"format": "pt"})
-    return found
+    return loss_now
 
 
 def batches(training: Training) -> Iterator[torch.Tensor]:

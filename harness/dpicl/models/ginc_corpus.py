@@ -119,11 +119,14 @@ class Language:
         which = generator.integers(len(concepts), size=count)
         start = np.cumsum([each.start for each in concepts], axis=1)
         moves = np.cumsum([each.transition for each in concepts], axis=2)
-        states, found = _draw_each(start[which], generator), np.empty((count, length), dtype=np.int64)
+        states, symbols = (
+            _draw_each(start[which], generator),
+            np.empty((count, length), dtype=np.int64),
+        )
         for place in range(length):
-            found[:, place] = concepts[0].emission[states]
+            symbols[:, place] = concepts[0].emission[states]
             states = _draw_each(moves[which, states], generator)
-        return found
+        return symbols
 
     def text(self, symbols: Sequence[int]) -> str:
         return " ".join(self.words[symbol] for symbol in symbols)
@@ -138,12 +141,12 @@ def language(seed: int = SEED) -> Language:
     table = generator.integers(1, VOCABULARY, size=(ENTITIES, PROPERTIES))
     table[:, 0] = 0
     entity = (1 - ENTITY_IDENTITY) * _permutations(ENTITIES, generator) + ENTITY_IDENTITY * np.eye(ENTITIES)
-    moves, found = [], []
+    moves, emissions = [], []
     for _ in range(CONCEPTS):
         moves.append(_permutations(PROPERTIES, generator))
         start = _softmax(generator.random(ENTITIES * PROPERTIES) - 0.5, START_TEMPERATURE)
-        found.append(HMM(start, np.kron(entity, moves[-1]), table.ravel()))
-    return Language(words, tuple(found), tuple(moves))
+        emissions.append(HMM(start, np.kron(entity, moves[-1]), table.ravel()))
+    return Language(words, tuple(emissions), tuple(moves))
 
 
 def _permutations(size: int, generator: np.random.Generator) -> np.ndarray:

@@ -254,7 +254,10 @@ class LlamaCpp(Dialect):
         body = {"max_tokens": 1, "n_probs": count, "temperature": 0.0, "logit_bias": [[plain, 1e4]]}
 
         def read(answer: _LlamaCompletion) -> LogProbs:
-            tokens, values = [entry["id"] for entry in answer.likely], [entry["logprob"] for entry in answer.likely]
+            tokens, values = (
+                [entry["id"] for entry in answer.likely],
+                [entry["logprob"] for entry in answer.likely],
+            )
             return LogProbs.from_answer(tokens, values, self.vocab_size, min(least, self.vocab_size))
 
         return self._call(prompt, body, read)
@@ -279,7 +282,11 @@ class LlamaCpp(Dialect):
         return self._call(prompt, body, read)
 
     def _call(self, prompt: Prompt, body: Mapping[str, Any], read: Callable[[Any], Any]) -> Call:
-        settings = {"n_predict": body["max_tokens"], "cache_prompt": prompt.salt is not None, "stream": False}
+        settings = {
+            "n_predict": body["max_tokens"],
+            "cache_prompt": prompt.salt is not None,
+            "stream": False,
+        }
         sent = {"prompt": list(prompt.tokens), **settings, **body}
         whole = body.get("n_probs", 0) >= self.vocab_size
 
@@ -303,7 +310,12 @@ class OpenAI(Dialect):
         raise Refused("it is not asked for log-probabilities")
 
     def _call(self, prompt: Prompt, body: Mapping[str, Any], read: Callable[[Any], Any]) -> Call:
-        sent = {"model": self.model, "prompt": self.tokens.text_of(prompt.tokens), "stream": False, **body}
+        sent = {
+            "model": self.model,
+            "prompt": self.tokens.text_of(prompt.tokens),
+            "stream": False,
+            **body,
+        }
         sent["stop"] = body["stop"][:MOST_STOPS] or None
 
         def read_sound(content: bytes) -> Any:
@@ -389,7 +401,10 @@ class VLLM(Dialect):
         return self._request([prompt], body, lambda choices: read(*choices))
 
     def _request(
-        self, prompts: Sequence[Prompt], body: Mapping[str, Any], read: Callable[[Sequence[_Choice]], Any]
+        self,
+        prompts: Sequence[Prompt],
+        body: Mapping[str, Any],
+        read: Callable[[Sequence[_Choice]], Any],
     ) -> Call:
         """Asks for the tokens that follow some prompts of one salt. read: what is made of their choices, in order."""
         ids = [list(prompt.tokens) for prompt in prompts]
@@ -399,7 +414,12 @@ class VLLM(Dialect):
             "stream": False,
             "add_special_tokens": False,
             "return_tokens_as_token_ids": True,
-            **{"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0},  # not the model's own defaults
+            **{
+                "top_p": 1.0,
+                "top_k": -1,
+                "min_p": 0.0,
+                "repetition_penalty": 1.0,
+            },  # not the model's own defaults
             "cache_salt": prompts[0].salt or secrets.token_urlsafe(32),  # a salt of its own finds nothing
             **body,
         }

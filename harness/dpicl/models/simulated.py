@@ -96,9 +96,9 @@ class SimulatedLM(RereadingModel):
         last = tokens[-1]
         base = _softmax(self._last[last] @ self._next + self._likely)
         followed = np.bincount(tokens[1:][tokens[:-1] == last], minlength=self.vocab_size)
-        seen = np.bincount(tokens[1:], minlength=self.vocab_size)
+        counts = np.bincount(tokens[1:], minlength=self.vocab_size)
         mixture = BASE * base
-        mixture += (SEEN * seen / seen.sum()) if seen.sum() else SEEN * base
+        mixture += (SEEN * counts / counts.sum()) if counts.sum() else SEEN * base
         mixture += (FOLLOWED * followed / followed.sum()) if followed.sum() else FOLLOWED * base
         return np.log(mixture)
 

@@ -51,11 +51,11 @@ class Tree:
     @cached_property
     def ancestors(self) -> torch.Tensor:
         """bool[N, N]: the tokens of the tree that each token sees, itself among them."""
-        seen = torch.eye(len(self.tokens), dtype=torch.bool)
+        visible = torch.eye(len(self.tokens), dtype=torch.bool)
         for node, parent in enumerate(self.parents):
             if parent:
-                seen[node] |= seen[parent - 1]
-        return seen
+                visible[node] |= visible[parent - 1]
+        return visible
 
     def mask_seen(self, begin: int, stem: int, start: int, end: int) -> torch.Tensor:
         """bool[end - start, begin + end]: what the tokens start to end of a row see, whose first ``stem`` are the query
@@ -81,7 +81,7 @@ class EndingScores:
         self._known: dict[tuple[int, int], tuple[float, bool]] = {}
 
     @property
-    def wanted(self) -> list[int]:
+    def scored(self) -> list[int]:
         """The places of the tokens that predict."""
         return [self._first + column for column in sorted(self._predicted)]
 

@@ -59,18 +59,23 @@ def _cells_of(
     config = load_config(task)
     source = resolve(suite.source, config.source)
     place: Place = ("mechanisms", position)
-    wanted = {change.name: change.value for change in changes if _is_applicable(change, entry, registered.cls)}
-    given = {**entry.options, **suite.choose_options(entry.row, task), **entry.per_task.get(task, {}), **wanted}
+    changed = {change.name: change.value for change in changes if _is_applicable(change, entry, registered.cls)}
+    chosen = {
+        **entry.options,
+        **suite.choose_options(entry.row, task),
+        **entry.per_task.get(task, {}),
+        **changed,
+    }
     try:
         for setting in entry.settings:
-            resolve_options(registered.cls, task, {**given, **setting})
-        options = resolve_options(registered.cls, task, given)
+            resolve_options(registered.cls, task, {**chosen, **setting})
+        options = resolve_options(registered.cls, task, chosen)
         own_epsilon = _own_epsilon(build(registered.cls, options))
         if config.classes and registered.cls.kind == "demonstrations":
             require_independent(entry.row, options, registered.cls)
     except UsageError as error:
-        raise (UsageError(str(error)) if wanted else suite.error(place, str(error))) from None
-    suffix = "".join(f"+{name}={value}" for name, value in sorted(wanted.items()))
+        raise (UsageError(str(error)) if changed else suite.error(place, str(error))) from None
+    suffix = "".join(f"+{name}={value}" for name, value in sorted(changed.items()))
     epsilons = [epsilon for epsilon in suite.epsilons if not entry.epsilons or epsilon in entry.epsilons]
     for epsilon in epsilons if own_epsilon is None else [own_epsilon]:
         seeds = [(seed, suite.is_development) for seed in suite.seeds_of(task, epsilon, entry)]

@@ -53,14 +53,14 @@ def tables(results: Iterable[Result], detect: float, power: float) -> list[Table
 
     Raises UsageError where no task has two proved rows with two seeds in common.
     """
-    made = (_table(shared, list(rows.values()), detect, power) for shared, rows in _group(results).items())
-    found = [table for table in made if table is not None]
-    if not found:
+    sized = (_table(shared, list(rows.values()), detect, power) for shared, rows in _group(results).items())
+    known = [table for table in sized if table is not None]
+    if not known:
         raise UsageError(
             "No task has two mechanisms with results at two common seeds, so nothing says how much scores vary; run two"
             " seeds of two mechanisms first, or give another results folder."
         )
-    return found
+    return known
 
 
 def find_mde(results: Iterable[Result]) -> dict[Shared, float]:
@@ -69,8 +69,8 @@ def find_mde(results: Iterable[Result]) -> dict[Shared, float]:
     that its metric reads."""
     drawn = (one for one in results if one.cell.options.get("sampling_seed") is None)
     tables = _group(one for one in drawn if not (one.has_unread_instruction or one.uses_its_reader))
-    found = {shared: rank_sets(_scores(list(rows.values()))).detectable for shared, rows in tables.items()}
-    return {shared: mde for shared, mde in found.items() if mde < 1}
+    differences = {shared: rank_sets(_scores(list(rows.values()))).detectable for shared, rows in tables.items()}
+    return {shared: mde for shared, mde in differences.items() if mde < 1}
 
 
 def compute_detectable(deviation: float, rows: int, seeds: np.ndarray, power: float) -> np.ndarray:

@@ -135,7 +135,11 @@ class ClusterTree:
 
     def _parts(self) -> tuple[dp.DpEvent, dp.DpEvent, dp.DpEvent]:
         """(all splits of one level, all counts of one level, all sums)."""
-        return bounded_range_choice(self.split_epsilon), gaussian(self.count_multiplier), gaussian(self.sum_multiplier)
+        return (
+            bounded_range_choice(self.split_epsilon),
+            gaussian(self.count_multiplier),
+            gaussian(self.sum_multiplier),
+        )
 
     def clusters(self, points: np.ndarray, sample: Sample) -> list[Cluster]:
         """Clusters, heaviest first; points is [M, d], one for each slot, M a public constant unless it is ``expected``.
@@ -185,8 +189,8 @@ class ClusterTree:
     def _add_centres(self, boxes: list[_Box], points: np.ndarray, permit: Permit) -> list[Cluster]:
         clean = np.array([points[box.members].sum(axis=0) for box in boxes])
         sums = permit.noisy_sum(clean, self.sum_bound)
-        found = [Cluster(total / max(box.weight, 1.0), box.weight) for box, total in zip(boxes, sums, strict=True)]
-        return sorted(found, key=lambda cluster: -cluster.weight)
+        clusters = [Cluster(total / max(box.weight, 1.0), box.weight) for box, total in zip(boxes, sums, strict=True)]
+        return sorted(clusters, key=lambda cluster: -cluster.weight)
 
     def _share(self, share: float) -> float:
         return share / (self.count_share + self.split_share + self.sum_share)
@@ -197,7 +201,10 @@ def _halves(box: _Box, points: np.ndarray, dimension: int, position: float) -> l
     upper, lower = box.upper.copy(), box.lower.copy()
     upper[dimension] = lower[dimension] = position
     left = points[box.members, dimension] < position
-    return [_Box(box.lower, upper, box.members[left], 0.0), _Box(lower, box.upper, box.members[~left], 0.0)]
+    return [
+        _Box(box.lower, upper, box.members[left], 0.0),
+        _Box(lower, box.upper, box.members[~left], 0.0),
+    ]
 
 
 def grid_positions(radius: float, intervals: int) -> np.ndarray:

@@ -48,14 +48,14 @@ def join_groups(event: dp.DpEvent) -> dp.DpEvent:
     worst: Counter[tuple[dp.DpEvent, bool]] = Counter()
     rates: dict[dp.DpEvent, float] = {}
     for branch in groups(event).values():
-        own: Counter[tuple[dp.DpEvent, bool]] = Counter()
+        counts: Counter[tuple[dp.DpEvent, bool]] = Counter()
         for component, count in branch.items():
             sampled = isinstance(component, dp.PoissonSampledDpEvent)
             inside = component.event if sampled else component
             if sampled:
                 rates[inside] = max(rates.get(inside, 0.0), component.sampling_probability)
-            own[inside, sampled] += count
-        worst |= own
+            counts[inside, sampled] += count
+        worst |= counts
     return recompose(
         {
             dp.PoissonSampledDpEvent(rates[inside], inside) if sampled else inside: count
@@ -93,10 +93,10 @@ def _find_smallest(events: Sequence[dp.DpEvent], delta: float, quick: bool) -> B
     proofs = [_prove(_bound_together, events, delta, quick)]
     if proofs == [None] or (not quick and any(map(_is_loose, events))):
         proofs.append(_prove(_add_up, events, delta, quick))
-    found = [bounds for bounds in proofs if bounds is not None]
-    if not found:
+    known = [bounds for bounds in proofs if bounds is not None]
+    if not known:
         raise UnsupportedEvent("No theorem covers these releases together, so nothing is known of what they cost.")
-    return min(found, key=lambda bounds: bounds.upper)
+    return min(known, key=lambda bounds: bounds.upper)
 
 
 def person_total(events: Sequence[dp.DpEvent], delta: float, rows: int) -> float:
@@ -120,8 +120,8 @@ def _group_total(events: Sequence[dp.DpEvent], delta: float, rows: int) -> float
     for _ in range(_GROUP_STEPS):
         if share < LEAST_SECURE_DELTA:
             break
-        own = total(events, share, quick=True).upper
-        epsilon, needed = of_person(own, share, rows)
+        upper = total(events, share, quick=True).upper
+        epsilon, needed = of_person(upper, share, rows)
         if needed <= delta:
             return epsilon
         share *= delta / needed * (1 - 1e-3)
@@ -149,5 +149,8 @@ def _bound_together(events: Sequence[dp.DpEvent], delta: float, account: Account
 def _add_up(events: Sequence[dp.DpEvent], delta: float, account: Accountant) -> Bounds:
     each = [account(event, delta / len(events)).upper for event in events]
     value = math.fsum(each)
-    said = {"added": each, "over_releases": f"the sum of {len(each)} proofs, each at delta / {len(each)}"}
-    return Bounds(0.0, value, value, said)
+    accountants = {
+        "added": each,
+        "over_releases": f"the sum of {len(each)} proofs, each at delta / {len(each)}",
+    }
+    return Bounds(0.0, value, value, accountants)

@@ -215,8 +215,8 @@ class NoisySum:
         """
         check_slots(vectors, True, sample)
         step = math.ldexp(_WEIGHT_STEP, math.frexp(self.radius)[1])
-        given = np.full((len(vectors), 1), self.radius) if weights is None else weights
-        total = _steps(clip_norm(given, self.radius), step).T @ _steps(clip_norm(vectors, _INSIDE), _VECTOR_STEP)
+        factors = np.full((len(vectors), 1), self.radius) if weights is None else weights
+        total = _steps(clip_norm(factors, self.radius), step).T @ _steps(clip_norm(vectors, _INSIDE), _VECTOR_STEP)
         return sample.spend(self.event).noisy_sum(total.astype(np.int64), self.bound, step * _VECTOR_STEP)
 
 
@@ -280,7 +280,10 @@ class BoundedRangeChoice(RangeChoice):
         twice the range) or are not one a row.
         """
         check_slots(rows, True, sample)
-        return _find_id(sample.spend(self.event).noisy_choice(self._scores(rows, public), self.width, ids)[0], ids)
+        return _find_id(
+            sample.spend(self.event).noisy_choice(self._scores(rows, public), self.width, ids)[0],
+            ids,
+        )
 
     def _scores(self, rows: np.ndarray, public: np.ndarray) -> np.ndarray:
         private = clip_scores(rows, self.clip).sum(axis=0) / self.divisor

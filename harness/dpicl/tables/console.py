@@ -26,7 +26,13 @@ _GAP = 2  # between two columns, one of it the box's
 #: What stays in one line, and the character in the place of its spaces until lines are broken; no text has it.
 _NOT_BROKEN = re.compile(r"\[[-−+\d.]+, [-−+\d.]+\]|\(?[-−+\d.%]+ to [-−+\d.%]+\)?|\w+ = \S+")
 _JOINT = "\ue000"
-_STYLES = {"first": "green", "end": "dim", "flagged": "bold red", "absent": "yellow", "quiet": "dim"}
+_STYLES = {
+    "first": "green",
+    "end": "dim",
+    "flagged": "bold red",
+    "absent": "yellow",
+    "quiet": "dim",
+}
 _PARAGRAPHS = {"lead": "bold", "quiet": "dim", "flag": "bold red"}
 
 
@@ -45,7 +51,11 @@ def to_text(blocks: Iterable[Block], color: bool | None = None) -> str:
     file = io.StringIO()
     color = has_colours() if color is None else color
     console = Console(
-        file=file, width=width(), force_terminal=color, color_system="standard" if color else None, highlight=False
+        file=file,
+        width=width(),
+        force_terminal=color,
+        color_system="standard" if color else None,
+        highlight=False,
     )
     for block in blocks:
         _print(console, block)
@@ -115,7 +125,11 @@ class _Laid:
     below which a number or a word would be cut. least: what it gets in any table, longer words or not."""
 
     def __init__(self, column: Column, label: bool, cells: Sequence[str]) -> None:
-        self.name, self.cells, self.text = make_visible(column.name, _LONGEST_CELL), cells, label or column.wide
+        self.name, self.cells, self.text = (
+            make_visible(column.name, _LONGEST_CELL),
+            cells,
+            label or column.wide,
+        )
         self.longest = max(map(cell_len, [self.name, *cells]))
         whole = [word for text in cells for word in text.split()] if self.text else cells
         self.word = max(map(cell_len, [*self.name.split(), *whole]), default=0)
@@ -129,12 +143,12 @@ def _grid(columns: Sequence[_Laid], styles: Sequence[str], room: int, ruled: int
     widths = [one.longest for one in columns]
     room -= _GAP * len(columns)
     for least in ([one.word for one in columns], [1 if one.text else one.word for one in columns]):
-        while sum(widths) > room and (wide := [i for i, own in enumerate(widths) if own > least[i]]):
+        while sum(widths) > room and (wide := [i for i, width in enumerate(widths) if width > least[i]]):
             widths[max(wide, key=widths.__getitem__)] -= 1
-    for one, own in zip(columns, widths, strict=True):
-        grid.add_column(one.name, justify="left" if one.text else "right", overflow="fold", width=own)
+    for one, width in zip(columns, widths, strict=True):
+        grid.add_column(one.name, justify="left" if one.text else "right", overflow="fold", width=width)
     for number, style in enumerate(styles):
         if ruled and number == ruled:
-            grid.add_row(*(Text("─" * own) for own in widths), style="dim")
+            grid.add_row(*(Text("─" * width) for width in widths), style="dim")
         grid.add_row(*(Text(one.cells[number]) for one in columns), style=style)
     return grid
