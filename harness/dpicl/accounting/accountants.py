@@ -95,7 +95,12 @@ def check_epsilon(value: float) -> float:
     return float(value)
 
 
-def account_subsampled_gaussian(noise: float, rate: float, steps: int, delta: float) -> dict[str, Any]:
+def account_subsampled_gaussian(
+    noise: float,
+    rate: float,
+    steps: int,
+    delta: float,
+) -> dict[str, Any]:
     """Every accounting of ``steps`` Gaussians of one noise multiplier, each on a sample at ``rate``, as JSON.
 
     prv, pld: Poisson sampling, add/remove of one record. fixed_replace_one: samples of fixed size, replacement of one
@@ -139,7 +144,17 @@ def _worst_group(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
 def worst_group(event: dp.DpEvent, delta: float) -> dp.DpEvent:
     """What a record of the group that loses most can touch, as one event without groups."""
     each = {recompose(counted) for counted in groups(event).values()}
-    return max(each, key=lambda one: (_composition(one, delta, FULL).upper, repr(one)))
+    return max(
+        each,
+        key=lambda one: (
+            _composition(
+                one,
+                delta,
+                FULL,
+            ).upper,
+            repr(one),
+        ),
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -245,10 +260,33 @@ def _renyi(event: dp.DpEvent, delta: float) -> Bounds:
     rho = sum(component.rho * n for component, n in counted.items() if isinstance(component, dp.ZCDpEvent))
     rho += 0.5 / gaussian_multiplier({e: n for e, n in counted.items() if isinstance(e, dp.GaussianDpEvent)}) ** 2
     if any(is_sampled_gaussian(component) for component in counted):  # a closed form at whole orders only
-        orders = np.unique(np.round(np.concatenate([np.arange(2, 64), np.geomspace(64, 4096, 40)])))
+        orders = np.unique(
+            np.round(
+                np.concatenate(
+                    [
+                        np.arange(2, 64),
+                        np.geomspace(
+                            64,
+                            4096,
+                            40,
+                        ),
+                    ]
+                )
+            )
+        )
     else:
         best = math.sqrt(math.log(1 / delta) / rho) if rho else 1e6
-        orders = 1 + np.concatenate([np.geomspace(0.02, 5, 30), best * np.geomspace(0.1, 10, 1500)])
+        orders = 1 + np.concatenate(
+            [
+                np.geomspace(0.02, 5, 30),
+                best
+                * np.geomspace(
+                    0.1,
+                    10,
+                    1500,
+                ),
+            ]
+        )
     accountant = rdp.RdpAccountant(orders)
     accountant.compose(event)
     value = float(accountant.get_epsilon(delta))

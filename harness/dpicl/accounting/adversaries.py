@@ -115,13 +115,33 @@ def compose_pairs(counted: Counted, rate: float, aim: Aim) -> WorstPair:
         return others
     rest = choices[main] % MOST_CHOICES or MOST_CHOICES
     blocks = (choices[main] - rest) // MOST_CHOICES
-    pair = choices_pair(main, rest, rate, others.merge(MOST_OUTCOMES), moment(1.5) if blocks else aim)
+    pair = choices_pair(
+        main,
+        rest,
+        rate,
+        others.merge(MOST_OUTCOMES),
+        moment(1.5) if blocks else aim,
+    )
     if not blocks:
         return pair
-    return pair.times(choices_pair(main, MOST_CHOICES, rate, _NOTHING, moment(1.5)).power(blocks))
+    return pair.times(
+        choices_pair(
+            main,
+            MOST_CHOICES,
+            rate,
+            _NOTHING,
+            moment(1.5),
+        ).power(blocks)
+    )
 
 
-def choices_pair(size: float, count: int, rate: float, known: WorstPair, aim: Aim) -> WorstPair:
+def choices_pair(
+    size: float,
+    count: int,
+    rate: float,
+    known: WorstPair,
+    aim: Aim,
+) -> WorstPair:
     """``count`` choices of bounded range ``size``, each with the range that serves the aim best after the earlier ones.
 
     known: what is released from the sample before, and which the choices go by too. The state is the loss so far, on
@@ -138,7 +158,8 @@ def choices_pair(size: float, count: int, rate: float, known: WorstPair, aim: Ai
     t = np.arange(CELLS + 1) * step
     high = np.exp(-t) * np.expm1(t - size) / math.expm1(-size)  # without the record, the larger loss
     n, policy = loss.size, []
-    inner, value = np.arange(CELLS, n - CELLS), aim(1 - rate + rate * np.exp(loss))
+    inner = np.arange(CELLS, n - CELLS)
+    value = aim(1 - rate + rate * np.exp(loss))
     for _ in range(count):
         reached = np.stack(
             [high[j] * value[inner + j] + (1 - high[j]) * value[inner + j - CELLS] for j in range(CELLS + 1)]
@@ -156,7 +177,11 @@ def choices_pair(size: float, count: int, rate: float, known: WorstPair, aim: Ai
             (inner + chosen, high[chosen]),
             (inner + chosen - CELLS, 1 - high[chosen]),
         ):
-            after += np.bincount((row + place).ravel(), (mass * part).ravel(), after.size).reshape(after.shape)
+            after += np.bincount(
+                (row + place).ravel(),
+                (mass * part).ravel(),
+                after.size,
+            ).reshape(after.shape)
         absent = after
     some = absent > 0
     present = (absent * np.exp(loss + beside[:, None]))[some]
@@ -164,7 +189,11 @@ def choices_pair(size: float, count: int, rate: float, known: WorstPair, aim: Ai
     return WorstPair(np.concatenate([present, only.present]), np.concatenate([absent[some], only.absent]))
 
 
-def _starts(present: np.ndarray, absent: np.ndarray, step: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _starts(
+    present: np.ndarray,
+    absent: np.ndarray,
+    step: float,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(multiple of ``step``, mass without the record, loss beside the multiple) of outcomes, those of one multiple
     merged."""
     places, which = np.unique(np.round(np.log(present / absent) / step).astype(int), return_inverse=True)
@@ -172,7 +201,13 @@ def _starts(present: np.ndarray, absent: np.ndarray, step: float) -> tuple[np.nd
     return places, without, np.log(with_it / without) - places * step
 
 
-def following_pair(size: float, rate: float, count: int, threshold: float, way: int) -> WorstPair:
+def following_pair(
+    size: float,
+    rate: float,
+    count: int,
+    threshold: float,
+    way: int,
+) -> WorstPair:
     """``count`` samples at ``rate``, each with one choice of bounded range ``size`` whose range follows the loss so far
     so as to make the divergence at the threshold large; ``way`` as in `_reach`.
 
@@ -190,16 +225,19 @@ def following_pair(size: float, rate: float, count: int, threshold: float, way: 
     reach = math.ceil((min(count, count * widest / 8 + math.sqrt(-_LOG_TAIL / 2 * count)) + 1) * widest / step)
     loss = np.arange(-reach, reach + 1) * step
     cell = np.floor(move / step).astype(int)
-    share, pad = move / step - cell, int(np.abs(cell).max()) + 1
+    share = move / step - cell
+    pad = int(np.abs(cell).max()) + 1
     value, policy = np.maximum(0.0, -np.expm1(threshold - loss)), []
     for _ in range(count):
         wide = np.pad(value, (pad, pad + 1), mode="edge")
-        best, which = np.zeros(loss.size), np.zeros(loss.size, dtype=np.int8)
+        best = np.zeros(loss.size)
+        which = np.zeros(loss.size, dtype=np.int8)
         for j in range(CELLS + 1):
             reached = np.zeros(loss.size)
             for end in (0, 1):
                 at = pad + cell[end, j]
-                below, above = wide[at : at + loss.size], wide[at + 1 : at + 1 + loss.size]
+                below = wide[at : at + loss.size]
+                above = wide[at + 1 : at + 1 + loss.size]
                 reached += first[end, j] * ((1 - share[end, j]) * below + share[end, j] * above)
             which[reached > best] = j
             np.maximum(best, reached, out=best)
@@ -209,10 +247,15 @@ def following_pair(size: float, rate: float, count: int, threshold: float, way: 
     with_it[reach] = without[reach] = 1.0
     for chosen in reversed(policy):
         some = np.flatnonzero((with_it > 0) & (without > 0))
-        picked, here = chosen[some], way * np.log(with_it[some] / without[some])
+        picked = chosen[some]
+        here = way * np.log(with_it[some] / without[some])
         next_with, next_without = np.zeros(loss.size), np.zeros(loss.size)
         for end in (0, 1):
-            at = np.clip(np.round((here + move[end, picked]) / step).astype(int) + reach, 0, 2 * reach)
+            at = np.clip(
+                np.round((here + move[end, picked]) / step).astype(int) + reach,
+                0,
+                2 * reach,
+            )
             next_with += np.bincount(at, with_it[some] * present[end, picked], loss.size)
             next_without += np.bincount(at, without[some] * absent[end, picked], loss.size)
         with_it, without = next_with, next_without
@@ -243,9 +286,28 @@ def _one(component: dp.DpEvent, count: int) -> WorstPair:
                 else WorstPair(*np.ones((2, 1)))
             )
         case dp.LaplaceDpEvent():
-            ends = np.concatenate([[-np.inf], np.linspace(0, 1, MOST_OUTCOMES), [np.inf]])
+            ends = np.concatenate(
+                [
+                    [-np.inf],
+                    np.linspace(
+                        0,
+                        1,
+                        MOST_OUTCOMES,
+                    ),
+                    [np.inf],
+                ]
+            )
             scale = component.noise_multiplier
-            one = WorstPair(np.diff(laplace.cdf(ends, 1, scale)), np.diff(laplace.cdf(ends, 0, scale)))
+            one = WorstPair(
+                np.diff(
+                    laplace.cdf(
+                        ends,
+                        1,
+                        scale,
+                    )
+                ),
+                np.diff(laplace.cdf(ends, 0, scale)),
+            )
         case EpsilonDeltaDpEvent():
             likely = (1 - component.delta) * expit(component.epsilon)
             rest = (1 - component.delta) * expit(-component.epsilon)
@@ -267,11 +329,29 @@ def _one(component: dp.DpEvent, count: int) -> WorstPair:
 def gaussian_pair(multiplier: float) -> WorstPair:
     """A Gaussian whose mean moves by the whole sensitivity, its output rounded to cells."""
     move = 1 / multiplier
-    ends = np.concatenate([[-np.inf], np.linspace(-REACH, move + REACH, OUTPUTS), [np.inf]])
+    ends = np.concatenate(
+        [
+            [-np.inf],
+            np.linspace(
+                -REACH,
+                move + REACH,
+                OUTPUTS,
+            ),
+            [np.inf],
+        ]
+    )
     below, above = ndtr(ends), ndtr(-ends)  # the tail on either side keeps its digits
     shifted, shifted_above = ndtr(ends - move), ndtr(move - ends)
-    absent = np.where(ends[1:] < 0, np.diff(below), -np.diff(above))
-    present = np.where(ends[1:] < move, np.diff(shifted), -np.diff(shifted_above))
+    absent = np.where(
+        ends[1:] < 0,
+        np.diff(below),
+        -np.diff(above),
+    )
+    present = np.where(
+        ends[1:] < move,
+        np.diff(shifted),
+        -np.diff(shifted_above),
+    )
     return WorstPair(present, absent)
 
 
@@ -321,7 +401,14 @@ def threshold_rounds(scale: float, moved: float) -> Iterator[WorstPair]:
     for number in (0, 1, 2, 4, 10):
         for first in range(-6, 3) if number else (0,):
             for last in range(-3, 4):
-                pair = WorstPair(outcomes(first - move, last + move, number), outcomes(first, last, number))
+                pair = WorstPair(
+                    outcomes(
+                        first - move,
+                        last + move,
+                        number,
+                    ),
+                    outcomes(first, last, number),
+                )
                 yield from (pair, WorstPair(pair.absent, pair.present))
 
 

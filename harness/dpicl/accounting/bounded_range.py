@@ -43,7 +43,11 @@ LOG_TAIL = -41.0
 def choice_delta(epsilon: float, x: np.ndarray) -> np.ndarray:
     """delta_1 at thresholds x of either sign, shape of x: the largest divergence of one bounded-range choice."""
     inside = np.expm1(np.minimum((x - epsilon) / 2, 0.0)) ** 2 / -math.expm1(-epsilon)
-    return np.where(x < -epsilon, -np.expm1(np.minimum(x, 0.0)), inside)
+    return np.where(
+        x < -epsilon,
+        -np.expm1(np.minimum(x, 0.0)),
+        inside,
+    )
 
 
 def round_pair(epsilon: float) -> tuple[np.ndarray, np.ndarray]:
@@ -78,7 +82,16 @@ def choices_pld(epsilon: float, count: int, cells: int) -> pld.PrivacyLossDistri
     total = pld.identity(grid)
     for size, times in ((BLOCK, blocks), (rest, 1 if rest else 0)):
         if times:
-            total = total.compose(from_profile(choices_delta(epsilon, size, cells), grid).self_compose(times))
+            total = total.compose(
+                from_profile(
+                    choices_delta(
+                        epsilon,
+                        size,
+                        cells,
+                    ),
+                    grid,
+                ).self_compose(times)
+            )
     return total
 
 
@@ -113,10 +126,13 @@ def sampled_choices_delta(
     factor, moves = (np.exp(loss), -loss) if removed else (np.ones_like(loss), loss)
     steps = np.floor(moves / grid).astype(int)
     share = np.expm1(moves - steps * grid) / math.expm1(grid)  # of the grid point above
-    width, pad = float(np.ptp(loss)), int(np.abs(steps).max()) + 1
+    width = float(np.ptp(loss))
+    pad = int(np.abs(steps).max()) + 1
     reach = math.ceil(min(count, count * width / 8 + math.sqrt(-LOG_TAIL / 2 * count) + 1) * width / grid) + 1
     x = np.arange(-reach, reach + 1) * grid
-    low, below, s = math.exp(-epsilon), np.exp(np.arange(-pad, 0) * grid), np.exp(t - epsilon)
+    low = math.exp(-epsilon)
+    below = np.exp(np.arange(-pad, 0) * grid)
+    s = np.exp(t - epsilon)
     delta = -np.expm1(np.minimum(x, 0.0))
     for _ in range(count):
         start = 1 - below * (1 - delta[0])  # the chord from delta(-inf) = 1
@@ -131,7 +147,11 @@ def sampled_choices_delta(
         best = upper  # t = 0: the loss is 0
         for j in range(cells):
             next_upper, next_lower = end(0, j + 1), end(1, j + 1)
-            inner = _largest(low, (s[j + 1], next_lower, next_upper), (s[j], lower, upper))
+            inner = _largest(
+                low,
+                (s[j + 1], next_lower, next_upper),
+                (s[j], lower, upper),
+            )
             best, upper, lower = np.maximum(best, inner), next_upper, next_lower
         delta = np.minimum(best, 1.0)
     return delta
@@ -156,7 +176,12 @@ def sampled_choices_pld(
     return total
 
 
-def _one_more(delta: np.ndarray, epsilon: float, cells: int, x: np.ndarray) -> np.ndarray:
+def _one_more(
+    delta: np.ndarray,
+    epsilon: float,
+    cells: int,
+    x: np.ndarray,
+) -> np.ndarray:
     """delta_k from delta_(k-1): the maximum over all t in [0, epsilon], cell by cell.
 
     In a cell s = e^-t runs over [after, at] and both deltas are linear in s, so the maximum is at an end or inside
@@ -179,7 +204,12 @@ def _one_more(delta: np.ndarray, epsilon: float, cells: int, x: np.ndarray) -> n
     return best
 
 
-def _mix(s: np.ndarray | float, high: np.ndarray, small: np.ndarray, low: float) -> np.ndarray:
+def _mix(
+    s: np.ndarray | float,
+    high: np.ndarray,
+    small: np.ndarray,
+    low: float,
+) -> np.ndarray:
     weight = (1 - low / s) / (1 - low)
     return weight * high + (1 - weight) * small
 
@@ -194,11 +224,21 @@ def _largest(
     The sum is const + slope s + bend/s.
     """
     (first, high, small), (last, next_high, next_small) = at, after
-    rise, small_rise = (high - next_high) / (first - last), (small - next_small) / (first - last)
+    rise = (high - next_high) / (first - last)
+    small_rise = (small - next_small) / (first - last)
     slope = rise - low * small_rise
     bend = low * (small - small_rise * first - high + rise * first)
     concave = (slope < 0) & (bend < 0)
-    s = np.clip(np.sqrt(np.divide(bend, slope, out=np.full(high.size, first), where=concave)), last, first)
+    s = np.clip(
+        np.sqrt(np.divide(bend, slope, out=np.full(high.size, first), where=concave)),
+        last,
+        first,
+    )
     share = (s - last) / (first - last)
-    inner = _mix(s, share * high + (1 - share) * next_high, share * small + (1 - share) * next_small, low)
+    inner = _mix(
+        s,
+        share * high + (1 - share) * next_high,
+        share * small + (1 - share) * next_small,
+        low,
+    )
     return np.maximum(inner, _mix(last, next_high, next_small, low))

@@ -130,7 +130,13 @@ def slack_of(
     return value
 
 
-def _calibrate_without_knob(event: dp.DpEvent, target: float, delta: float, mode: str, name: str) -> Calibration:
+def _calibrate_without_knob(
+    event: dp.DpEvent,
+    target: float,
+    delta: float,
+    mode: str,
+    name: str,
+) -> Calibration:
     """The event as it is: nothing can be tuned. The target may be 0 for a mechanism that costs nothing."""
     bounds = epsilon(event, delta)
     if not target >= bounds.upper:
@@ -192,7 +198,12 @@ class _Search:
             notes += (f"nothing is proved: {error}",)
         return knob, Bounds(cost, cost, cost, accountants, notes)
 
-    def _meet(self, cost: Callable[[float], float], start: Meeting, tolerance: float) -> Meeting:
+    def _meet(
+        self,
+        cost: Callable[[float], float],
+        start: Meeting,
+        tolerance: float,
+    ) -> Meeting:
         """`meet` over knob values that are rounded up to 6 digits. Raises UsageError for a target out of reach."""
         knob = self.knob
 

@@ -205,7 +205,12 @@ def _build(data: Mapping[str, Any]) -> dp.DpEvent:
     return getattr(dp, name)(**attributes)
 
 
-def _check_parts(kind: str, inside: Any, shape: type[Any], depth: int) -> None:
+def _check_parts(
+    kind: str,
+    inside: Any,
+    shape: type[Any],
+    depth: int,
+) -> None:
     if not isinstance(inside, shape) or len(inside) > _MOST_PARTS:
         what = "an object of groups" if shape is dict else "a list of events"
         raise UnsupportedEvent(f"The event {kind} has {what}, at most {_MOST_PARTS} of them.")

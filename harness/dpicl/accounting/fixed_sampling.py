@@ -37,7 +37,13 @@ def fixed_size_delta(epsilon: np.ndarray, multiplier: float, rate: float) -> np.
 
 
 @lru_cache(maxsize=128)
-def fixed_replace_one(multiplier: float, rate: float, steps: int, delta: float, grid: float = GRID) -> float:
+def fixed_replace_one(
+    multiplier: float,
+    rate: float,
+    steps: int,
+    delta: float,
+    grid: float = GRID,
+) -> float:
     """Upper bound on the epsilon of ``steps`` Gaussian steps on fresh samples of fixed size; replace-one neighbours."""
     reach = 0.5 / multiplier**2 - float(ndtri(TAIL)) / multiplier
     top = max(0.0, math.log1p(rate * math.expm1(min(reach, 700.0)))) if rate < 1 else reach

@@ -87,7 +87,11 @@ def _quick_bound(parts: Parts, delta: float) -> tuple[float, int]:
     return quick if quick[1] < _QUICK_ORDERS[-1] else _rdp_bound(parts, delta, _LARGE_ORDERS)
 
 
-def _rdp_bound(parts: Parts, delta: float, orders: Sequence[int]) -> tuple[float, int]:
+def _rdp_bound(
+    parts: Parts,
+    delta: float,
+    orders: Sequence[int],
+) -> tuple[float, int]:
     """(upper bound by Renyi DP at the best of these whole orders, that order); for both directions of neighbours."""
     accountant = rdp.RdpAccountant(orders)
     for rate, multiplier, count in parts:
@@ -101,8 +105,21 @@ def _renyi_below(parts: Parts, delta: float, upper: float) -> float | None:
     quick, order = _quick_bound(parts, delta)
     if quick > upper * _QUICK_LOSS:
         return None
-    orders = np.unique(np.linspace(max(2, order // 2), 2 * order, 60).round())
-    value = min(quick, _rdp_bound(parts, delta, [int(each) for each in orders])[0])
+    orders = np.unique(
+        np.linspace(
+            max(2, order // 2),
+            2 * order,
+            60,
+        ).round()
+    )
+    value = min(
+        quick,
+        _rdp_bound(
+            parts,
+            delta,
+            [int(each) for each in orders],
+        )[0],
+    )
     return value if value < upper else None
 
 
@@ -155,7 +172,11 @@ def prv_epsilon(parts: Parts, delta: float, eps_error: float) -> dict[str, float
         low, estimate, upper = accountant.compute_epsilon(delta, counts)
     if not (math.isfinite(estimate) and math.isfinite(upper)):
         raise RuntimeError("prv-accountant gave no finite number")
-    return {"low": max(0.0, low), "estimate": max(0.0, estimate), "upper": max(0.0, upper)}
+    return {
+        "low": max(0.0, low),
+        "estimate": max(0.0, estimate),
+        "upper": max(0.0, upper),
+    }
 
 
 def _random_variable(rate: float, multiplier: float) -> Any:
@@ -208,7 +229,13 @@ def bounds(parts: Parts, delta: float) -> Bounds:
         upper = discrete
         if prv["upper"] < discrete:
             upper = min(discrete, max(prv["upper"], addition_epsilon(parts, delta, grid)))
-        crossed = Bounds(prv["low"], prv["estimate"], upper, {"prv": prv, "pld": discrete}, tuple(notes))
+        crossed = Bounds(
+            prv["low"],
+            prv["estimate"],
+            upper,
+            {"prv": prv, "pld": discrete},
+            tuple(notes),
+        )
     renyi = _renyi_below(parts, delta, crossed.upper)
     return crossed if renyi is None else _take_renyi(crossed, renyi, tuple(notes))
 
@@ -221,7 +248,13 @@ def _take_renyi(crossed: Bounds, renyi: float, notes: tuple[str, ...]) -> Bounds
         )
     accountants = {**crossed.accountants, "rdp": renyi}
     note = f"the bound by Renyi DP counts: it is smaller than the other ones ({crossed.upper:.6g})"
-    return Bounds(crossed.low, min(crossed.estimate, renyi), renyi, accountants, (*notes, note))
+    return Bounds(
+        crossed.low,
+        min(crossed.estimate, renyi),
+        renyi,
+        accountants,
+        (*notes, note),
+    )
 
 
 #: By so much an upper bound of one accountant may lie below the lower bound of the other.
@@ -245,13 +278,23 @@ def _finite_pld(parts: Parts, delta: float, grid: float) -> float:
     return value
 
 
-def _find_agreement(parts: Parts, delta: float, prv: dict[str, float], discrete: float, grid: float) -> float:
+def _find_agreement(
+    parts: Parts,
+    delta: float,
+    prv: dict[str, float],
+    discrete: float,
+    grid: float,
+) -> float:
     """The PLD's answer once it is within 1% of prv-accountant's and not below its lower bound, on finer grids if need
     be (many tiny steps)."""
     tried = discrete
     for finer in (1, 4, 16):
         if finer > 1:
-            again = _run_guarded("dp_accounting's PLD", [], lambda f=finer: pld_epsilon(parts, delta, grid / f))
+            again = _run_guarded(
+                "dp_accounting's PLD",
+                [],
+                lambda f=finer: pld_epsilon(parts, delta, grid / f),
+            )
             tried = tried if again is None else min(tried, again)
         near = abs(prv["estimate"] - tried) <= max(AGREEMENT * max(prv["estimate"], tried), ABSOLUTE_AGREEMENT)
         if near and tried >= prv["low"] - _CROSSING:

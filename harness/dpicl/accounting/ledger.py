@@ -38,7 +38,12 @@ class Ledger:
         self._notes: dict[tuple[Partition, dp.DpEvent], str] = {}
         self.epsilon = epsilon
 
-    def charge(self, event: dp.DpEvent, partition: Partition = None, note: str = "") -> None:
+    def charge(
+        self,
+        event: dp.DpEvent,
+        partition: Partition = None,
+        note: str = "",
+    ) -> None:
         """Puts an event on the ledger. Raises BudgetExceeded, and records nothing, for what was not declared."""
         components = flatten(event)
         spent = self._spent.get(partition, Counter()) + components

@@ -78,7 +78,12 @@ def _largest_loss(component: dp.DpEvent) -> float:
     return math.inf
 
 
-def one_sample(event: dp.PoissonSampledDpEvent, delta: float, account: Account, cells: int = FULL) -> Bounds:
+def one_sample(
+    event: dp.PoissonSampledDpEvent,
+    delta: float,
+    account: Account,
+    cells: int = FULL,
+) -> Bounds:
     """Epsilon of one Poisson sample of any mechanism: the whole delta goes into its inside, delta0 = delta/q."""
     rate = event.sampling_probability
     if delta >= rate:
@@ -97,10 +102,21 @@ def one_sample(event: dp.PoissonSampledDpEvent, delta: float, account: Account, 
     return Bounds(0.0, value, value, accountants, inside.notes)
 
 
-def composition(components: Mapping[dp.DpEvent, int], delta: float, account: Account, cells: int = FULL) -> Bounds:
+def composition(
+    components: Mapping[dp.DpEvent, int],
+    delta: float,
+    account: Account,
+    cells: int = FULL,
+) -> Bounds:
     """Epsilon of a composition of any components, through privacy loss distributions."""
     known = tuple(
-        Parameters(e.epsilon, e.delta, n) for e, n in components.items() if isinstance(e, EpsilonDeltaDpEvent)
+        Parameters(
+            e.epsilon,
+            e.delta,
+            n,
+        )
+        for e, n in components.items()
+        if isinstance(e, EpsilonDeltaDpEvent)
     )
     native = {component: n for component, n in components.items() if _is_native(component)}
     if native:
@@ -126,11 +142,22 @@ def composition(components: Mapping[dp.DpEvent, int], delta: float, account: Acc
             accountants["basic"] = sum(part.epsilon * part.count for part in simple)
             if accountants["basic"] < value:
                 value, parts = accountants["basic"], simple
-    accountants["parts"] = [{"epsilon": part.epsilon, "delta": part.delta, "count": part.count} for part in parts]
+    accountants["parts"] = [
+        {
+            "epsilon": part.epsilon,
+            "delta": part.delta,
+            "count": part.count,
+        }
+        for part in parts
+    ]
     return Bounds(0.0, value, value, accountants)
 
 
-def compose_parameters(parts: tuple[Parameters, ...], native: Mapping[dp.DpEvent, int], delta: float) -> float:
+def compose_parameters(
+    parts: tuple[Parameters, ...],
+    native: Mapping[dp.DpEvent, int],
+    delta: float,
+) -> float:
     """Upper bound on the epsilon of all parts and of native components (Gaussians, their samples, Laplace) together."""
     if any(math.isinf(part.epsilon) for part in parts) or sum(part.delta * part.count for part in parts) >= 1:
         return math.inf
@@ -140,7 +167,13 @@ def compose_parameters(parts: tuple[Parameters, ...], native: Mapping[dp.DpEvent
     total = pld.identity(grid)
     with np.errstate(over="ignore"):  # of e^epsilon, on very large epsilons
         for part in parts:
-            total = total.compose(dominate_parameters(part.epsilon, part.delta, grid).self_compose(part.count))
+            total = total.compose(
+                dominate_parameters(
+                    part.epsilon,
+                    part.delta,
+                    grid,
+                ).self_compose(part.count)
+            )
         for component, count in native.items():
             total = total.compose(_build_native(component, count, grid))
     return float(total.get_epsilon_for_delta(delta - gaussians.ROUNDING))
@@ -172,7 +205,11 @@ def _resolve(
     return tuple(parts)
 
 
-def _grid(parts: tuple[Parameters, ...], native: Mapping[dp.DpEvent, int], delta: float) -> float:
+def _grid(
+    parts: tuple[Parameters, ...],
+    native: Mapping[dp.DpEvent, int],
+    delta: float,
+) -> float:
     """A grid fine enough for the smallest part and for the composed epsilon; the largest part lies on it exactly."""
     basic = sum(part.epsilon * part.count for part in parts)
     squares = sum(part.epsilon**2 * part.count for part in parts)
@@ -201,7 +238,11 @@ def dominate_parameters(epsilon: float, delta: float, grid: float) -> pld.Privac
     points = np.unique(np.concatenate([np.floor(ends), np.ceil(ends)])).astype(int)
     x = points * grid
     between = -np.expm1(np.minimum(x - epsilon, 0.0)) / (1 + math.exp(-epsilon))
-    curve = np.where(x <= -epsilon, -np.expm1(np.minimum(x, 0.0)), between)
+    curve = np.where(
+        x <= -epsilon,
+        -np.expm1(np.minimum(x, 0.0)),
+        between,
+    )
     deltas = np.clip(delta + (1 - delta) * curve, 0.0, 1.0)
     return pld.PrivacyLossDistribution(pld_pmf.create_pmf_pessimistic_connect_dots(grid, points, deltas).to_dense_pmf())
 

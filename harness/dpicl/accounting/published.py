@@ -41,7 +41,13 @@ def advanced_composition(epsilon0: float, steps: int, delta: float) -> float:
     return prism_formula(epsilon0, steps, delta) + steps * epsilon0 * growth
 
 
-def dp_opt_epsilon(epsilon0: float, delta0: float, rate: float, steps: int, delta: float) -> float:
+def dp_opt_epsilon(
+    epsilon0: float,
+    delta0: float,
+    rate: float,
+    steps: int,
+    delta: float,
+) -> float:
     """DP-OPT's own epsilon for ``steps`` limited-domain choices with parameters (epsilon0, delta0) on samples at rate.
 
     Every choice pays delta0 q for its failures. Raises UsageError when they leave nothing of delta.
@@ -125,7 +131,14 @@ def _sampled_moments(epsilon0: float, rate: float, multiplier: float) -> np.ndar
     order, j = orders[:, None], orders[None, :]
     outside = np.maximum(order - j, 0)
     chosen = gammaln(order + 1) - gammaln(j + 1) - gammaln(outside + 1) + j * part + outside * log_absent
-    two_or_more = logsumexp(np.where(j <= order, chosen + inside, -np.inf), axis=1)
+    two_or_more = logsumexp(
+        np.where(
+            j <= order,
+            chosen + inside,
+            -np.inf,
+        ),
+        axis=1,
+    )
     none_or_one = (orders - 1) * log_absent + np.log1p((orders - 1) * rate)
     return np.logaddexp(none_or_one, two_or_more)
 

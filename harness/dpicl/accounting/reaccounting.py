@@ -169,7 +169,11 @@ def _event(setting: Setting, release: dp.DpEvent) -> dp.DpEvent:
     return dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(setting.rate, release), setting.steps)
 
 
-def _ends(setting: Setting, event: dp.DpEvent, theorem: str = "") -> Iterator[Accounting]:
+def _ends(
+    setting: Setting,
+    event: dp.DpEvent,
+    theorem: str = "",
+) -> Iterator[Accounting]:
     """Between what epsilon lies: the proof, and the best adversary. theorem: "" for what the accountants say."""
     bounds = epsilon(event, setting.delta)
     default = "bounded range as zCDP (Cesar & Rogers 2021), by Renyi DP"
@@ -247,7 +251,14 @@ def _above_threshold(answer: dict[str, Any], setting: Setting) -> Iterator[Accou
     proved = next(_ends(setting, event))
     yield proved
     if setting.rate == 1:  # an adversary of epsilon-DP rounds is none of AboveThreshold: this one asks it
-        lower = rounds_bound(noise, setting.moved, choice, setting.steps, setting.delta, proved[1])
+        lower = rounds_bound(
+            noise,
+            setting.moved,
+            choice,
+            setting.steps,
+            setting.delta,
+            proved[1],
+        )
         lower = require_below_proof(lower, event, setting.delta, proved[1])
         yield "lower", lower, "lower", f"{_ADVERSARY}, and chooses all queries of a round"
         rho = setting.steps * (claimed**2 / 2 + choice**2 / 8)
@@ -262,9 +273,16 @@ def _parameters(answer: dict[str, Any], setting: Setting) -> Iterator[Accounting
     yield from _account_published(answer, setting, epsilon0)
 
 
-def _account_published(answer: dict[str, Any], setting: Setting, epsilon0: float) -> Iterator[Accounting]:
+def _account_published(
+    answer: dict[str, Any],
+    setting: Setting,
+    epsilon0: float,
+) -> Iterator[Accounting]:
     """What the authors of choices compute from epsilon0 alone, where their formula applies."""
-    rate, steps, delta, delta0 = setting.rate, setting.steps, setting.delta, setting.delta0 or 0.0
+    rate = setting.rate
+    steps = setting.steps
+    delta = setting.delta
+    delta0 = setting.delta0 or 0.0
     if rate == 1 and not delta0 and setting.noise is None:
         yield (
             "basic_composition",

@@ -126,7 +126,15 @@ def compose_losses(counted: Counted, steps: int) -> pld.PrivacyLossDistribution 
         grid = main / cells
     if not grid <= WIDEST_GRID:
         return None
-    total = choices_pld(main, choices.pop(main), cells) if main > grid else pld.identity(grid)
+    total = (
+        choices_pld(
+            main,
+            choices.pop(main),
+            cells,
+        )
+        if main > grid
+        else pld.identity(grid)
+    )
     for size, n in choices.items():
         total = total.compose(choice_pld(size, grid).self_compose(n))
     for sample in samples:
@@ -160,7 +168,15 @@ def _build_plain(component: dp.DpEvent, count: int, grid: float) -> pld.PrivacyL
             present, absent = round_pair(component.epsilon)
             loss = np.log(present / absent)
             one = pld.PrivacyLossDistribution(
-                _pmf(Losses(loss, present, 0.0), grid), _pmf(Losses(-loss, absent, 0.0), grid)
+                _pmf(
+                    Losses(
+                        loss,
+                        present,
+                        0.0,
+                    ),
+                    grid,
+                ),
+                _pmf(Losses(-loss, absent, 0.0), grid),
             )
         case _:
             raise UnsupportedEvent(f"The event {component!r} has no privacy loss distribution.")
@@ -191,7 +207,11 @@ def _losses(pmf: pld_pmf.PLDPmf) -> Losses:
     """The atoms of a distribution of `dp_accounting`, which has no public access to them; rounding noise cut off."""
     dense = pmf.to_dense_pmf()
     loss = (np.arange(dense.size) + dense._lower_loss) * dense._discretization
-    return Losses(np.maximum(loss, LOWEST_LOSS), np.maximum(dense._probs, 0.0), dense._infinity_mass)
+    return Losses(
+        np.maximum(loss, LOWEST_LOSS),
+        np.maximum(dense._probs, 0.0),
+        dense._infinity_mass,
+    )
 
 
 def _variance(losses: Losses) -> float:
@@ -205,7 +225,11 @@ def _pmf(losses: Losses, grid: float) -> pld_pmf.PLDPmf:
     upper = losses.mass * np.expm1(cell * grid - losses.loss) / math.expm1(-grid)
     lowest = int(cell.min())
     size = int(cell.max()) - lowest + 2
-    mass = np.bincount(cell - lowest, losses.mass - upper, size) + np.bincount(cell - lowest + 1, upper, size)
+    mass = np.bincount(
+        cell - lowest,
+        losses.mass - upper,
+        size,
+    ) + np.bincount(cell - lowest + 1, upper, size)
     return pld_pmf.DensePLDPmf(grid, lowest, mass, losses.infinite, True)
 
 

@@ -60,7 +60,21 @@ def meet(
             if value >= (1 - tolerance) * target or x <= low:
                 return Meeting(x, slope)
             below = point
-        x = min(max(math.exp(_next(above, below, aim, slope, evaluation)), low), high)
+        x = min(
+            max(
+                math.exp(
+                    _next(
+                        above,
+                        below,
+                        aim,
+                        slope,
+                        evaluation,
+                    )
+                ),
+                low,
+            ),
+            high,
+        )
         if above and below and below[0] - above[0] < 1e-9:
             break
     return Meeting(math.exp(below[0]), slope) if below else None
@@ -74,7 +88,13 @@ def _slope(last: Point | None, point: Point, known: float) -> float:
     return max(slope, -100.0) if slope < -1e-3 else known
 
 
-def _next(above: Point | None, below: Point | None, aim: float, slope: float, evaluation: int) -> float:
+def _next(
+    above: Point | None,
+    below: Point | None,
+    aim: float,
+    slope: float,
+    evaluation: int,
+) -> float:
     """The next log x: by the secant inside a bracket (every third time its middle), else a step towards the target."""
     if above is None or below is None:
         point = above or below

@@ -118,7 +118,14 @@ def require_below_proof(lower: float, event: dp.DpEvent, delta: float, proved: f
     return lower
 
 
-def rounds_bound(scale: float, moved: float, choice: float, count: int, delta: float, upper: float) -> float:
+def rounds_bound(
+    scale: float,
+    moved: float,
+    choice: float,
+    count: int,
+    delta: float,
+    upper: float,
+) -> float:
     """The epsilon at delta that the best of `threshold_rounds` reaches in ``count`` rounds, each with a choice of
     bounded range ``choice`` after it (0: none). The likeliest by mean and deviation of their loss are worked out.
 
@@ -135,7 +142,11 @@ def rounds_bound(scale: float, moved: float, choice: float, count: int, delta: f
 
     rounds = sorted(threshold_rounds(scale, moved), key=gain)[-TRIED_ROUNDS:]
     return max(
-        pairs_epsilon([(pair, count) for pair in (one, other) if pair is not None], delta, min(upper, MOST))
+        pairs_epsilon(
+            [(pair, count) for pair in (one, other) if pair is not None],
+            delta,
+            min(upper, MOST),
+        )
         for one in rounds
         for other in choices
     )
@@ -166,7 +177,19 @@ def lower_bound(event: dp.DpEvent, delta: float, upper: float) -> float:
         )
     parts = _parts(counted)
     best = _reach(parts, delta, upper, 1)
-    return max(best, _reach(parts, delta, upper, -1)) if best < math.inf else best
+    return (
+        max(
+            best,
+            _reach(
+                parts,
+                delta,
+                upper,
+                -1,
+            ),
+        )
+        if best < math.inf
+        else best
+    )
 
 
 def _two_outcomes(component: dp.DpEvent, count: int, delta: float) -> float:
@@ -174,7 +197,8 @@ def _two_outcomes(component: dp.DpEvent, count: int, delta: float) -> float:
     number: what can be had of an epsilon whose likelihood ratios are no floating-point numbers. 0 for other parts."""
     match component:
         case BoundedRangeDpEvent():
-            size, moves = component.epsilon, np.linspace(0.0, component.epsilon, CELLS + 1)[1:-1]
+            size = component.epsilon
+            moves = np.linspace(0.0, component.epsilon, CELLS + 1)[1:-1]
         case EpsilonDeltaDpEvent(delta=0.0):
             size, moves = 2 * component.epsilon, np.array([component.epsilon])
         case _:
@@ -182,13 +206,31 @@ def _two_outcomes(component: dp.DpEvent, count: int, delta: float) -> float:
     high, best = np.arange(count + 1), 0.0
     for move in moves:
         loss = high * move - (count - high) * (size - move)
-        mass = binom.pmf(high, count, np.expm1(move - size) / np.expm1(-size))
+        mass = binom.pmf(
+            high,
+            count,
+            np.expm1(move - size) / np.expm1(-size),
+        )
 
-        def excess(x: float, loss: np.ndarray = loss, mass: np.ndarray = mass) -> float:
+        def excess(
+            x: float,
+            loss: np.ndarray = loss,
+            mass: np.ndarray = mass,
+        ) -> float:
             return float((mass * -np.expm1(np.minimum(x - loss, 0.0))).sum()) - delta
 
         if excess(0.0) > 0:
-            best = max(best, float(brentq(excess, 0.0, float(loss[-1]), xtol=1e-9)))
+            best = max(
+                best,
+                float(
+                    brentq(
+                        excess,
+                        0.0,
+                        float(loss[-1]),
+                        xtol=1e-9,
+                    )
+                ),
+            )
     return best
 
 
@@ -205,7 +247,12 @@ def _parts(counted: Counted) -> list[Samples]:
     return parts
 
 
-def _reach(parts: list[Samples], delta: float, upper: float, way: int) -> float:
+def _reach(
+    parts: list[Samples],
+    delta: float,
+    upper: float,
+    way: int,
+) -> float:
     """The largest epsilon that adversaries reach, for a record that is removed (way 1) or added (way -1).
 
     Each one is improved part by part: given the others' composition, the divergence at the epsilon that was found is an
@@ -227,7 +274,14 @@ def _reach(parts: list[Samples], delta: float, upper: float, way: int) -> float:
     for start in starts:
         aims, target = [start] * len(parts), upper
         for _ in range(ROUNDS if chooses else 1):
-            pairs = [part.pair(aim) for part, aim in zip(parts, aims, strict=True)]
+            pairs = [
+                part.pair(aim)
+                for part, aim in zip(
+                    parts,
+                    aims,
+                    strict=True,
+                )
+            ]
             counts = [part.count for part in parts]
             directed = pairs if way == 1 else [WorstPair(pair.absent, pair.present) for pair in pairs]
             reached = pairs_epsilon(list(zip(directed, counts, strict=True)), delta, upper)
@@ -235,7 +289,16 @@ def _reach(parts: list[Samples], delta: float, upper: float, way: int) -> float:
             if alone or not 0 < reached < math.inf:
                 break
             target = reached
-            aims = [_aim_given(pairs, counts, at, way * target, upper) for at in range(len(parts))]
+            aims = [
+                _aim_given(
+                    pairs,
+                    counts,
+                    at,
+                    way * target,
+                    upper,
+                )
+                for at in range(len(parts))
+            ]
     return best
 
 
@@ -272,7 +335,14 @@ def _looking_back(parts: list[Samples]) -> _LookingBack | None:
         return None
     ((_, choice),) = choices
     return (
-        _LookingBack(min(rates), choice.epsilon, 1 - fine, count) if isinstance(choice, BoundedRangeDpEvent) else None
+        _LookingBack(
+            min(rates),
+            choice.epsilon,
+            1 - fine,
+            count,
+        )
+        if isinstance(choice, BoundedRangeDpEvent)
+        else None
     )
 
 
@@ -281,18 +351,41 @@ def _compare_with_look_back(looked: _LookingBack, delta: float, upper: float, wa
 
     def reach(aim: float) -> float:
         pair = looked.pair(aim, way)
-        return pairs_epsilon([(pair if way == 1 else WorstPair(pair.absent, pair.present), 1)], delta, upper)
+        return pairs_epsilon(
+            [(pair if way == 1 else WorstPair(pair.absent, pair.present), 1)],
+            delta,
+            upper,
+        )
 
     best = reach(upper)
     again = looked.count <= MOST_TRIED and 0 < best < AIMED * upper
     return max(best, reach(best)) if again else best
 
 
-def _aim_given(pairs: list[WorstPair], counts: list[int], at: int, threshold: float, upper: float) -> Aim:
+def _aim_given(
+    pairs: list[WorstPair],
+    counts: list[int],
+    at: int,
+    threshold: float,
+    upper: float,
+) -> Aim:
     """The divergence at the threshold of everything, as an aim for one more sample of a part: with R the likelihood
     ratio of this sample and R' that of all the rest, E (R R' - a)_+ = R E (R' - a/R)_+."""
-    rest = [(pair, n - (here == at)) for here, (pair, n) in enumerate(zip(pairs, counts, strict=True))]
-    loss, mass, infinite, _ = _compose([(pair, n) for pair, n in rest if n], upper, 1e-9)
+    rest = [
+        (pair, n - (here == at))
+        for here, (pair, n) in enumerate(
+            zip(
+                pairs,
+                counts,
+                strict=True,
+            )
+        )
+    ]
+    loss, mass, infinite, _ = _compose(
+        [(pair, n) for pair, n in rest if n],
+        upper,
+        1e-9,
+    )
 
     def aim(ratio: np.ndarray) -> np.ndarray:
         return ratio * _deltas(loss, mass, infinite, threshold - np.log(ratio))
@@ -300,7 +393,11 @@ def _aim_given(pairs: list[WorstPair], counts: list[int], at: int, threshold: fl
     return aim
 
 
-def pairs_epsilon(pairs: list[tuple[WorstPair, int]], delta: float, upper: float) -> float:
+def pairs_epsilon(
+    pairs: list[tuple[WorstPair, int]],
+    delta: float,
+    upper: float,
+) -> float:
     """Lower bound on epsilon at delta of independent pairs, each so many times, for the present world against the
     absent one; 0 where none is found, infinity where outcomes of the first alone have mass delta.
 
@@ -333,7 +430,12 @@ def _compose(
     )
 
 
-def _deltas(loss: np.ndarray, mass: np.ndarray, infinite: float, x: np.ndarray) -> np.ndarray:
+def _deltas(
+    loss: np.ndarray,
+    mass: np.ndarray,
+    infinite: float,
+    x: np.ndarray,
+) -> np.ndarray:
     """infinite + sum of mass (1 - e^(x - loss))_+ at every x."""
     above = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
     with np.errstate(over="ignore"):
@@ -346,23 +448,34 @@ def _losses(pair: WorstPair, grid: float) -> tuple[np.ndarray, int, float]:
     """(masses on the grid, the first point, mass of infinite loss) under the first distribution of the pair."""
     some = (pair.present > 1e-18) & (pair.absent > 0)
     with np.errstate(all="ignore"):  # a grid of 0 is refused below
-        mass, exact = pair.present[some], np.log(pair.present[some] / pair.absent[some]) / grid
+        mass = pair.present[some]
+        exact = np.log(pair.present[some] / pair.absent[some]) / grid
     if exact.size and not np.ptp(exact) < MOST_CELLS:
         raise OverflowError("losses too far apart for a grid")
     cell = np.floor(exact).astype(int)
     lowest, share = int(cell.min()), exact - cell
     size = int(cell.max()) - lowest + 2
-    masses = np.bincount(cell - lowest, mass * (1 - share), size) + np.bincount(cell - lowest + 1, mass * share, size)
+    masses = np.bincount(
+        cell - lowest,
+        mass * (1 - share),
+        size,
+    ) + np.bincount(cell - lowest + 1, mass * share, size)
     return masses, lowest, float(pair.present[pair.absent == 0].sum())
 
 
-def _threshold(loss: np.ndarray, mass: np.ndarray, infinite: float, delta: float) -> float:
+def _threshold(
+    loss: np.ndarray,
+    mass: np.ndarray,
+    infinite: float,
+    delta: float,
+) -> float:
     """The largest x with infinite + sum of mass (1 - e^(x - loss))_+ >= delta; 0 where even x = 0 has less."""
     if infinite >= delta:
         return math.inf
     loss, mass = loss[::-1], mass[::-1]
     inside = loss > 0
-    above, weighed = np.cumsum(mass[inside]), np.cumsum(mass[inside] * np.exp(-loss[inside]))
+    above = np.cumsum(mass[inside])
+    weighed = np.cumsum(mass[inside] * np.exp(-loss[inside]))
     deltas = infinite + above - np.exp(loss[inside]) * weighed  # at x = each loss; rises as x falls
     reached = np.flatnonzero(deltas >= delta)
     last = int(reached[0]) - 1 if reached.size else above.size - 1  # x lies below this loss, and above the next one

@@ -63,7 +63,8 @@ def attack(
     no_ends: leave out zero-shot and the controls that show its power.
     """
     plugins, folder = p.as_list(plugins), Path(results)
-    names, epsilons = list(dict.fromkeys(p.as_list(mechanism))), p.as_list(epsilon)
+    names = list(dict.fromkeys(p.as_list(mechanism)))
+    epsilons = p.as_list(epsilon)
     attacks = load_attacks(plugins)
     require_known("attack", [name], attacks)
     registered = attacks[name]
@@ -84,7 +85,14 @@ def attack(
     rest |= {"others": others or MEMBERS, "plugin": registered.plugin_hash}
     jobs, skipped = list[AttackJob](), Skipped()
     for each in names if no_ends else _add_ends(names, chosen, loaded):
-        of_mechanism = jobs_of(chosen, loaded, known[each], epsilons, changes.get(each, {}), **rest)
+        of_mechanism = jobs_of(
+            chosen,
+            loaded,
+            known[each],
+            epsilons,
+            changes.get(each, {}),
+            **rest,
+        )
         reason = chosen.skip(of_mechanism[0].mechanism, loaded)
         if reason:
             skipped[each] = reason
@@ -165,4 +173,8 @@ def _answer(
         *notes(refuted, "flag"),
         where,
     ]
-    return Answer({"attack": name, "made": new, "skipped": skipped, "results": rows}, shown, code)
+    return Answer(
+        {"attack": name, "made": new, "skipped": skipped, "results": rows},
+        shown,
+        code,
+    )

@@ -47,7 +47,11 @@ def _answer(audits: Audits, arguments: Mapping[str, Any]) -> Answer:
             )
     title = "exact audit" if arguments.get("exact") else "sampled audit"
     table = attacks_table(title, pair_with_settings(audits.items, {}))
-    return Answer(documents, [table, *notes(audits.notes), *notes(refuted, "flag")], audits.code)
+    return Answer(
+        documents,
+        [table, *notes(audits.notes), *notes(refuted, "flag")],
+        audits.code,
+    )
 
 
 @p.verb("dpicl audit voting --task agnews --epsilon 1 --question lookup", answer=_answer)
@@ -127,13 +131,18 @@ def audit(
         results = DEFAULT_RESULTS
     auditor = _Auditor(None if results is None else Path(results), progress)
     folder = Path(results or DEFAULT_RESULTS)
-    files, epsilons = p.as_list(plugins), list(dict.fromkeys(p.as_list(epsilon)))
+    files = p.as_list(plugins)
+    epsilons = list(dict.fromkeys(p.as_list(epsilon)))
     adversary = (other_records or "alone", queries or "own", copies or 1)
     if suite is not None:
         sentence = "Rows of a suite are audited with their own settings; leave {} out, or --suite."
         _refuse({**of_row, "limit": test_records}, sentence)
         rows = [] if mechanism is None else [str(mechanism)]
-        return _audit_exactly(_rows_of(str(suite), rows, task, epsilons, folder, files), adversary, auditor)
+        return _audit_exactly(
+            _rows_of(str(suite), rows, task, epsilons, folder, files),
+            adversary,
+            auditor,
+        )
     owner = None if mechanism is None else given_mechanism(mechanism, files)
     required = {"MECHANISM": owner, "--task T": task, "--epsilon E": epsilons}
     missing = [name for name, value in required.items() if not value]
@@ -161,7 +170,14 @@ def audit(
         "seed": seed,
     }
     whole = Task.load(task, source, limit_test=1)
-    plan = AuditJob(build(owner.cls, every), whole, model, every, owner.registered.plugin_hash, **sampled)
+    plan = AuditJob(
+        build(owner.cls, every),
+        whole,
+        model,
+        every,
+        owner.registered.plugin_hash,
+        **sampled,
+    )
     return _audit_by_sampling(plan, epsilons, Workbench({owner.name: owner.registered}), auditor)
 
 
@@ -230,7 +246,12 @@ class _Auditor:
         return report
 
 
-def _audit_by_sampling(plan: AuditJob, epsilons: list[float], bench: Workbench, auditor: _Auditor) -> Audits:
+def _audit_by_sampling(
+    plan: AuditJob,
+    epsilons: list[float],
+    bench: Workbench,
+    auditor: _Auditor,
+) -> Audits:
     """With one canary for all target epsilons; the model is read where an audit is not there."""
     plan.check()
     audits = []
@@ -241,12 +262,24 @@ def _audit_by_sampling(plan: AuditJob, epsilons: list[float], bench: Workbench, 
     return Audits(audits)
 
 
-def _audit_exactly(selection: Selection, adversary: tuple[Deal, QueryChoice, int], auditor: _Auditor) -> Audits:
+def _audit_exactly(
+    selection: Selection,
+    adversary: tuple[Deal, QueryChoice, int],
+    auditor: _Auditor,
+) -> Audits:
     """Of the first cell of every row. Raises UsageError where no row can be audited."""
     bench = Workbench(selection.mechanisms)
     cells, skipped = _find_auditable(selection, bench, adversary[1])
     auditor.say(f"Exact audits of {count(len(cells), 'row')}.")
-    jobs = (ExactJob(cell, bench.mechanism(cell), bench.task(cell), *adversary) for cell in cells)
+    jobs = (
+        ExactJob(
+            cell,
+            bench.mechanism(cell),
+            bench.task(cell),
+            *adversary,
+        )
+        for cell in cells
+    )
     audits: list[AttackResult] = []
     failed: list[str] = []
     for outcome in auditor.run(jobs, bench):
@@ -267,9 +300,15 @@ def _find_auditable(
     selection: Selection, bench: Workbench, query_choice: QueryChoice
 ) -> tuple[list[Cell], dict[str, str]]:
     """(the first cell of every row that an exact audit says something about, rows left out with their reasons)."""
-    first, skipped = dict[tuple[object, ...], Cell](), dict[str, str]()
+    first = dict[tuple[object, ...], Cell]()
+    skipped = dict[str, str]()
     for cell in selection.cells:
-        reason = reason_against(bench.mechanism(cell), Task.read_public(cell.task), cell.epsilon, query_choice)
+        reason = reason_against(
+            bench.mechanism(cell),
+            Task.read_public(cell.task),
+            cell.epsilon,
+            query_choice,
+        )
         if reason is not None:
             skipped[f"{cell.label} on {cell.task}" if cell.epsilon else cell.label] = reason
             continue

@@ -54,7 +54,10 @@ def _release(entry: dict[str, Any]) -> list[str]:
     return [entry["when"], *facts, show_rounded_up(entry["epsilon"]), f"{entry['delta']:g}", unit]
 
 
-def _answer(sets: list[dict[str, Any]], arguments: Mapping[str, Any]) -> Answer:
+def _answer(
+    sets: list[dict[str, Any]],
+    arguments: Mapping[str, Any],
+) -> Answer:
     document = {"private_sets": sets}
     if not sets:
         return Answer(document, ["Nothing was released with secure noise on this machine."])

@@ -89,7 +89,11 @@ def calibrate(
     chosen = given_mechanism(mechanism, p.as_list(plugins))
     cls = chosen.cls
     require_known("task", [task], list_tasks())
-    resolved = resolve_options(cls, task, {**chosen.options, **p.options_of(cls.name, options)})
+    resolved = resolve_options(
+        cls,
+        task,
+        {**chosen.options, **p.options_of(cls.name, options)},
+    )
     built = build(cls, resolved)
     if queries and cls.query_budget(queries) is None:
         raise UsageError(f"The release of {cls.name} is for any number of queries; leave queries out.")
@@ -134,7 +138,14 @@ def calibrate(
     }
 
 
-def _sizes(mechanism: Mechanism, task: str, size: int | None, shots: int, queries: int | None, source: str) -> Sizes:
+def _sizes(
+    mechanism: Mechanism,
+    task: str,
+    size: int | None,
+    shots: int,
+    queries: int | None,
+    source: str,
+) -> Sizes:
     """Sizes of the task; where a size is given, every group that is used has that many records and no data is read."""
     if size is None:
         loaded = Task.load(task, source, limit_test=1)

@@ -28,7 +28,13 @@ def _answer(verdicts: Findings, arguments: Mapping[str, Any]) -> Answer:
         failures = sum(finding.status == "failed" for finding in findings)
         checks = [asdict(finding) for finding in findings]
         documents.append({"mechanism": name, "ok": not failures, "tasks": tasks, "checks": checks})
-        shown.append(text_table(["check", "", "seen"], [[f.check, f.status, f.why] for f in findings], name))
+        shown.append(
+            text_table(
+                ["check", "", "seen"],
+                [[f.check, f.status, f.why] for f in findings],
+                name,
+            )
+        )
         end = f"{count(failures, 'check')} failed" if failures else "all checks passed"
         shown.append(f"{name}: {end}{' on ' if tasks else ''}{', '.join(tasks)}")
     return Answer(
@@ -66,7 +72,12 @@ def check(
     for each in every:
         tasks: list[str] = []
 
-        def report(task: str, check: str, name: str = each.name, tasks: list[str] = tasks) -> None:
+        def report(
+            task: str,
+            check: str,
+            name: str = each.name,
+            tasks: list[str] = tasks,
+        ) -> None:
             apart.report_alive()
             if task not in tasks:
                 tasks.append(task)
@@ -75,7 +86,15 @@ def check(
 
         by_name[each.name] = (
             tasks,
-            list(check_mechanism(each.cls, task, {**each.options, **changes[each.name]}, seed, report)),
+            list(
+                check_mechanism(
+                    each.cls,
+                    task,
+                    {**each.options, **changes[each.name]},
+                    seed,
+                    report,
+                )
+            ),
         )
     every_finding = [finding for _, findings in by_name.values() for finding in findings]
     verdicts = Findings(every_finding, own=by_name, seed=seed)

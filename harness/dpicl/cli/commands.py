@@ -65,7 +65,13 @@ def load(place: str) -> Callable[..., Any]:
     return function
 
 
-def build(verbs: Verbs, loaded: Collection[str], description: str, epilog: str, version: Callable[[], str]) -> Any:
+def build(
+    verbs: Verbs,
+    loaded: Collection[str],
+    description: str,
+    epilog: str,
+    version: Callable[[], str],
+) -> Any:
     """The program, with the commands that are wanted; of the others it knows what they do, and their code is not
     imported."""
     app = typer.Typer(
@@ -77,7 +83,15 @@ def build(verbs: Verbs, loaded: Collection[str], description: str, epilog: str, 
     )
 
     def root(
-        shown: Annotated[bool, typer.Option("--version", "-V", help="show the version", is_eager=True)] = False,
+        shown: Annotated[
+            bool,
+            typer.Option(
+                "--version",
+                "-V",
+                help="show the version",
+                is_eager=True,
+            ),
+        ] = False,
     ) -> None:
         if shown:
             output.emit([f"dpicl {version()}"])
@@ -104,7 +118,12 @@ def _refuse_unloaded() -> None:
     """A command whose code nobody asked for."""
 
 
-def _add(app: typer.Typer, name: str, function: Callable[..., Any], help: str) -> None:
+def _add(
+    app: typer.Typer,
+    name: str,
+    function: Callable[..., Any],
+    help: str,
+) -> None:
     from dpicl.api.verbs import parameters  # and pydantic, which `dpicl --help` does without
 
     known = parameters(function)
@@ -114,7 +133,14 @@ def _add(app: typer.Typer, name: str, function: Callable[..., Any], help: str) -
         as_json = texts.pop("json")
         written = _config(texts.pop("config"), name, known)
         written |= {key: text for key, text in texts.items() if text not in (None, False, [], ())}
-        arguments = {key: _check(known[key], text, name) for key, text in written.items()}
+        arguments = {
+            key: _check(
+                known[key],
+                text,
+                name,
+            )
+            for key, text in written.items()
+        }
         for each in known.values():
             if (each.required or each.name in verb.needs) and each.name not in arguments:
                 raise UsageError(f"{each.written} is missing; see `dpicl {name} --help`.")
@@ -127,7 +153,14 @@ def _add(app: typer.Typer, name: str, function: Callable[..., Any], help: str) -
     }
     for key, (kind, flag, metavar, about, default) in shared.items():
         option = typer.Option(flag, metavar=metavar, help=about)
-        flags.append(inspect.Parameter(key, _KEYWORD, default=default, annotation=Annotated[kind, option]))
+        flags.append(
+            inspect.Parameter(
+                key,
+                _KEYWORD,
+                default=default,
+                annotation=Annotated[kind, option],
+            )
+        )
     call.__signature__ = inspect.Signature(flags)  # type: ignore[attr-defined]
     call.__annotations__ = {each.name: each.annotation for each in flags}
     epilog = "\b\nexample:\n" + "\n".join(f"  {line}" for line in verb.example.splitlines())
@@ -146,7 +179,12 @@ def _to_typer(each: Parameter, verb: Verb) -> inspect.Parameter:
         kind, default = list[str], []  # type: ignore[assignment]
     offered = None if flag.complete is None else _offer(flag.complete)
     if each.positional:
-        about = typer.Argument(metavar=each.written, help=flag.help, autocompletion=offered, show_default=False)
+        about = typer.Argument(
+            metavar=each.written,
+            help=flag.help,
+            autocompletion=offered,
+            show_default=False,
+        )
     else:
         needed = " (required)" if each.required or each.name in verb.needs else ""
         about = typer.Option(
@@ -179,7 +217,11 @@ def _check(each: Parameter, written: Any, name: str) -> Any:
         raise UsageError(f"Argument {each.written} {error}; see `dpicl {name} --help`.") from None
 
 
-def _config(path: str | None, name: str, known: Mapping[str, Parameter]) -> dict[str, Any]:
+def _config(
+    path: str | None,
+    name: str,
+    known: Mapping[str, Parameter],
+) -> dict[str, Any]:
     """The parameters of a file: parameter -> what is written there."""
     if path is None:
         return {}

@@ -112,7 +112,16 @@ def data(
         document["persons"] = [asdict(each) for each in persons]
     message("These are counts of private records: for you, and not for publication.")
     read_as = [f"Read as {what}: field '{column}'." for what, column in columns.items()]
-    blocks = [*_show(name, source_found, counts, names), *read_as, *map(_describe_persons, persons)]
+    blocks = [
+        *_show(
+            name,
+            source_found,
+            counts,
+            names,
+        ),
+        *read_as,
+        *map(_describe_persons, persons),
+    ]
     return Answer(document, blocks, 1 if counts.problems else 0)
 
 
@@ -161,11 +170,25 @@ def _readings(spec: SourceSpec, source: str) -> tuple[FileRecords, FileRecords |
         return reading_of(spec, "train"), None if train_alone else reading_of(spec, "test")
     place = Path(f"{source} records of {spec.name}")
     both = read(spec, source, None, None, 0)
-    train, test = (FileRecords(place, "record", records, [*range(1, len(records) + 1)], {}) for records in both)
+    train, test = (
+        FileRecords(
+            place,
+            "record",
+            records,
+            [*range(1, len(records) + 1)],
+            {},
+        )
+        for records in both
+    )
     return train, test
 
 
-def _show(name: str, source: str, counts: DataCounts, names: Mapping[str, str]) -> Iterator[Block | str]:
+def _show(
+    name: str,
+    source: str,
+    counts: DataCounts,
+    names: Mapping[str, str],
+) -> Iterator[Block | str]:
     """names: split -> its file's name, where files were given; those of a task are called train and test."""
     splits = [replace(each, split=names.get(each.split, each.split)) for each in counts.splits]
     columns = ["", "records", "labels", "words (5%, median, 95%, longest)", "repeated", "wrong"]

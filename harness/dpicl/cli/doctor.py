@@ -79,7 +79,11 @@ def doctor(*, model: Models = (), results: Results = DEFAULT_RESULTS) -> Answer:
     rows = [[check.mark, check.name, check.found, check.remedy] for check in checks]
     end = "Everything that the default run needs is there." if good else "Something is missing; see above."
     document = {"ok": good, "checks": [asdict(check) for check in checks]}
-    return Answer(document, [text_table(["", "what", "found", "to change it"], rows), end], 0 if good else 1)
+    return Answer(
+        document,
+        [text_table(["", "what", "found", "to change it"], rows), end],
+        0 if good else 1,
+    )
 
 
 def _software() -> Iterator[Check]:

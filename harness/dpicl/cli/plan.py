@@ -121,7 +121,16 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
         "unknown": presence.unknown or None,
         "untuned": untuned_rows(selection),
         "headroom": [{**asdict(one), "rewards": one.rewards} for one in gains],
-        "mde": [dict(zip((*sizing.SHARED, "mde"), (*of, one), strict=True)) for of, one in mde.items()],
+        "mde": [
+            dict(
+                zip(
+                    (*sizing.SHARED, "mde"),
+                    (*of, one),
+                    strict=True,
+                )
+            )
+            for of, one in mde.items()
+        ],
         "tuned": tuned.model_dump(mode="json")["tasks"],
         "cells": [
             {
@@ -137,7 +146,14 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
     }
     cells = [cell for cell in selection.cells if cell.id not in left_out]
     overview, details = _tables(cells, _count_columns(status, estimates), gains, mde)
-    shown: list[Block | str] = [_totals(document, sum(seconds), unmeasured), *overview]
+    shown: list[Block | str] = [
+        _totals(
+            document,
+            sum(seconds),
+            unmeasured,
+        ),
+        *overview,
+    ]
     others = {one.source for one in gains} - {cell.source for cell in cells}
     if others:
         shown += notes([f"Headroom and MDE are of results on {names_text(sorted(others))} records; none are at hand."])
@@ -156,7 +172,11 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
     return Answer(document, shown)
 
 
-def _totals(plan: Mapping[str, Any], seconds: float, unmeasured: Sequence[str]) -> Block:
+def _totals(
+    plan: Mapping[str, Any],
+    seconds: float,
+    unmeasured: Sequence[str],
+) -> Block:
     """How many cells are done and left, and what these cost. unmeasured: models of which no cell has run
     on this machine; seconds: of all others."""
     parts = [
@@ -175,7 +195,10 @@ def _totals(plan: Mapping[str, Any], seconds: float, unmeasured: Sequence[str]) 
     return words(f"{count(len(plan['cells']), 'cell')}: {', '.join(parts)}, {to_do}{cost}.")
 
 
-def _count_columns(status: Mapping[str, str], costs: Mapping[str, CostEstimate]) -> list[Column]:
+def _count_columns(
+    status: Mapping[str, str],
+    costs: Mapping[str, CostEstimate],
+) -> list[Column]:
     """How many cells a line has, and what they cost, done or not."""
 
     def time(cells: Sequence[Cell]) -> float | None:
@@ -184,7 +207,11 @@ def _count_columns(status: Mapping[str, str], costs: Mapping[str, CostEstimate])
 
     return [
         Column("cells", "cells", len),
-        Column("done", "done", lambda cells: sum(status.get(cell.id) == "present" for cell in cells)),
+        Column(
+            "done",
+            "done",
+            lambda cells: sum(status.get(cell.id) == "present" for cell in cells),
+        ),
         Column(
             "tokens",
             "tokens",
@@ -239,17 +266,35 @@ def _tables(
     few = len(_group(cells, _TASK)) == 1 or len(_group(cells, _ROW)) <= _FEW
     for model, line in _group(cells, attrgetter("model")).items():
         name, sources = model_name(model), names_text(_group(line, attrgetter("source")))
-        overview.append(make_table(f"{name}, {sources} records", whole, _group(line, _TASK).values(), heading=True))
+        overview.append(
+            make_table(
+                f"{name}, {sources} records",
+                whole,
+                _group(line, _TASK).values(),
+                heading=True,
+            )
+        )
         if few and (mine := [one for one in gains if one.model == model]):
             details.append(make_table(f"Headroom by every metric, {name}", every, mine, keep=2, heading=True))
         if few:
-            details.append(make_table(f"Rows, {name}", rows, _group(line, _ROW).values(), keep=3, heading=True))
+            details.append(
+                make_table(
+                    f"Rows, {name}",
+                    rows,
+                    _group(line, _ROW).values(),
+                    keep=3,
+                    heading=True,
+                )
+            )
     if gains:
         overview += notes([_MEANING])
     return overview, details or [words("A line a row, and headroom by every metric: --task TASK.")]
 
 
-def _group(cells: Iterable[Cell], key: Callable[[Cell], Any]) -> dict[Any, list[Cell]]:
+def _group(
+    cells: Iterable[Cell],
+    key: Callable[[Cell], Any],
+) -> dict[Any, list[Cell]]:
     groups = defaultdict[Any, list[Cell]](list)
     for cell in cells:
         groups[key(cell)].append(cell)
@@ -292,9 +337,13 @@ def cell_json(cell: Cell) -> dict[str, Any]:
     return {"id": cell.id, **{key: getattr(cell, key) for key in keys}}
 
 
-def _select_standing(selection: Selection, results: Iterable[Result]) -> tuple[list[Result], list[str]]:
+def _select_standing(
+    selection: Selection,
+    results: Iterable[Result],
+) -> tuple[list[Result], list[str]]:
     """The results of its cells as on a board, those from the records of the cells first; notes on others."""
-    suite, to_have = selection.suite, {(cell.task, cell.source) for cell in selection.cells}
+    suite = selection.suite
+    to_have = {(cell.task, cell.source) for cell in selection.cells}
     sources, selected = (
         SOURCES if suite.source == "auto" else (suite.source,),
         set(map(which_of, selection.cells)),
@@ -305,7 +354,12 @@ def _select_standing(selection: Selection, results: Iterable[Result]) -> tuple[l
     return select_current(eligible, Fingerprints(download=False))
 
 
-def _sizes(selection: Selection, results: Sequence[Result], detect: float, power: float) -> Answer:
+def _sizes(
+    selection: Selection,
+    results: Sequence[Result],
+    detect: float,
+    power: float,
+) -> Answer:
     """What `plan --detect` says: seeds and test records of least cost for every task and epsilon."""
     suite = selection.suite
     eligible, left_out = _select_standing(selection, results)
@@ -333,13 +387,30 @@ def _sizes(selection: Selection, results: Sequence[Result], detect: float, power
         )
         for model in dict.fromkeys(table.model for table in sized)
     ]
-    return Answer(document, [*tables, *notes([_sizes_meaning(sized, detect, power)])])
+    return Answer(
+        document,
+        [
+            *tables,
+            *notes(
+                [
+                    _sizes_meaning(
+                        sized,
+                        detect,
+                        power,
+                    )
+                ]
+            ),
+        ],
+    )
 
 
 _SIZES = ("task", "ε", "rows", "records", "sd", "seeds now", "MDE", "needs", "costs")
 
 
-def _size_row(table: sizing.Table, mde: Mapping[sizing.Shared, float]) -> list[str]:
+def _size_row(
+    table: sizing.Table,
+    mde: Mapping[sizing.Shared, float],
+) -> list[str]:
     difference = mde.get((table.model, table.task, table.source, table.epsilon))
     return [
         table.task,

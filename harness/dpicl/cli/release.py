@@ -134,7 +134,11 @@ def _answer(release: PrivateRelease, arguments: Mapping[str, Any]) -> Answer:
     )
 
 
-def _show(release: PrivateRelease, arguments: Mapping[str, Any], budgets: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _show(
+    release: PrivateRelease,
+    arguments: Mapping[str, Any],
+    budgets: Sequence[Mapping[str, Any]],
+) -> Iterator[str]:
     epsilon, delta = guarantee_of(release.card)
     if arguments.get("measure_only"):
         yield Utility.model_validate(release.card["utility"]).sentence
@@ -292,7 +296,11 @@ def _answer_from(file: Path, mechanism: GivenMechanism | None, queries: Any, arg
     )
     built = cast(PreparedMechanism, build(chosen.cls, resolved))
     require_same(saved, built, resolved)
-    words = replace(saved.own, text_field=arguments.get("text_field"), format=p.format_of(arguments))
+    words = replace(
+        saved.own,
+        text_field=arguments.get("text_field"),
+        format=p.format_of(arguments),
+    )
     every = _read_queries(queries, words, _tell())
     filled = [query for query in every if query.text]
     out = arguments.get("out")
@@ -370,7 +378,11 @@ def _job(
     data, public, test = (None if table is None else as_table(table) for table in map(arguments.get, _TABLES))
     assert data is not None
     default = (
-        re.sub(r"[^A-Za-z0-9_.-]", "_", name_of(data) if isinstance(data, Path) else data.stem).lstrip("_.-")[:80]
+        re.sub(
+            r"[^A-Za-z0-9_.-]",
+            "_",
+            name_of(data) if isinstance(data, Path) else data.stem,
+        ).lstrip("_.-")[:80]
         or "records"
     )
     job = ReleaseJob(
@@ -434,7 +446,11 @@ def _tell() -> Callable[[str], None]:
     return partial(message, stream=sys.stderr) if call.COMMAND.get() else lambda text: None
 
 
-def _read_queries(source: Any, records: OwnRecords, tell: Callable[[str], None]) -> list[Query]:
+def _read_queries(
+    source: Any,
+    records: OwnRecords,
+    tell: Callable[[str], None],
+) -> list[Query]:
     """Raises DataError for a file without queries."""
     if isinstance(source, Path):
         queries = queries_of(source, records, tell)

@@ -92,7 +92,12 @@ def _next(selection: Selection) -> str:
     return selection.command("board")
 
 
-def _summary(selection: Selection, there: list[Cell], finished: list[Done], seconds: float) -> Answer:
+def _summary(
+    selection: Selection,
+    there: list[Cell],
+    finished: list[Done],
+    seconds: float,
+) -> Answer:
     counts = Counter(done.status for done in finished)
     counts["present"] += len(there)
     failed = [done for done in finished if done.status == "failed"]

@@ -44,5 +44,10 @@ def select_cells(suite: str | Path, cells: Cells, part: Any = None) -> Selection
         test_records=cells.get("test_records"),
         options=option_changes(cells.get("options")),
     )
-    selection = select(str(suite), folder_of(cells), as_list(cells.get("plugins") or ()), changes)
+    selection = select(
+        str(suite),
+        folder_of(cells),
+        as_list(cells.get("plugins") or ()),
+        changes,
+    )
     return selection if part is None else replace(selection, cells=shard(selection.cells, *part))

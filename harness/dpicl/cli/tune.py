@@ -76,7 +76,12 @@ def tune(
     require_known(f"task of {name}", tasks, whole.tasks)
     grids = {entry.row: str(entry.tune) for entry in whole.mechanisms if isinstance(entry.tune, str)}
     rows = [grids.get(row, row) for row in as_list(mechanism)]
-    chosen = select(name, folder, files, Changes(tasks=tasks, mechanisms=rows, test_records=test_records))
+    chosen = select(
+        name,
+        folder,
+        files,
+        Changes(tasks=tasks, mechanisms=rows, test_records=test_records),
+    )
     trial = tuning_suite(chosen.suite, chosen.mechanisms, shots)
     selection = selection_of(trial, folder, files, suite_name=name)
     finished = run_selection(selection, engine, workers, True)

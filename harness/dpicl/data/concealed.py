@@ -42,7 +42,12 @@ class _Concealment(AbstractContextManager[None]):
     def __enter__(self) -> None:
         self._silence.enter_context(_silence())
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: object,
+    ) -> None:
         self._silence.close()
         if kind is None:
             return

@@ -58,7 +58,15 @@ def count_records(train: FileRecords, test: FileRecords | None, labels: Sequence
     readings = {"train": train} | ({"test": test} if test is not None else {})
     splits = [_counts(split, reading, labels) for split, reading in readings.items()]
     keys = {normalise(record.text) for record in test.records} if test is not None else set()
-    leaks = [n for n, each in zip(train.numbers, train.records, strict=True) if normalise(each.text) in keys]
+    leaks = [
+        n
+        for n, each in zip(
+            train.numbers,
+            train.records,
+            strict=True,
+        )
+        if normalise(each.text) in keys
+    ]
     problems = []
     for reading in readings.values():
         if wrong := sum(map(len, reading.faults.values())):
@@ -83,7 +91,13 @@ def _counts(split: str, reading: FileRecords, labels: Sequence[str]) -> SplitCou
     counted = Counter(record.label for record in reading.records)
     lengths = [len(record.text.split()) for record in reading.records] or [0]
     quantiles = np.quantile(lengths, [0.05, 0.5, 0.95, 1.0], method="higher")
-    words = dict(zip(("5%", "median", "95%", "longest"), map(int, quantiles), strict=True))
+    words = dict(
+        zip(
+            ("5%", "median", "95%", "longest"),
+            map(int, quantiles),
+            strict=True,
+        )
+    )
     of_labels = {label: counted[label] for label in labels}
     return SplitCounts(
         split=split,

@@ -63,7 +63,12 @@ def personal_columns(columns: Iterable[str], others: Iterable[str]) -> list[str]
     return [column for column in columns if column not in known and looks_personal(column)]
 
 
-def keep_rows(records: Sequence[Record], persons: Sequence[str], most: int, key: bytes) -> list[Record]:
+def keep_rows(
+    records: Sequence[Record],
+    persons: Sequence[str],
+    most: int,
+    key: bytes,
+) -> list[Record]:
     """At most ``most`` records of each person, in the order of the file.
 
     persons: whose each record is, in the order of the records. key: of the machine, at most 64 bytes: without it nobody

@@ -134,7 +134,14 @@ def read_records(path: Table, spec: SourceSpec) -> FileRecords:
     reader = function_of(local.reader, f"The reader of task {spec.name}") if not fields else None
     table = open_table(path, local.columns, local.format)
     words = _label_words(spec)
-    reading = FileRecords(path, table.unit, [], [], {}, columns=dict.fromkeys(table.columns))
+    reading = FileRecords(
+        path,
+        table.unit,
+        [],
+        [],
+        {},
+        columns=dict.fromkeys(table.columns),
+    )
     reading.columns_by_row = not table.columns
     keys: list[str] = []
     rows_read = False
@@ -257,7 +264,12 @@ def _free_text(values: Mapping[str, Any], local: LocalKeys) -> str:
         raise RowFault(str(error)) from None
 
 
-def _joins_rows(values: Mapping[str, str], fields: Sequence[str], words: Mapping[str, str], mark: str) -> bool:
+def _joins_rows(
+    values: Mapping[str, str],
+    fields: Sequence[str],
+    words: Mapping[str, str],
+    mark: str,
+) -> bool:
     """Whether a line of the text has a known label where a row has its own: the end of one that a quotation mark opens,
     or the beginning of one that it closes; or a line of another cell has one anywhere."""
     others = [value for name, value in values.items() if name not in fields and isinstance(value, str)]
@@ -277,7 +289,10 @@ def _label_words(spec: SourceSpec) -> dict[str, str]:
     return {_normalise(key): word for key, word in words.items()} | words
 
 
-def _text_by(reader: Callable[[dict[str, Any]], str], values: dict[str, Any]) -> str:
+def _text_by(
+    reader: Callable[[dict[str, Any]], str],
+    values: dict[str, Any],
+) -> str:
     """The text of a row by the task's own reader, whose exceptions may quote the row unless it means them for us."""
     try:
         text = reader(values)

@@ -209,14 +209,23 @@ def hub_commit(spec: SourceSpec) -> str:
 def _hub_split(spec: SourceSpec, rows: Sequence[Mapping[str, Any]]) -> Split:
     """Where the hub stores class ids, `hub.labels` lists our word for each id, in the hub's order."""
     columns = LocalKeys(text=spec.hub.text, label=spec.hub.label)
-    table = Rows(spec.hub.path, rows, {spec.hub.label: spec.hub.labels})
+    table = Rows(
+        spec.hub.path,
+        rows,
+        {spec.hub.label: spec.hub.labels},
+    )
     return read_records(table, spec.model_copy(update={"local": columns})).check()
 
 
 # --- synthetic corpora -----------------------------------------------------------------------------------------------
 
 
-def read_synthetic(spec: SourceSpec, limit_train: int | None, limit_test: int | None, seed: int) -> tuple[Split, Split]:
+def read_synthetic(
+    spec: SourceSpec,
+    limit_train: int | None,
+    limit_test: int | None,
+    seed: int,
+) -> tuple[Split, Split]:
     """Distinct records of the task's grammar; each is a function of (seed, class, split, index) alone.
 
     limit_train (a class; in all without classes) and limit_test (in all) may also ask for more than the default sizes.

@@ -30,7 +30,10 @@ def letters(text: str) -> str:
     return "".join(filter(str.isalnum, text.lower())) or text
 
 
-def deduplicate(train: Sequence[Record], test: Sequence[Record]) -> tuple[Split, Split, dict[str, int]]:
+def deduplicate(
+    train: Sequence[Record],
+    test: Sequence[Record],
+) -> tuple[Split, Split, dict[str, int]]:
     """Keeps the first record of each key, and no train record whose key is in test; counts what was dropped.
 
     A repeated record would make one person's record count twice, and a record-level epsilon would not hold for them.
@@ -48,7 +51,10 @@ def deduplicate(train: Sequence[Record], test: Sequence[Record]) -> tuple[Split,
     return kept_train, kept_test, dropped
 
 
-def drop_known(train: Sequence[Record], known: Sequence[Record]) -> tuple[Split, dict[str, int]]:
+def drop_known(
+    train: Sequence[Record],
+    known: Sequence[Record],
+) -> tuple[Split, dict[str, int]]:
     """The train records whose key is in none of the known ones, each decided alone; counts what was dropped."""
     keys = {normalise(record.text) for record in known}
     disjoint = [record for record in train if normalise(record.text) not in keys]
@@ -67,7 +73,12 @@ def _is_new(record: Record, keys: set[str]) -> bool:
     return True
 
 
-def split_public(name: str, train: Split, size: int, seed: int) -> tuple[Split, Split]:
+def split_public(
+    name: str,
+    train: Split,
+    size: int,
+    seed: int,
+) -> tuple[Split, Split]:
     """(public, private): the ``size`` records with the lowest random priority are public; each part in its order.
 
     The priority of a record depends on it and the seed alone. So a record that is added to the private part, or taken
@@ -148,7 +159,12 @@ def draw_records(train: Sequence[Record], share: float, seed: int) -> Split:
     return [record for record, is_drawn in zip(train, coins, strict=True) if is_drawn]
 
 
-def draw_test_records(name: str, pool: Sequence[Record], size: int, seed: int) -> Split:
+def draw_test_records(
+    name: str,
+    pool: Sequence[Record],
+    size: int,
+    seed: int,
+) -> Split:
     """The test records of one seed: a window of ``size`` records of a public permutation. Seeds that follow each other
     have disjoint windows as long as there are records; then the next permutation is used. Raises DataError where there
     are fewer than ``size``.
@@ -169,7 +185,13 @@ def _priority(seed: int, record: Record) -> bytes:
     return hashlib.sha256(f"{seed}:{letters(record.text)}".encode()).digest()
 
 
-def require_records(name: str, labels: Sequence[str], train: Split, test: Split, dropped: Mapping[str, int]) -> None:
+def require_records(
+    name: str,
+    labels: Sequence[str],
+    train: Split,
+    test: Split,
+    dropped: Mapping[str, int],
+) -> None:
     """Raises DataError for an empty set, and for a class without train records. dropped: what `deduplicate` counts."""
     if not train and test and dropped["train_in_test"]:
         raise DataError(
@@ -185,7 +207,11 @@ def require_records(name: str, labels: Sequence[str], train: Split, test: Split,
         raise DataError(f"{name} has an empty test set; use another source.")
 
 
-def fingerprint(train: Sequence[Record], test: Sequence[Record], public: Sequence[Record] = ()) -> str:
+def fingerprint(
+    train: Sequence[Record],
+    test: Sequence[Record],
+    public: Sequence[Record] = (),
+) -> str:
     """sha256 over all records in order: (split, label, text), each as one JSON line."""
     digest = hashlib.sha256()
     for split, records in (("train", train), ("test", test), ("public", public)):

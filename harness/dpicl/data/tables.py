@@ -117,7 +117,11 @@ class FileTable:
     columns: Sequence[str] = ()
 
 
-def open_table(path: Table, columns: Sequence[str] = (), format: FileFormat = PLAIN) -> FileTable:
+def open_table(
+    path: Table,
+    columns: Sequence[str] = (),
+    format: FileFormat = PLAIN,
+) -> FileTable:
     """The rows of a file. columns: those that are read, which a table must have; (): all of them.
 
     Raises DataError, in one sentence, for what is no table.
@@ -151,7 +155,17 @@ def open_table(path: Table, columns: Sequence[str] = (), format: FileFormat = PL
     if text.strip() and (text.lstrip()[0] in "{[") is (kind in _TABLES):
         what, ending = ("JSON", ".jsonl") if kind in _TABLES else ("no JSON (CSV?)", ".csv")
         raise DataError(f"{path} holds {what}; give it the ending of what it is, for example {name_of(path)}{ending}.")
-    return _csv(path, kind, text, columns, format) if kind in _TABLES else _json(path, kind, text)
+    return (
+        _csv(
+            path,
+            kind,
+            text,
+            columns,
+            format,
+        )
+        if kind in _TABLES
+        else _json(path, kind, text)
+    )
 
 
 def as_table(data: Any) -> Table:
@@ -183,7 +197,16 @@ def _rows_of_frame(frame: Any) -> list[dict[str, Any]]:
         raise UsageError("The DataFrame has names of several levels for one column; give each column one name.")
     if len(set(names)) < len(names):
         raise UsageError("The DataFrame has two columns of one name; rename one of them.")
-    return [dict(zip(names, row, strict=True)) for row in frame.itertuples(index=False, name=None)]
+    return [
+        dict(
+            zip(
+                names,
+                row,
+                strict=True,
+            )
+        )
+        for row in frame.itertuples(index=False, name=None)
+    ]
 
 
 def _row_of_tuple(row: tuple[Any, ...]) -> Mapping[str, Any]:
@@ -241,7 +264,14 @@ def fields_of(
     names = list(dict.fromkeys(name for row in sound for name in row if name.strip()))
     if not names:  # what is wrong with its rows, or that it has none, is said where they are read
         return text or _USUAL[0][0], label or _USUAL[1][0]
-    chosen = [named or _usual_name(names, usual) for named, usual in zip((text, label), _USUAL, strict=True)]
+    chosen = [
+        named or _usual_name(names, usual)
+        for named, usual in zip(
+            (text, label),
+            _USUAL,
+            strict=True,
+        )
+    ]
     left = [name for name in names if name not in chosen]
     if len(names) == 2 and len(left) == 1:  # of two fields one is known
         chosen = [name or left[0] for name in chosen]
@@ -252,7 +282,12 @@ def fields_of(
     return str(chosen[0]), str(chosen[1])
 
 
-def text_field_of(path: Table, text: str | None, format: FileFormat = PLAIN, dialogues: bool = False) -> str:
+def text_field_of(
+    path: Table,
+    text: str | None,
+    format: FileFormat = PLAIN,
+    dialogues: bool = False,
+) -> str:
     """The field of texts, or of dialogues, in a file without labels: as given, else one with a usual name. Raises
     DataError where there is none."""
     if text is not None:
@@ -270,7 +305,20 @@ def text_field_of(path: Table, text: str | None, format: FileFormat = PLAIN, dia
 
 def _first_sound(path: Table, format: FileFormat) -> list[Mapping[str, Any]]:
     """The values of the first rows that can be read."""
-    return list(islice((row.values for row in open_table(path, (), format).rows if not row.fault), _FIRST_ROWS))
+    return list(
+        islice(
+            (
+                row.values
+                for row in open_table(
+                    path,
+                    (),
+                    format,
+                ).rows
+                if not row.fault
+            ),
+            _FIRST_ROWS,
+        )
+    )
 
 
 def _usual_name(names: Sequence[str], usual: Sequence[str]) -> str | None:
@@ -310,7 +358,17 @@ def _json(path: Path, kind: str, text: str) -> FileTable:
     by_line = kind in _LINES or (len(filled) > 1 and not _json_row(1, filled[0]).fault)
     if not filled or (by_line and not text.lstrip().startswith("[")):
         escaped = describe_escaped(text) if is_escaped(text) else ""
-        return FileTable("line", (_json_row(number, line, escaped) for number, line in enumerate(lines, start=1)))
+        return FileTable(
+            "line",
+            (
+                _json_row(
+                    number,
+                    line,
+                    escaped,
+                )
+                for number, line in enumerate(lines, start=1)
+            ),
+        )
     if wrong := next((number for number, line in enumerate(lines, start=1) if is_escaped(line)), 0):
         raise UnreadableContent(f"{path} line {wrong} {describe_escaped(text)}.")
     try:
@@ -338,7 +396,13 @@ def _object(number: int, value: Any) -> FileRow:
     return FileRow(number, value) if isinstance(value, dict) else FileRow(number, {}, "is not a JSON object")
 
 
-def _csv(path: Path, kind: str, text: str, columns: Sequence[str], format: FileFormat) -> FileTable:
+def _csv(
+    path: Path,
+    kind: str,
+    text: str,
+    columns: Sequence[str],
+    format: FileFormat,
+) -> FileTable:
     """Every value is a text, as it stands there. The mark between columns is the one with which the first line has the
     wanted names, or most fields; without such a line a public one, since a record may not decide how others are read.
     """
@@ -351,19 +415,41 @@ def _csv(path: Path, kind: str, text: str, columns: Sequence[str], format: FileF
     style: Literal[0, 3] = csv.QUOTE_MINIMAL if format.quoting else csv.QUOTE_NONE
     try:
         heads = {
-            mark: [name.strip() for name in next(csv.reader([head], delimiter=mark, quoting=style), [])]
+            mark: [
+                name.strip()
+                for name in next(
+                    csv.reader(
+                        [head],
+                        delimiter=mark,
+                        quoting=style,
+                    ),
+                    [],
+                )
+            ]
             for mark in format.delimiter or usual
         }
     except csv.Error as error:
         raise DataError(f"{path}: the first line does not name columns ({error}).") from None
     mark, names = max(heads.items(), key=lambda entry: (sum(name in entry[1] for name in columns), len(entry[1])))
     if not format.header:
-        first = next(csv.reader(io.StringIO(text, newline=""), delimiter=mark, quoting=style), [])
+        first = next(
+            csv.reader(
+                io.StringIO(text, newline=""),
+                delimiter=mark,
+                quoting=style,
+            ),
+            [],
+        )
         names = [str(number) for number in range(1, len(first) + 1)]
         _require_numbers(path, columns, names)
     elif head:
         _require_columns(path, columns, names)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, quoting=style, strict=True)
+    reader = csv.reader(
+        io.StringIO(text, newline=""),
+        delimiter=mark,
+        quoting=style,
+        strict=True,
+    )
     rows = _csv_rows(reader, names, mark, format.header, escaped)
     return FileTable("line", rows, mark=mark, columns=names if format.header else ())
 
@@ -387,7 +473,13 @@ def _require_numbers(path: Path, columns: Sequence[str], names: Sequence[str]) -
         )
 
 
-def _csv_rows(reader: Any, names: Sequence[str], mark: str, header: bool, escaped: str) -> Iterator[FileRow]:
+def _csv_rows(
+    reader: Any,
+    names: Sequence[str],
+    mark: str,
+    header: bool,
+    escaped: str,
+) -> Iterator[FileRow]:
     """header: whether the first line holds names. escaped: the fault of a row that is not UTF-8; '' where all are."""
     while True:
         number = reader.line_num + 1
@@ -398,7 +490,13 @@ def _csv_rows(reader: Any, names: Sequence[str], mark: str, header: bool, escape
         except csv.Error as error:
             more = reader.line_num - number
             is_open = more > 0 or "unexpected end" in str(error)
-            yield FileRow(number, {}, _csv_fault(str(error), more), joined=is_open, alone=not is_open)
+            yield FileRow(
+                number,
+                {},
+                _csv_fault(str(error), more),
+                joined=is_open,
+                alone=not is_open,
+            )
             continue
         if header and number == 1:
             continue
@@ -448,7 +546,19 @@ def _excel(path: Path, columns: Sequence[str], header: bool) -> FileTable:
     require = _require_columns if header else _require_numbers
     require(path, columns, names)
     first = 2 if header else 1
-    rows = (FileRow(number, dict(zip(names, row, strict=True))) for number, row in enumerate(cells, start=first))
+    rows = (
+        FileRow(
+            number,
+            dict(
+                zip(
+                    names,
+                    row,
+                    strict=True,
+                )
+            ),
+        )
+        for number, row in enumerate(cells, start=first)
+    )
     return FileTable("line", rows, columns=names if header else ())
 
 

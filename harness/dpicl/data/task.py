@@ -117,14 +117,30 @@ class PublicTask:
         pool, _, _ = record_sets.deduplicate(pool, [*known, *self.test, *self.public])
         if len(pool) < size:
             raise DataError(f"{spec.name} has {len(pool)} records and {self.name} needs {size} of them; bring more.")
-        return tuple(record_sets.subsample(spec.name, False, pool, [], size, None, self.seed)[0])
+        return tuple(
+            record_sets.subsample(
+                spec.name,
+                False,
+                pool,
+                [],
+                size,
+                None,
+                self.seed,
+            )[0]
+        )
 
     def public_view(self) -> PublicTask:
         """The task as a mechanism sees it: without its private records, and with test records that have no label,
         since those are the answers that it is scored by. What its holder changes in it changes nothing here."""
         values = {each.name: getattr(self, each.name) for each in fields(PublicTask)}
         queries = tuple(Record(record.text, "") for record in self.test)
-        return PublicTask(**{**values, "test": queries, "config": self.config.model_copy(deep=True)})
+        return PublicTask(
+            **{
+                **values,
+                "test": queries,
+                "config": self.config.model_copy(deep=True),
+            }
+        )
 
     @property
     def has_public_part(self) -> bool:
@@ -188,7 +204,12 @@ class PublicTask:
             shots += [chosen[i] for i in order[: k - len(shots)]]
         return tuple(shots)
 
-    def generation_prompt(self, label: str, examples: Sequence[Record], style: str = "completion") -> str | ChatPrompt:
+    def generation_prompt(
+        self,
+        label: str,
+        examples: Sequence[Record],
+        style: str = "completion",
+    ) -> str | ChatPrompt:
         """The prompt that asks for one more text of a label, up to where the new text starts.
 
         examples: the records of one slot; none gives the public prompt. Each is shown with its own label.
@@ -208,7 +229,11 @@ class PublicTask:
         template, prefix = (chat.private, chat.private_prefix) if examples else (chat.public, chat.public_prefix)
         return ChatPrompt(template.format(label=label, examples=shown), prefix.format(label=label))
 
-    def icl_prefix(self, demonstrations: Sequence[Demonstration | Record], instruction: str | None = None) -> str:
+    def icl_prefix(
+        self,
+        demonstrations: Sequence[Demonstration | Record],
+        instruction: str | None = None,
+    ) -> str:
         """Instruction and demonstrations, ready for a query (`doc_to_text`); () gives the zero-shot prefix.
 
         instruction: one that was released; None: the task's own.
@@ -295,7 +320,15 @@ class Task(PublicTask):
         train, test = data_sources.read(spec, source, *sizes, corpus)
         train, test, dropped = record_sets.deduplicate(train, test)
         if generated:
-            scored = {record_sets.normalise(record.text) for record in data_sources.read(spec, source, *sizes, seed)[1]}
+            scored = {
+                record_sets.normalise(record.text)
+                for record in data_sources.read(
+                    spec,
+                    source,
+                    *sizes,
+                    seed,
+                )[1]
+            }
             test = [record for record in test if record_sets.normalise(record.text) not in scored]
         public: list[Record] = []
         if spec.public:
@@ -361,12 +394,26 @@ class Task(PublicTask):
         seed: those of the whole set times ``share``, rounded, at least 1. The fingerprint stays that of the whole
         set."""
         sizes = {group: max(1, round(share * n)) for group, n in self.group_sizes.items()}
-        return replace(self, train=tuple(record_sets.draw_records(self.train, share, seed)), declared=sizes)
+        return replace(
+            self,
+            train=tuple(record_sets.draw_records(self.train, share, seed)),
+            declared=sizes,
+        )
 
     def draw_test_records(self, size: int, seed: int) -> Task:
         """The task with the test records that a seed draws from these, by public randomness (see
         `dpicl.data.splits.draw_test_records`). The fingerprint stays that of the whole set."""
-        return replace(self, test=tuple(record_sets.draw_test_records(self.name, self.test, size, seed)))
+        return replace(
+            self,
+            test=tuple(
+                record_sets.draw_test_records(
+                    self.name,
+                    self.test,
+                    size,
+                    seed,
+                )
+            ),
+        )
 
     def rank_by(self, metric: str) -> Task:
         """The task with another main metric."""
@@ -397,7 +444,14 @@ class Task(PublicTask):
             {"id": f"content-free-{i}", "text": text, "label": "", "gold": -1, "content_free": True}
             for i, text in enumerate(self.content_free)
         ]
-        return blank + [{**each, "gold": self.labels.index(each["label"]), "content_free": False} for each in real]
+        return blank + [
+            {
+                **each,
+                "gold": self.labels.index(each["label"]),
+                "content_free": False,
+            }
+            for each in real
+        ]
 
     def queries(self) -> list[Query]:
         """The test records as queries; content-free inputs are none."""
@@ -423,7 +477,14 @@ class Task(PublicTask):
 
     def keep_sizes(self) -> Task:
         """The task with its public sizes and without a record: what a mechanism may see of them."""
-        return replace(self, train=(), test=(), fingerprint="", dropped={}, declared=dict(self.group_sizes))
+        return replace(
+            self,
+            train=(),
+            test=(),
+            fingerprint="",
+            dropped={},
+            declared=dict(self.group_sizes),
+        )
 
     def sizes(self, shots: Sequence[str], queries: int | None = None) -> Sizes:
         """The public numbers an epsilon depends on: n_y and shots of every partition that `shots` uses.

@@ -384,7 +384,12 @@ class TaskFile(_Keys):
     _keywords: tuple[str, ...] = ()
     _base: TaskFile | None = None
 
-    def place(self, path: Path | None, keywords: tuple[str, ...] = (), base: TaskFile | None = None) -> TaskFile:
+    def place(
+        self,
+        path: Path | None,
+        keywords: tuple[str, ...] = (),
+        base: TaskFile | None = None,
+    ) -> TaskFile:
         """The file at its place. keywords: of keywords.txt there. base: the task whose records a task of codes has."""
         copy = self.model_copy()
         copy._path, copy._keywords, copy._base = path, keywords, base
@@ -416,7 +421,11 @@ class TaskFile(_Keys):
             files = {"train": local.train, "test": local.test}
             there = {split: str(config._path.parent / Path(file).expanduser()) for split, file in files.items() if file}
             local = local.model_copy(update=there)
-        return SourceSpec(name=config.metadata.name, labels=config.classes, **{**dict(self.data), "local": local})
+        return SourceSpec(
+            name=config.metadata.name,
+            labels=config.classes,
+            **{**dict(self.data), "local": local},
+        )
 
     @property
     def classes(self) -> tuple[str, ...]:

@@ -17,14 +17,21 @@ from dpicl.evaluation.statistics import LEVEL, student_quantile, summarize
 DRAWS = 10_000
 
 
-def bootstrap_interval(outcomes: Sequence[float] | np.ndarray, seed: int = 0) -> tuple[float, float]:
+def bootstrap_interval(
+    outcomes: Sequence[float] | np.ndarray,
+    seed: int = 0,
+) -> tuple[float, float]:
     """95% percentile bootstrap interval of the mean of outcomes[D] over documents; it says nothing about how other
     seeds would do. Raises UsageError when there is none, or a NaN."""
     values = np.asarray(outcomes, dtype=np.float64)
     if values.ndim != 1 or not values.size or np.isnan(values).any():
         raise UsageError("An interval needs at least one outcome, and every outcome must be a number.")
     count = len(values)
-    draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=DRAWS)
+    draws = np.random.default_rng(seed).multinomial(
+        count,
+        np.full(count, 1 / count),
+        size=DRAWS,
+    )
     means = draws.astype(np.float64) @ values / count
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
     return low, high
@@ -62,7 +69,11 @@ def ratio_interval(numerator: np.ndarray, denominator: np.ndarray) -> tuple[floa
     return float((middle - root) / curvature), float((middle + root) / curvature)
 
 
-def wilson_interval(successes: int, trials: int, level: float = LEVEL) -> tuple[float, float]:
+def wilson_interval(
+    successes: int,
+    trials: int,
+    level: float = LEVEL,
+) -> tuple[float, float]:
     """Wilson score interval of a share (Wilson 1927; Brown, Cai & DasGupta 2001 recommend it for small counts).
 
     Raises UsageError unless 0 <= successes <= trials and trials >= 1.

@@ -115,7 +115,14 @@ def _evaluate_texts(task: Task, texts: Sequence[str]) -> Evaluation:
     if not texts:
         raise UsageError(f"Task {task.name} scores released texts, and there is none; ask for at least 1 shot.")
     documents = sample_documents(len(texts), task.labels[0])
-    released = {document["id"]: text for document, text in zip(documents, texts, strict=True)}
+    released = {
+        document["id"]: text
+        for document, text in zip(
+            documents,
+            texts,
+            strict=True,
+        )
+    }
     samples, reported = _run(task, AnswersLM(released), "", documents)
     evaluation = _check(_read(samples, [each.metric for each in task.config.metric_list]), reported)
     return replace(evaluation, aggregates=_aggregates(task, texts))
@@ -143,7 +150,12 @@ def _aggregates(task: Task, texts: Sequence[str]) -> dict[str, float]:
     return values
 
 
-def _run(task: Task, lm: LM, prefix: str, documents: Documents) -> tuple[list[Mapping[str, Any]], Mapping[str, Any]]:
+def _run(
+    task: Task,
+    lm: LM,
+    prefix: str,
+    documents: Documents,
+) -> tuple[list[Mapping[str, Any]], Mapping[str, Any]]:
     """(samples in the order of the documents, scores) as lm-eval has them."""
     with serving(task, documents), _silence():
         loaded = _as_lm_eval_task(task, prefix)
@@ -163,13 +175,20 @@ def _run(task: Task, lm: LM, prefix: str, documents: Documents) -> tuple[list[Ma
     return samples, output["results"][task.config.task]
 
 
-def _read(samples: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> Evaluation:
+def _read(
+    samples: Sequence[Mapping[str, Any]],
+    metrics: Sequence[str],
+) -> Evaluation:
     """What lm-eval says of every document."""
     ids = [str(sample["doc"]["id"]) for sample in samples]
     return Evaluation(ids, {metric: [float(sample[metric]) for sample in samples] for metric in metrics})
 
 
-def _generation(task: Task, samples: Sequence[Mapping[str, Any]], reported: Mapping[str, Any]) -> Evaluation:
+def _generation(
+    task: Task,
+    samples: Sequence[Mapping[str, Any]],
+    reported: Mapping[str, Any],
+) -> Evaluation:
     """The scores of every document; similarities are made for all documents at once, like lm-eval's aggregation."""
     metrics = [each.metric for each in task.config.metric_list]
     skipped = {metric: why for metric, why in text_metrics.list_unavailable().items() if metric in metrics}
@@ -180,7 +199,10 @@ def _generation(task: Task, samples: Sequence[Mapping[str, Any]], reported: Mapp
     return replace(_check(evaluation, reported), skipped=skipped)
 
 
-def _classification(samples: Sequence[Mapping[str, Any]], reported: Mapping[str, Any]) -> Evaluation:
+def _classification(
+    samples: Sequence[Mapping[str, Any]],
+    reported: Mapping[str, Any],
+) -> Evaluation:
     """The outcome of every real document, raw and calibrated by the content-free ones."""
     blank = [sample["acc"]["log_probs"] for sample in samples if sample["doc"]["content_free"]]
     real = [sample for sample in samples if not sample["doc"]["content_free"]]
@@ -257,8 +279,16 @@ def _silence() -> Iterator[None]:
     logger = logging.getLogger("lm_eval")
     level = logger.level
     with (
-        mock.patch.object(lm_eval.api.task, "tqdm", partial(lm_eval.api.task.tqdm, disable=True)),
-        mock.patch.object(lm_eval.utils.env, "from_string", cache(lm_eval.utils.env.from_string)),
+        mock.patch.object(
+            lm_eval.api.task,
+            "tqdm",
+            partial(lm_eval.api.task.tqdm, disable=True),
+        ),
+        mock.patch.object(
+            lm_eval.utils.env,
+            "from_string",
+            cache(lm_eval.utils.env.from_string),
+        ),
         mock.patch.object(lm_eval.evaluator, "add_env_info"),
         mock.patch.object(lm_eval.evaluator, "get_git_commit_hash", return_value=None),
     ):

@@ -31,7 +31,11 @@ class LanguageModelLM(TemplateLM):
         (`dpicl.mechanism.generation.ended_continuations`).
     """
 
-    def __init__(self, model: LanguageModel, endings: Mapping[str, Tokens] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        model: LanguageModel,
+        endings: Mapping[str, Tokens] = MappingProxyType({}),
+    ) -> None:
         super().__init__()
         self.reader = model
         self._endings = endings
@@ -41,10 +45,19 @@ class LanguageModelLM(TemplateLM):
     def eot_token_id(self) -> int:
         return self.reader.eos_token_id
 
-    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> list[int]:
+    def tok_encode(
+        self,
+        string: str,
+        add_special_tokens: bool | None = None,
+        **kwargs: Any,
+    ) -> list[int]:
         return self._encode(string)
 
-    def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
+    def loglikelihood(
+        self,
+        requests: list[Instance],
+        disable_tqdm: bool = True,
+    ) -> list[tuple[float, bool]]:
         """(log-probability, greedy) of each request, without lm-eval's progress bar."""
         return super().loglikelihood(requests, disable_tqdm=True)
 
@@ -54,7 +67,14 @@ class LanguageModelLM(TemplateLM):
         for (_, continuation), context, ending in requests:
             endings[tuple(context)].append(self._endings.get(continuation, ending))
         scored = self.reader.score_endings(list(endings.items()), self._read_shared(list(endings)))
-        scored_rows = {context: iter(row) for context, row in zip(endings, scored, strict=True)}
+        scored_rows = {
+            context: iter(row)
+            for context, row in zip(
+                endings,
+                scored,
+                strict=True,
+            )
+        }
         result = [next(scored_rows[tuple(context)]) for _, context, _ in requests]
         if not all(math.isfinite(ending.log_prob) for ending in result):
             raise not_finite_error(self.reader.identity.name)
@@ -91,7 +111,11 @@ class AnswersLM(LM):
         super().__init__()
         self._answers = answers
 
-    def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
+    def loglikelihood(
+        self,
+        requests: list[Instance],
+        disable_tqdm: bool = True,
+    ) -> list[tuple[float, bool]]:
         """(0.0, True) for the released label of a document, (NOT_CHOSEN, False) for the others."""
         chosen = [
             bool(request.doc.get("content_free")) or self._answers[request.doc["id"]] == request.args[1].strip()

@@ -25,7 +25,11 @@ Embed = Callable[[Sequence[str]], np.ndarray]
 Classifier = Callable[[np.ndarray, np.ndarray, Sequence[str]], list[str]]
 
 
-def predict_nearest(queries: np.ndarray, shown: np.ndarray, labels: Sequence[str]) -> list[str]:
+def predict_nearest(
+    queries: np.ndarray,
+    shown: np.ndarray,
+    labels: Sequence[str],
+) -> list[str]:
     """The label of the demonstration with the largest cosine similarity; of equal ones that of the first."""
     return [labels[at] for at in (queries @ shown.T).argmax(axis=1).tolist()]
 
@@ -34,20 +38,42 @@ def predict_nearest(queries: np.ndarray, shown: np.ndarray, labels: Sequence[str
 CLASSIFIERS: Mapping[str, Classifier] = {NEAREST: predict_nearest, LOGISTIC: logistic}
 
 
-def classify(task: Task, demonstrations: Sequence[Demonstration], embed: Embed) -> dict[str, dict[str, str]]:
+def classify(
+    task: Task,
+    demonstrations: Sequence[Demonstration],
+    embed: Embed,
+) -> dict[str, dict[str, str]]:
     """Metric -> query id -> label, by every classifier that is made of the demonstrations.
 
     A demonstration without text counts for nothing. Where there is none with text, the answer is the first label.
     """
-    queries, shown = task.queries(), [each for each in demonstrations if each.text.strip()]
+    queries = task.queries()
+    shown = [each for each in demonstrations if each.text.strip()]
     predicted = dict.fromkeys(CLASSIFIERS, [task.labels[0]] * len(queries))
     if shown:
         query_rows, known = (
             embed([query.text for query in queries]),
             embed([each.text for each in shown]),
         )
-        predicted = {name: each(query_rows, known, [one.label for one in shown]) for name, each in CLASSIFIERS.items()}
-    return {name: {q.id: label for q, label in zip(queries, labels, strict=True)} for name, labels in predicted.items()}
+        predicted = {
+            name: each(
+                query_rows,
+                known,
+                [one.label for one in shown],
+            )
+            for name, each in CLASSIFIERS.items()
+        }
+    return {
+        name: {
+            q.id: label
+            for q, label in zip(
+                queries,
+                labels,
+                strict=True,
+            )
+        }
+        for name, labels in predicted.items()
+    }
 
 
 def evaluate_answers(task: Task, answers: Mapping[str, str]) -> Evaluation:

@@ -73,7 +73,11 @@ class Differences:
     def p(self) -> np.ndarray:
         """Student's two-sided p-value of no difference; 1 where there is none at any seed, 0 where it is the same."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            t = np.nan_to_num(np.abs(self.mean) / self.error, nan=0.0, posinf=np.inf)
+            t = np.nan_to_num(
+                np.abs(self.mean) / self.error,
+                nan=0.0,
+                posinf=np.inf,
+            )
         p: np.ndarray = 2 * special.stdtr(np.maximum(self.seeds - 1, 1), -t)
         return p
 
@@ -91,7 +95,11 @@ def summarize(differences: np.ndarray) -> Differences:
     """Of differences[S, ...]; NaN where a pair lacks a seed."""
     there = ~np.isnan(differences)
     seeds = there.sum(axis=0)
-    mean = np.where(there, differences, 0.0).sum(axis=0) / np.maximum(seeds, 1)
+    mean = np.where(
+        there,
+        differences,
+        0.0,
+    ).sum(axis=0) / np.maximum(seeds, 1)
     squares = np.where(there, differences - mean, 0.0) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.sqrt(squares.sum(axis=0) / (seeds - 1) / seeds)
@@ -125,7 +133,10 @@ def compare_together(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.maximum(p, holm(pairs.p)), np.maximum(half, alone)
 
 
-def _flip_together(differences: np.ndarray, pairs: Differences) -> tuple[np.ndarray, np.ndarray]:
+def _flip_together(
+    differences: np.ndarray,
+    pairs: Differences,
+) -> tuple[np.ndarray, np.ndarray]:
     """The same by flips of signs alone."""
     seeds = pairs.seeds
     residuals = np.nan_to_num(differences - pairs.mean)
@@ -262,14 +273,23 @@ class RankSets:
         place = self.places[one], self.places[other]
         if not self.comparable[place]:
             return None
-        mean, half = float(self.pairs.mean[place]), float(self._together[1][place])
+        mean = float(self.pairs.mean[place])
+        half = float(self._together[1][place])
         verdict: Verdict = "equivalent" if self.equivalent[place] else "inconclusive"
         if self._together[0][place] <= 1 - LEVEL:
             verdict = "better"
         low, high = max(mean - half, -1.0), min(mean + half, 1.0)
         if verdict == "better":  # where a later step decides, the interval that agrees with it ends at 0
             low, high = (max(low, 0.0), high) if mean > 0 else (low, min(high, 0.0))
-        return Difference(mean, low, high, float(self._together[0][place]), len(self.names), verdict, self.margin)
+        return Difference(
+            mean,
+            low,
+            high,
+            float(self._together[0][place]),
+            len(self.names),
+            verdict,
+            self.margin,
+        )
 
 
 def rank_sets(
@@ -314,7 +334,11 @@ class PairedTest:
         return self.low, self.high
 
 
-def paired_tests(columns: Sequence[np.ndarray], alpha: float = 1 - LEVEL, both: bool = False) -> list[PairedTest]:
+def paired_tests(
+    columns: Sequence[np.ndarray],
+    alpha: float = 1 - LEVEL,
+    both: bool = False,
+) -> list[PairedTest]:
     """Whether the mean of each of several differences[n] of independent replications is 0. alpha: family-wise error.
     both: whether Holm adjusts the larger p-value of Student's test and of flips, and not Student's alone.
 
@@ -324,7 +348,16 @@ def paired_tests(columns: Sequence[np.ndarray], alpha: float = 1 - LEVEL, both: 
         raise UsageError("A paired test needs at least two differences.")
     pairs = [summarize(column) for column in columns]
     flips = [flip_signs(column) for column in columns]
-    adjusted = holm([max(float(pair.p), p if both else 0.0) for pair, p in zip(pairs, flips, strict=True)])
+    adjusted = holm(
+        [
+            max(float(pair.p), p if both else 0.0)
+            for pair, p in zip(
+                pairs,
+                flips,
+                strict=True,
+            )
+        ]
+    )
     tests = []
     for pair, by_flips, together in zip(pairs, flips, adjusted, strict=True):
         mean, half = float(pair.mean), float(pair.half_width(1 - LEVEL))
@@ -352,7 +385,11 @@ def holm(p_values: Sequence[float] | np.ndarray) -> list[float]:
     below the one before it.
     """
     order = np.argsort(p_values)
-    steps = np.asarray(p_values, dtype=np.float64)[order] * np.arange(len(order), 0, -1)
+    steps = np.asarray(p_values, dtype=np.float64)[order] * np.arange(
+        len(order),
+        0,
+        -1,
+    )
     adjusted = np.empty(len(order))
     adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
     return [float(p) for p in adjusted]

@@ -55,7 +55,13 @@ def bleu1(answer: str, reference: str) -> float:
     """
     from nltk.translate.bleu_score import sentence_bleu
 
-    return float(sentence_bleu([words(reference)], words(answer), weights=(1.0,)))
+    return float(
+        sentence_bleu(
+            [words(reference)],
+            words(answer),
+            weights=(1.0,),
+        )
+    )
 
 
 def words(text: str) -> list[str]:
@@ -105,7 +111,16 @@ def _similarities(pairs: tuple[Pair, ...]) -> tuple[float, ...]:
     """Kept, because lm-eval's aggregation and the scores of single documents ask for the same ones."""
     texts = list(dict.fromkeys(text for pair in pairs for text in pair))
     rows = dict(zip(texts, _embed(texts), strict=True))
-    return tuple(float(np.clip(rows[answer] @ rows[reference], 0.0, 1.0)) for answer, reference in pairs)
+    return tuple(
+        float(
+            np.clip(
+                rows[answer] @ rows[reference],
+                0.0,
+                1.0,
+            )
+        )
+        for answer, reference in pairs
+    )
 
 
 def _embed(texts: Sequence[str]) -> np.ndarray:

@@ -47,7 +47,10 @@ def has_passed(digest: str) -> bool:
     return unchanged and noted == {"kit": _kit(), "passed": True}
 
 
-def _list_beside(digest: str, names: Iterable[str] = ()) -> dict[str, str]:
+def _list_beside(
+    digest: str,
+    names: Iterable[str] = (),
+) -> dict[str, str]:
     """File -> sha256, of what a plug-in that this process knows imported or read, and of these besides; nothing for one
     that it does not know, or has no file."""
     module = sys.modules.get(f"{MODULE}{digest[:16]}") or sys.modules.get(registry.module_here(digest))
@@ -68,7 +71,8 @@ def _list_imported(folder: Path) -> Iterator[str]:
         file = getattr(module, "__file__", None)
         if not isinstance(file, str):
             continue
-        origin, place = Path(file).resolve(), folder.joinpath(*name.split("."))
+        origin = Path(file).resolve()
+        place = folder.joinpath(*name.split("."))
         if not origin.is_relative_to(folder):
             continue  # some libraries name a module by its whole path
         if origin.parent == folder or origin in (place.with_suffix(".py"), place / "__init__.py"):

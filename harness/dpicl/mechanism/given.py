@@ -70,7 +70,10 @@ def given_mechanism(mechanism: GivenMechanism, plugins: Sequence[Path] = ()) -> 
     return Given(loaded[0], plugin=path)
 
 
-def entries_of(mechanisms: Sequence[Given], options: Mapping[str, Any]) -> list[dict[str, Any]]:
+def entries_of(
+    mechanisms: Sequence[Given],
+    options: Mapping[str, Any],
+) -> list[dict[str, Any]]:
     """The mechanisms as entries of a suite; those of one name are told apart by their own options.
 
     Raises UsageError for an option that none of them has, and for two that do not differ.
@@ -89,7 +92,11 @@ def entries_of(mechanisms: Sequence[Given], options: Mapping[str, Any]) -> list[
         ]
         if len(same) > 1:
             words = [f"{name}={entry['options'][name]}" for name in differ]
-            entry["label"] = re.sub(r"[^A-Za-z0-9_.+=-]", "_", "+".join([entry["name"], *words]))[:200]
+            entry["label"] = re.sub(
+                r"[^A-Za-z0-9_.+=-]",
+                "_",
+                "+".join([entry["name"], *words]),
+            )[:200]
     labels = Counter(entry.get("label", entry["name"]) for entry in entries)
     if twice := [label for label, number in labels.items() if number > 1]:
         raise UsageError(f"'{twice[0]}' is given twice; leave one out, or give instances that differ in their options.")

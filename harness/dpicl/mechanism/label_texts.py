@@ -44,7 +44,11 @@ class LabelTexts(DemonstrationMechanism):
 
     knob_per_label = True
 
-    dropped: tuple[str, ...] | None = field(default=None, kw_only=True, metadata={LATER: True})
+    dropped: tuple[str, ...] | None = field(
+        default=None,
+        kw_only=True,
+        metadata={LATER: True},
+    )
 
     @abstractmethod
     def write(self, label: str, private: PrivateSet, context: Context) -> Demonstration:
@@ -65,7 +69,12 @@ class LabelTexts(DemonstrationMechanism):
         return "a demonstration is an input with its output here, and the paper releases one text for a public label"
 
 
-def compose_labels(sizes: Sizes, expected: float, release: dp.DpEvent, times: int) -> dp.DpEvent:
+def compose_labels(
+    sizes: Sizes,
+    expected: float,
+    release: dp.DpEvent,
+    times: int,
+) -> dp.DpEvent:
     """The event of all shots: each one draws ``times`` Poisson samples of ``expected`` records of its label, and makes
     ``release`` from each sample. Labels are disjoint and compose in parallel."""
     events = {}
@@ -161,7 +170,12 @@ class NoisyTokens(LabelTexts):
         """The public prompts that are read along with the text; the first is ``prompt``, the label's."""
 
     @abstractmethod
-    def distributions(self, rows: np.ndarray, public: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    def distributions(
+        self,
+        rows: np.ndarray,
+        public: np.ndarray,
+        allowed: np.ndarray,
+    ) -> np.ndarray:
         """float64[B, K]: the weights of the K ``allowed`` tokens, each row on its own.
 
         rows: log-probabilities [B, V] after the slots' prompts. public: float64[P, V], after the public prompts.
@@ -178,7 +192,14 @@ class NoisyTokens(LabelTexts):
         """Everything that one token releases from its sample."""
         return GaussianSum(knob).event
 
-    def choose(self, knob: float, rows: np.ndarray, public: np.ndarray, sample: Sample, allowed: np.ndarray) -> int:
+    def choose(
+        self,
+        knob: float,
+        rows: np.ndarray,
+        public: np.ndarray,
+        sample: Sample,
+        allowed: np.ndarray,
+    ) -> int:
         """The next token. rows: float64[M, K], what the slots say. public: float64[K], what the public prompt says."""
         return GaussianSum(knob, self.own_slots).choose(rows, sample, allowed)
 
@@ -224,7 +245,15 @@ class NoisyTokens(LabelTexts):
             if filled:
                 private_rows = model.listed_log_probs(filled, allowed.tolist(), prompts.prefix).numpy()
                 rows[: len(filled)] = self.distributions(private_rows, public, allowed)
-            text.append(self.choose(context.knob, self.votes(rows, randomness), empty[0], sample, allowed))
+            text.append(
+                self.choose(
+                    context.knob,
+                    self.votes(rows, randomness),
+                    empty[0],
+                    sample,
+                    allowed,
+                )
+            )
         return text.demonstration(label)
 
 

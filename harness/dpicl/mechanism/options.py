@@ -54,7 +54,11 @@ def resolve_options(cls: type[Mechanism], task: str, options: Options) -> Option
     """
     types = option_types(cls)
     later = {each.name for each in dataclasses.fields(cls) if LATER in each.metadata} if types else set()  # type: ignore[arg-type]
-    values = validate(cls.name, types, {**cls.published.get(task, {}), **options})
+    values = validate(
+        cls.name,
+        types,
+        {**cls.published.get(task, {}), **options},
+    )
     instance = build(cls, values)
     try:
         resolved = {name: getattr(instance, name) for name in types}
@@ -99,7 +103,11 @@ def share_out(
     return shared
 
 
-def validate(owner: str, types: Mapping[str, Any], options: Mapping[str, Any]) -> Options:
+def validate(
+    owner: str,
+    types: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> Options:
     """The given options as their types have them. Raises UsageError for a name or value that does not fit."""
     values = {}
     for name, value in options.items():

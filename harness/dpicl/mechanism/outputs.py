@@ -21,7 +21,12 @@ from dpicl.mechanism.bases import Mechanism, Prepared
 from dpicl.models.base import LanguageModel
 
 
-def check_prompt(mechanism: Mechanism, output: object, shots: Sequence[str], model: LanguageModel) -> ReleasedPrompt:
+def check_prompt(
+    mechanism: Mechanism,
+    output: object,
+    shots: Sequence[str],
+    model: LanguageModel,
+) -> ReleasedPrompt:
     """What a demonstration mechanism returns, as it is published.
 
     A mechanism with a knob returns one demonstration for each of ``shots``, with its label; none, where it releases an
@@ -45,7 +50,14 @@ def check_prompt(mechanism: Mechanism, output: object, shots: Sequence[str], mod
             f"returns {len(texts)} demonstrations whose labels are not the {len(shots)} of the plan",
             "return one for each entry of `context.shots`, in that order",
         )
-    demonstrations = [Demonstration(text=text, label=label, tokens=len(model.encode(text))) for text, label in texts]
+    demonstrations = [
+        Demonstration(
+            text=text,
+            label=label,
+            tokens=len(model.encode(text)),
+        )
+        for text, label in texts
+    ]
     return ReleasedPrompt(instruction, demonstrations)
 
 

@@ -69,7 +69,10 @@ def forget() -> None:
     _here.clear()
 
 
-def find_mechanism(name: str, mechanisms: Mapping[str, Registered[Mechanism]]) -> type[Mechanism]:
+def find_mechanism(
+    name: str,
+    mechanisms: Mapping[str, Registered[Mechanism]],
+) -> type[Mechanism]:
     """The class of a name. Raises UsageError with the closest known name."""
     if name not in mechanisms:
         raise unknown_name("mechanism", name, mechanisms)
@@ -84,7 +87,10 @@ def load_plugin(path: Path) -> list[Registered[Mechanism]]:
     return classes_in(path, mechanisms_of)
 
 
-def classes_in(path: Path, of_module: Callable[[ModuleType], list[type[P]]]) -> list[Registered[P]]:
+def classes_in(
+    path: Path,
+    of_module: Callable[[ModuleType], list[type[P]]],
+) -> list[Registered[P]]:
     """What ``of_module`` finds in a Python file, whose models are made known; none in a folder with tasks, which are
     made known as well. Raises PluginError."""
     if path.is_dir():

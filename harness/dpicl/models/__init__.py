@@ -66,7 +66,12 @@ class PluginModel:
 _given: dict[str, PluginModel] = {}
 
 
-def load(name: str, *, device: str | None = None, dtype: str | None = None) -> LanguageModel:
+def load(
+    name: str,
+    *,
+    device: str | None = None,
+    dtype: str | None = None,
+) -> LanguageModel:
     """The model of that name, ready to read.
 
     name: ``embedded`` (SmolLM2-135M-Instruct from a wheel) or ``qwen2.5-coder-0.5b`` (from six); with ``-float32`` at
@@ -215,7 +220,11 @@ def list_known() -> list[dict[str, Any]]:
         "server:URL": "a model behind a server (llama.cpp, vLLM, for texts others too); docs/servers.md",
         "sim": "a seeded fake for tests; its results never share a board with those of real models",
     }
-    there = {"embedded": wheel, QWEN.name: qwen, "sim": {"available": True, "get": ""}}
+    there = {
+        "embedded": wheel,
+        QWEN.name: qwen,
+        "sim": {"available": True, "get": ""},
+    }
     there |= {f"{name}{FLOAT32}": there[name] for name in PACKAGED}
     built_in = [
         {
@@ -241,7 +250,14 @@ def list_known() -> list[dict[str, Any]]:
 
 def add(module: ModuleType, origin: str, plugin_hash: str) -> None:
     """Makes the models of a plugin file known in this process. Raises PluginError for a name that is taken."""
-    new = {name: PluginModel(load, origin, plugin_hash) for name, load in loaders_of(module).items()}
+    new = {
+        name: PluginModel(
+            load,
+            origin,
+            plugin_hash,
+        )
+        for name, load in loaders_of(module).items()
+    }
     for name in new:
         taken = "a built-in one" if name in BUILT_IN else ""
         if name in _given and _given[name].plugin_hash != plugin_hash:
@@ -263,7 +279,13 @@ def loaders_of(module: ModuleType) -> dict[str, Loader]:
     return loaders
 
 
-def _load_plugin(name: str, plugin: PluginModel, rest: str, device: str, dtype: Any) -> LanguageModel:
+def _load_plugin(
+    name: str,
+    plugin: PluginModel,
+    rest: str,
+    device: str,
+    dtype: Any,
+) -> LanguageModel:
     """A plugin's model, whose identity says which weights and which plugin file read them.
 
     Raises ModelError when the loader fails, and PluginError for what is no model or has no fingerprint.
@@ -288,7 +310,11 @@ def _load_plugin(name: str, plugin: PluginModel, rest: str, device: str, dtype: 
             " results of different weights would share a row."
         )
     pinned = json.dumps([plugin.plugin_hash, identity.sha256, identity.revision])
-    model.identity = replace(identity, name=name, sha256=hashlib.sha256(pinned.encode()).hexdigest())
+    model.identity = replace(
+        identity,
+        name=name,
+        sha256=hashlib.sha256(pinned.encode()).hexdigest(),
+    )
     return model
 
 

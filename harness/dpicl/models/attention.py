@@ -54,14 +54,24 @@ class _Pass:
     masks: dict[tuple[int, int | None, int], torch.Tensor] = field(default_factory=dict)
     scores: list[torch.Tensor] = field(default_factory=list)
 
-    def added(self, piece: Piece, window: int | None, share: int, query: torch.Tensor) -> torch.Tensor:
+    def added(
+        self,
+        piece: Piece,
+        window: int | None,
+        share: int,
+        query: torch.Tensor,
+    ) -> torch.Tensor:
         """[share * n, m]: zeros, and -infinity for what a token does not see; m is filled up to a multiple of STEP."""
         key = (id(piece), window, share)
         if key not in self.masks:
             mask, width = piece.mask(window, query.device)
             visible = causal(len(piece.tokens), width, query.device) if mask is None else mask
             added = torch.zeros(visible.shape, dtype=query.dtype).masked_fill_(~visible, -torch.inf)
-            self.masks[key] = pad(added, (0, -width % STEP), value=-torch.inf).repeat(share, 1)
+            self.masks[key] = pad(
+                added,
+                (0, -width % STEP),
+                value=-torch.inf,
+            ).repeat(share, 1)
         return self.masks[key]
 
     def place_scores(self, groups: int, added: torch.Tensor) -> torch.Tensor:
@@ -79,7 +89,18 @@ _PASS: ContextVar[_Pass] = ContextVar("pass")
 def reading(pieces: Sequence[Piece]) -> Iterator[None]:
     """Inside this block the model reads these pieces, one after the other, and then padding."""
     ends = [*accumulate(len(piece.tokens) for piece in pieces)]
-    token = _PASS.set(_Pass([*zip((0, *ends), ends, pieces, strict=False)]))
+    token = _PASS.set(
+        _Pass(
+            [
+                *zip(
+                    (0, *ends),
+                    ends,
+                    pieces,
+                    strict=False,
+                )
+            ]
+        )
+    )
     try:
         yield
     finally:
@@ -106,25 +127,59 @@ def attend(
     if (plan_of := _plan_of(query.device.type)) is not None:
         alike = (sliding_window, query.shape[1], key.shape[1], softcap is not None)
         if alike not in now.plans:
-            now.plans[alike] = plan_of(now.places, query, key.shape[1], sliding_window, softcap is not None)
+            now.plans[alike] = plan_of(
+                now.places,
+                query,
+                key.shape[1],
+                sliding_window,
+                softcap is not None,
+            )
         plan = now.plans[alike]
         others = plan.others
     for begin, end, piece in others:  # before kernels compute what may see them
-        piece.keep(layer, key[:, :, begin:end], value[:, :, begin:end])
+        piece.keep(
+            layer,
+            key[:, :, begin:end],
+            value[:, :, begin:end],
+        )
     if plan is not None:
         result = plan.multiply(layer, query, key, value, scaling)
     else:
-        result = value.new_zeros(1, query.shape[2], query.shape[1], value.shape[3])
+        result = value.new_zeros(
+            1,
+            query.shape[2],
+            query.shape[1],
+            value.shape[3],
+        )
     joined = JoinedKeys(layer, STEP)
     for begin, end, piece in others:
-        mine, new = query[:, :, begin:end], (key[:, :, begin:end], value[:, :, begin:end])
+        mine = query[:, :, begin:end]
+        new = (key[:, :, begin:end], value[:, :, begin:end])
         mask, width = piece.mask(sliding_window, key.device)
         if softcap is None and _is_by_products(query, key.shape[1], end - begin, width):
-            added = now.added(piece, sliding_window, query.shape[1] // key.shape[1], query)
-            row = _products(mine, *joined.fill_up(piece, *new, width), added, scaling, now.place_scores)
+            added = now.added(
+                piece,
+                sliding_window,
+                query.shape[1] // key.shape[1],
+                query,
+            )
+            row = _products(
+                mine,
+                *joined.fill_up(piece, *new, width),
+                added,
+                scaling,
+                now.place_scores,
+            )
         else:
             keys, values = joined.join(piece, *new)
-            row = _attention(mine, keys[:, :, -width:], values[:, :, -width:], mask, scaling, softcap)
+            row = _attention(
+                mine,
+                keys[:, :, -width:],
+                values[:, :, -width:],
+                mask,
+                scaling,
+                softcap,
+            )
         result[:, begin:end] = row.transpose(1, 2)
     return result, None
 
@@ -132,7 +187,15 @@ def attend(
 @cache
 def _plan_of(device: str) -> type[KernelPlan] | None:
     """How kernels attend: on a GPU, where its torch has brought Triton and there is a C compiler."""
-    plan: type[KernelPlan] | None = getattr(kernels(), "KernelPlan", None) if device == "cuda" else None
+    plan: type[KernelPlan] | None = (
+        getattr(
+            kernels(),
+            "KernelPlan",
+            None,
+        )
+        if device == "cuda"
+        else None
+    )
     return plan
 
 
@@ -231,7 +294,13 @@ def _products(
     for first in range(0, groups, step):
         part = slice(first, first + step)
         scores = place_scores(step, added)
-        torch.baddbmm(added, lines[part], keys[part].mT, alpha=scale, out=scores)
+        torch.baddbmm(
+            added,
+            lines[part],
+            keys[part].mT,
+            alpha=scale,
+            out=scores,
+        )
         torch.softmax(scores, dim=-1, out=scores)
         parts.append(torch.bmm(scores, values[part]))
     result = parts[0] if step == groups else torch.cat(parts)

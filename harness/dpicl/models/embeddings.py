@@ -170,7 +170,13 @@ class _SentenceTransformer(EmbeddingModel):
             threads = torch.get_num_threads()
             torch.set_num_threads(1 if len(texts) == 1 else threads)  # waiting takes longer than one text
             try:
-                return np.asarray(self._model.encode(list(texts), show_progress_bar=False, convert_to_numpy=True))
+                return np.asarray(
+                    self._model.encode(
+                        list(texts),
+                        show_progress_bar=False,
+                        convert_to_numpy=True,
+                    )
+                )
             finally:
                 torch.set_num_threads(threads)
 

@@ -78,9 +78,18 @@ class HMM:
         total = _log_sum(alpha)
         if not np.isfinite(total):
             raise ValueError("the model never says these symbols")
-        return np.bincount(self.emission, np.exp(alpha - total) @ self.transition[states], vocabulary)
+        return np.bincount(
+            self.emission,
+            np.exp(alpha - total) @ self.transition[states],
+            vocabulary,
+        )
 
-    def sample(self, length: int, generator: np.random.Generator, state: int | None = None) -> np.ndarray:
+    def sample(
+        self,
+        length: int,
+        generator: np.random.Generator,
+        state: int | None = None,
+    ) -> np.ndarray:
         """int64[length] symbols, from a start state (None: drawn from `start`)."""
         states = [int(_draw_each(np.cumsum(self.start)[None], generator)[0]) if state is None else state]
         while len(states) < length:
@@ -113,7 +122,12 @@ class Language:
         """The words that some state has, in order of symbols, without the delimiter."""
         return tuple(self.words[symbol] for symbol in np.unique(self.concepts[0].emission) if symbol)
 
-    def documents(self, count: int, length: int, generator: np.random.Generator) -> np.ndarray:
+    def documents(
+        self,
+        count: int,
+        length: int,
+        generator: np.random.Generator,
+    ) -> np.ndarray:
         """int64[count, length] symbols: each document of one pretraining concept, which is drawn uniformly."""
         concepts = self.concepts[:PRETRAINING]
         which = generator.integers(len(concepts), size=count)
@@ -145,7 +159,13 @@ def language(seed: int = SEED) -> Language:
     for _ in range(CONCEPTS):
         moves.append(_permutations(PROPERTIES, generator))
         start = _softmax(generator.random(ENTITIES * PROPERTIES) - 0.5, START_TEMPERATURE)
-        emissions.append(HMM(start, np.kron(entity, moves[-1]), table.ravel()))
+        emissions.append(
+            HMM(
+                start,
+                np.kron(entity, moves[-1]),
+                table.ravel(),
+            )
+        )
     return Language(words, tuple(emissions), tuple(moves))
 
 

@@ -40,7 +40,9 @@ class KernelPlan:
         (self._heads, self._tokens), self._groups = query.shape[1:3], groups
         self.others: list[tuple[int, int, Piece]] = []
         self._pieces: list[Piece] = []
-        rows, blocks, placed = list[Sequence[int]](), list[Sequence[int]](), list[Sequence[int]]()
+        rows = list[Sequence[int]]()
+        blocks = list[Sequence[int]]()
+        placed = list[Sequence[int]]()
         for begin, end, piece in places:
             mask, width = piece.mask(window, query.device)
             if capped or width < piece.end:
@@ -49,7 +51,14 @@ class KernelPlan:
             number, count = len(rows), len(piece.tokens)
             stored = piece.begin if piece.store is None else piece.end
             rows.append((begin, count, stored, piece.end, 0 if mask is None else mask.data_ptr()))
-            blocks += [(number, first) for first in range(0, count * (self._heads // groups), LINES)]
+            blocks += [
+                (number, first)
+                for first in range(
+                    0,
+                    count * (self._heads // groups),
+                    LINES,
+                )
+            ]
             if piece.store is not None:
                 placed += [(number, first) for first in range(0, count, LINES)]
             self._pieces.append(piece)
@@ -96,7 +105,14 @@ class KernelPlan:
         with torch.cuda.device_of(query):
             if placed:
                 _place[placed, self._groups](*new, self._placed, BLOCK=LINES, **sizes)
-            _attend[programs, self._groups](*new, *asks, scale, num_stages=1, **blocks, **sizes)
+            _attend[programs, self._groups](
+                *new,
+                *asks,
+                scale,
+                num_stages=1,
+                **blocks,
+                **sizes,
+            )
         return result
 
 
@@ -120,7 +136,8 @@ def _place(
 ):  # fmt: skip
     """Puts new keys and values behind those that were kept before."""
     program, group = tl.program_id(0), tl.program_id(1)
-    piece, first = tl.load(placed + 2 * program), tl.load(placed + 2 * program + 1)
+    piece = tl.load(placed + 2 * program)
+    first = tl.load(placed + 2 * program + 1)
     begin, count, end = (
         tl.load(rows + 5 * piece),
         tl.load(rows + 5 * piece + 1),
@@ -132,7 +149,8 @@ def _place(
     )
     room = tl.load(stores + 3 * piece + 2)
     tokens = first + tl.arange(0, BLOCK)[:, None]
-    size, wide = tl.arange(0, SIZE_)[None, :], tl.arange(0, WIDE_)[None, :]
+    size = tl.arange(0, SIZE_)[None, :]
+    wide = tl.arange(0, WIDE_)[None, :]
     places, is_token = group * room + end - count + tokens, tokens < count
     new = tl.load(keys + group * kg + (begin + tokens) * kt + size, mask=is_token & (size < SIZE))
     tl.store(to_keys + places * SIZE + size, new, mask=is_token & (size < SIZE))
@@ -148,9 +166,12 @@ def _attend(
 ):  # fmt: skip
     """Softmax attention of some lines of a piece, in float32, as its keys come (Milakov and Gimelshein 2018)."""
     program, group = tl.program_id(0), tl.program_id(1)
-    piece, first = tl.load(blocks + 2 * program), tl.load(blocks + 2 * program + 1)
-    begin, count = tl.load(rows + 5 * piece), tl.load(rows + 5 * piece + 1)
-    stored, end = tl.load(rows + 5 * piece + 2), tl.load(rows + 5 * piece + 3)
+    piece = tl.load(blocks + 2 * program)
+    first = tl.load(blocks + 2 * program + 1)
+    begin = tl.load(rows + 5 * piece)
+    count = tl.load(rows + 5 * piece + 1)
+    stored = tl.load(rows + 5 * piece + 2)
+    end = tl.load(rows + 5 * piece + 3)
     address = tl.load(rows + 5 * piece + 4)
     mask, branches = address.to(tl.pointer_type(tl.int8)), address != 0
     old_keys, old_values = (
@@ -161,33 +182,69 @@ def _attend(
 
     lines = first + tl.arange(0, LINES)
     tokens, heads, is_line = lines // SHARE, group * SHARE + lines % SHARE, lines < count * SHARE
-    size, wide = tl.arange(0, SIZE_)[None, :], tl.arange(0, WIDE_)[None, :]
+    size = tl.arange(0, SIZE_)[None, :]
+    wide = tl.arange(0, WIDE_)[None, :]
     query = tl.load(
         queries + heads[:, None] * qh + (begin + tokens)[:, None] * qt + size,
         mask=is_line[:, None] & (size < SIZE),
         other=0.0,
     )
-    largest, total = tl.full([LINES], -float("inf"), tl.float32), tl.zeros([LINES], tl.float32)
+    largest = tl.full([LINES], -float("inf"), tl.float32)
+    total = tl.zeros([LINES], tl.float32)
     summed = tl.zeros([LINES, WIDE_], tl.float32)
     last = tl.minimum(end, end - count + (first + LINES - 1) // SHARE + 1)
     for start in range(0, last, KEYS):
         places = start + tl.arange(0, KEYS)
-        old, new = (places < stored)[:, None], ((places >= stored) & (places < end))[:, None]
-        stored_at, at = (group * room + places)[:, None], (begin + places - stored)[:, None]
-        key = tl.load(old_keys + stored_at * SIZE + size, mask=old & (size < SIZE), other=0.0)
-        key += tl.load(keys + group * kg + at * kt + size, mask=new & (size < SIZE), other=0.0)
-        value = tl.load(old_values + stored_at * WIDE + wide, mask=old & (wide < WIDE), other=0.0)
-        value += tl.load(values + group * vg + at * vt + wide, mask=new & (wide < WIDE), other=0.0)
+        old = (places < stored)[:, None]
+        new = ((places >= stored) & (places < end))[:, None]
+        stored_at = (group * room + places)[:, None]
+        at = (begin + places - stored)[:, None]
+        key = tl.load(
+            old_keys + stored_at * SIZE + size,
+            mask=old & (size < SIZE),
+            other=0.0,
+        )
+        key += tl.load(
+            keys + group * kg + at * kt + size,
+            mask=new & (size < SIZE),
+            other=0.0,
+        )
+        value = tl.load(
+            old_values + stored_at * WIDE + wide,
+            mask=old & (wide < WIDE),
+            other=0.0,
+        )
+        value += tl.load(
+            values + group * vg + at * vt + wide,
+            mask=new & (wide < WIDE),
+            other=0.0,
+        )
         plain = places[None, :] <= (end - count + tokens)[:, None]
         inside = is_line[:, None] & (places < end)[None, :]
-        branch = tl.load(mask + tokens[:, None] * end + places[None, :], mask=inside & branches, other=0) != 0
+        branch = (
+            tl.load(
+                mask + tokens[:, None] * end + places[None, :],
+                mask=inside & branches,
+                other=0,
+            )
+            != 0
+        )
         scores = tl.dot(query, tl.trans(key), input_precision="ieee") * scale
-        scores = tl.where((branch | (plain & (branches == 0))) & inside, scores, -float("inf"))
+        scores = tl.where(
+            (branch | (plain & (branches == 0))) & inside,
+            scores,
+            -float("inf"),
+        )
         higher = tl.maximum(largest, tl.max(scores, 1))
         shift = tl.where(higher == -float("inf"), 0.0, higher)
-        weights, before = tl.exp(scores - shift[:, None]), tl.exp(largest - shift)
+        weights = tl.exp(scores - shift[:, None])
+        before = tl.exp(largest - shift)
         total, largest = total * before + tl.sum(weights, 1), higher
-        summed = summed * before[:, None] + tl.dot(weights.to(value.dtype), value, input_precision="ieee")
+        summed = summed * before[:, None] + tl.dot(
+            weights.to(value.dtype),
+            value,
+            input_precision="ieee",
+        )
     summed = summed / tl.where(is_line, total, 1.0)[:, None]
     tl.store(
         result + ((begin + tokens) * HEADS + heads)[:, None] * WIDE + wide,

@@ -140,7 +140,12 @@ class ListingModel(TokenizedModel, StatelessModel):
     public_salt: str
 
     @abstractmethod
-    def _answers(self, prompts: Sequence[list[int]], requests: Sequence[Wanted], rows: Sequence[int]) -> list[Any]:
+    def _answers(
+        self,
+        prompts: Sequence[list[int]],
+        requests: Sequence[Wanted],
+        rows: Sequence[int],
+    ) -> list[Any]:
         """What the engine gives for each prompt (LogProbs or a text); None where it has no sound answer to it. rows:
         the row that each is of: a row fails once."""
 
@@ -178,14 +183,24 @@ class ListingModel(TokenizedModel, StatelessModel):
             raise self._silence_error()
         return [BrokenText() if text is None else text for text in texts]
 
-    def next_token_log_probs(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> torch.Tensor:
+    def next_token_log_probs(
+        self,
+        prompts: Sequence[Tokens],
+        prefix: Prefix | None = None,
+    ) -> torch.Tensor:
         """Tensor[B, V] float32; -infinity for tokens that are not listed, NaN where a prompt has no answer."""
         return self.likeliest_log_probs(prompts, self.most_top)
 
     def likeliest_log_probs(self, prompts: Sequence[Tokens], count: int) -> torch.Tensor:
         """As `next_token_log_probs`, of the ``count`` likeliest tokens at least, where so many can be had."""
         top = self.most_top if count < 0 or 0 <= self.most_top < count else min(count, self.vocab_size)
-        return self._rows(self._ask([self._tokenize_opening(prompt) for prompt in prompts], [()] * len(prompts), top))
+        return self._rows(
+            self._ask(
+                [self._tokenize_opening(prompt) for prompt in prompts],
+                [()] * len(prompts),
+                top,
+            )
+        )
 
     def listed_log_probs(
         self, prompts: Sequence[Tokens], tokens: Sequence[int], prefix: Prefix | None = None
@@ -193,7 +208,13 @@ class ListingModel(TokenizedModel, StatelessModel):
         """See LanguageModel."""
         listed = [int(token) for token in tokens]
         opened = [self._tokenize_opening(prompt) for prompt in prompts]
-        return self._rows(self._ask(opened, [listed] * len(prompts), self.most_top))
+        return self._rows(
+            self._ask(
+                opened,
+                [listed] * len(prompts),
+                self.most_top,
+            )
+        )
 
     def score_endings(
         self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
@@ -267,7 +288,14 @@ class ListingModel(TokenizedModel, StatelessModel):
         limit = self.most_listed
         if not listed or not limit or (self.most_top < 0 and len(listed) * 10 > self.vocab_size):
             return [Listing(top)]
-        return [Listing(1, tuple(listed[at : at + limit])) for at in range(0, len(listed), limit)]
+        return [
+            Listing(1, tuple(listed[at : at + limit]))
+            for at in range(
+                0,
+                len(listed),
+                limit,
+            )
+        ]
 
     def _rows(self, answers: Sequence[LogProbs | None]) -> torch.Tensor:
         rows = torch.full((len(answers), self.vocab_size), -torch.inf)

@@ -58,7 +58,10 @@ def choose_single(shapes: Shapes) -> Shapes:
     return Shapes(cheapest(body, SHAPES, PIECE), cheapest(output, OUTPUT_SHAPES))
 
 
-def classes(measured: Collection[ProductProbe], sizes: Iterable[int]) -> list[tuple[int, ...]]:
+def classes(
+    measured: Collection[ProductProbe],
+    sizes: Iterable[int],
+) -> list[tuple[int, ...]]:
     """Sizes in groups: inside one, every product gives a line the same bits at every place."""
     groups = defaultdict[tuple[bytes, ...], list[int]](list)
     for size in sizes:
@@ -76,7 +79,8 @@ def classes(measured: Collection[ProductProbe], sizes: Iterable[int]) -> list[tu
 def bits_among(probe: ProductProbe, size: int) -> bytes | None:
     """What the line becomes at each of so many places, beside NaN, infinities and huge numbers; None where its place or
     its neighbours change it."""
-    results, others = [], torch.tensor(HOSTILE, device=probe.line.device).to(probe.line.dtype)
+    results = []
+    others = torch.tensor(HOSTILE, device=probe.line.device).to(probe.line.dtype)
     for first in (0, 1):
         lines = others[(torch.arange(size) + first) % len(others)][:, None].repeat(1, len(probe.line))
         lines[first::2] = probe.line
@@ -85,10 +89,18 @@ def bits_among(probe: ProductProbe, size: int) -> bytes | None:
     return bits[0].numpy().tobytes() if bool((bits == bits[0]).all()) else None
 
 
-def cheapest(groups: Iterable[tuple[int, ...]], demands: Sequence[int], least: int = 1) -> tuple[int, ...]:
+def cheapest(
+    groups: Iterable[tuple[int, ...]],
+    demands: Sequence[int],
+    least: int = 1,
+) -> tuple[int, ...]:
     """The class that costs least, of those that hold a piece of ``least`` tokens; () where none does."""
     able = [group for group in groups if group[-1] >= least]
-    return min(able, key=lambda group: (cost(group, demands), group), default=())
+    return min(
+        able,
+        key=lambda group: (cost(group, demands), group),
+        default=(),
+    )
 
 
 def cost(shapes: Sequence[int], demands: Sequence[int]) -> float:
@@ -123,7 +135,16 @@ def _probe(module: torch.nn.Linear | Conv1D, is_replaced: bool) -> ProductProbe:
 
     def wide(count: int, sign: float) -> torch.Tensor:
         half = torch.randn(count, inner // 2, generator=random)
-        half *= torch.randint(-4, 5, half.shape, generator=random).float().exp2()
+        half *= (
+            torch.randint(
+                -4,
+                5,
+                half.shape,
+                generator=random,
+            )
+            .float()
+            .exp2()
+        )
         return torch.cat([half, torch.zeros(count, inner % 2), sign * half.flip(1)], dim=1).to(module.weight)
 
     rows, (line,) = wide(min(outer, _DIFFERENT), -1), wide(1, 1)

@@ -63,7 +63,13 @@ class KeyValues:
         """Bytes that so many tokens take beyond what is held."""
         return max(0, max(self.room, tokens) * self._memory.token - self._held)
 
-    def put(self, layer: int, begin: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+    def put(
+        self,
+        layer: int,
+        begin: int,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+    ) -> None:
         """Places [1, groups, n, d] behind the first ``begin`` tokens."""
         end = begin + keys.shape[2]
         places = self.reserve(layer, end, keys, values, begin)
@@ -78,13 +84,24 @@ class KeyValues:
         if old is None or old[0].shape[2] < end:
             if end > self.room:
                 self.room = end + end // 2
-            new = tuple(each.new_empty(*each.shape[:2], self.room, each.shape[3]) for each in (keys, values))
+            new = tuple(
+                each.new_empty(
+                    *each.shape[:2],
+                    self.room,
+                    each.shape[3],
+                )
+                for each in (keys, values)
+            )
             for grown, before in zip(new, old or (), strict=False):
                 grown[:, :, :begin] = before[:, :, :begin]
             self.layers[layer] = old = (new[0], new[1])
         return old
 
-    def read_up_to(self, layer: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def read_up_to(
+        self,
+        layer: int,
+        end: int,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Those of the first ``end`` tokens, [1, groups, end, d] each."""
         keys, values = self.layers[layer]
         return keys[:, :, :end], values[:, :, :end]
@@ -131,7 +148,11 @@ class Piece:
             self.store.put(layer, 0, *self.past.read_up_to(layer, self.begin))
         self.store.reserve(layer, self.end, keys, values, self.begin)
 
-    def mask(self, window: int | None, device: torch.device) -> tuple[torch.Tensor | None, int]:
+    def mask(
+        self,
+        window: int | None,
+        device: torch.device,
+    ) -> tuple[torch.Tensor | None, int]:
         """What each token sees of the last ``width`` keys, bool[n, width] (None: all that come before it); and width.
 
         window: a token sees only those that are fewer than so many positions before it.
@@ -164,7 +185,12 @@ class JoinedKeys:
         self._layer, self._step = layer, step
         self._behind: dict[tuple[int, int, int], list[torch.Tensor]] = {}
 
-    def join(self, piece: Piece, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def join(
+        self,
+        piece: Piece,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """[1, groups, begin + n, d] each: all that a piece may see, from its own n, after `Piece.keep`; they hold until
         the next call."""
         if piece.store is not None:
@@ -187,20 +213,53 @@ class JoinedKeys:
         filled = []
         for each in self.join(piece, keys, values):
             window = each[0, :, -width:]
-            filled.append(torch.cat([window, window[:, :1].expand(-1, -width % self._step, -1)], dim=1))
+            filled.append(
+                torch.cat(
+                    [
+                        window,
+                        window[:, :1].expand(
+                            -1,
+                            -width % self._step,
+                            -1,
+                        ),
+                    ],
+                    dim=1,
+                )
+            )
         return filled[0], filled[1]
 
-    def _place(self, piece: Piece, keys: torch.Tensor, values: torch.Tensor) -> list[torch.Tensor]:
+    def _place(
+        self,
+        piece: Piece,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+    ) -> list[torch.Tensor]:
         """[1, groups, m, d] each, of which the first ``piece.end`` are what the piece sees."""
         assert piece.past is not None
         room = piece.end + -piece.end % self._step
         place = (id(piece.past), piece.begin, room)
         if place not in self._behind:
-            new = [each.new_empty(1, each.shape[1], room, each.shape[3]) for each in (keys, values)]
-            for each, before in zip(new, piece.past.read_up_to(self._layer, piece.begin), strict=True):
+            new = [
+                each.new_empty(
+                    1,
+                    each.shape[1],
+                    room,
+                    each.shape[3],
+                )
+                for each in (keys, values)
+            ]
+            for each, before in zip(
+                new,
+                piece.past.read_up_to(self._layer, piece.begin),
+                strict=True,
+            ):
                 each[:, :, : piece.begin] = before
             self._behind[place] = new
-        for each, added in zip(self._behind[place], (keys, values), strict=True):
+        for each, added in zip(
+            self._behind[place],
+            (keys, values),
+            strict=True,
+        ):
             each[:, :, piece.begin : piece.end] = added
         return self._behind[place]
 
@@ -246,10 +305,19 @@ def row_of(
 @lru_cache(maxsize=64)
 def _mask_window(count: int, width: int, window: int) -> torch.Tensor:
     plain = causal(count, width, torch.device("cpu"))
-    return plain & ~torch.ones(count, width, dtype=torch.bool).tril(width - count - window)
+    return plain & ~torch.ones(
+        count,
+        width,
+        dtype=torch.bool,
+    ).tril(width - count - window)
 
 
 @lru_cache(maxsize=256)
 def causal(count: int, length: int, device: torch.device) -> torch.Tensor:
     """bool[count, length]: the last ``count`` of ``length`` tokens see all that come before them, and themselves."""
-    return torch.ones(count, length, dtype=torch.bool, device=device).tril(length - count)
+    return torch.ones(
+        count,
+        length,
+        dtype=torch.bool,
+        device=device,
+    ).tril(length - count)

@@ -67,7 +67,12 @@ class Measured:
         return Shapes(tuple(self.body), tuple(self.output))
 
 
-def reader_of(model: Any, tokenizer: Any, identity: ModelIdentity, start_token: int | None = None) -> CausalModel:
+def reader_of(
+    model: Any,
+    tokenizer: Any,
+    identity: ModelIdentity,
+    start_token: int | None = None,
+) -> CausalModel:
     """The packed reader where it takes the model, and gives what transformers itself reads; else the plain one.
 
     The identity of what is returned says whether rows are read alone, and by which arithmetic.
@@ -97,7 +102,14 @@ def find_measured(model: TransformersLM) -> Measured:
         return measure(model)
     cuda = model.device.type == "cuda"
     device = (
-        [torch.cuda.get_device_name(model.device), getattr(attention.kernels(), "VERSION", None)]
+        [
+            torch.cuda.get_device_name(model.device),
+            getattr(
+                attention.kernels(),
+                "VERSION",
+                None,
+            ),
+        ]
         if cuda
         else [torch.__config__.show(), {**torch.cpu.get_capabilities()}]
     )
@@ -156,7 +168,13 @@ def measure(model: TransformersLM) -> Measured:
         [draw_row(model, random, 5), draw_row(model, random, 23)],
     )
     model.usage.tokens_read = model.usage.forward_calls = 0
-    return Measured(alone and chosen is not None, agrees, bits, [*shapes.body], [*shapes.output])
+    return Measured(
+        alone and chosen is not None,
+        agrees,
+        bits,
+        [*shapes.body],
+        [*shapes.output],
+    )
 
 
 def _read_alone(model: TransformersLM) -> tuple[bool, str]:
@@ -232,14 +250,22 @@ def _kind(layer: torch.nn.Module) -> list[Any]:
     return [settings, weights]
 
 
-def _companies(model: TransformersLM, watched: Sequence[list[int]], spoilt: list[int]) -> Iterator[list[list[int]]]:
+def _companies(
+    model: TransformersLM,
+    watched: Sequence[list[int]],
+    spoilt: list[int],
+) -> Iterator[list[list[int]]]:
     """Rows that are read together.
 
     In passes of each size, what shares one stands first or last, and the rest are copies of a row and spoilt rows. Then
     there are so many rows of one token that the output layer has each of its sizes.
     """
     random, lead, first = np.random.default_rng(2), model.lead_tokens, True
-    for before, shape in zip((0, *model.shapes.body), model.shapes.body, strict=False):
+    for before, shape in zip(
+        (0, *model.shapes.body),
+        model.shapes.body,
+        strict=False,
+    ):
         for group in _groups([len(row) + lead for row in watched], shape):
             mine, free = (
                 [watched[at] for at in group],
@@ -252,11 +278,16 @@ def _companies(model: TransformersLM, watched: Sequence[list[int]], spoilt: list
             first = not first
     for others in _OTHERS:
         fill = [draw_row(model, random, 1) for _ in range(others)]
-        place, read = int(random.integers(others + 1)), watched[:3] if others else watched
+        place = int(random.integers(others + 1))
+        read = watched[:3] if others else watched
         yield [*fill[:place], *read, *fill[place:]]
 
 
-def draw_row(model: LanguageModel, random: np.random.Generator, length: int) -> list[int]:
+def draw_row(
+    model: LanguageModel,
+    random: np.random.Generator,
+    length: int,
+) -> list[int]:
     """Random tokens, so many as fit."""
     return random.integers(model.vocab_size, size=min(length, _longest(model))).tolist()
 
@@ -312,11 +343,16 @@ def _length(model: TransformersLM) -> int:
 
 
 @torch.inference_mode()
-def _is_consistent(model: TransformersLM, row: list[int], others: list[list[int]]) -> bool:
+def _is_consistent(
+    model: TransformersLM,
+    row: list[int],
+    others: list[list[int]],
+) -> bool:
     """Among other rows, read as a whole and after a prefix of its own."""
     whole = torch.tensor([model._tokenize_opening(row)], device=model.device)
     theirs = model.model(whole, use_cache=False).logits[0, -1].float().softmax(-1)
-    rows, prefix = [others[0], row, *others[1:]], model.prefix(row[: len(row) // 2])
+    rows = [others[0], row, *others[1:]]
+    prefix = model.prefix(row[: len(row) // 2])
     most = TOLERANCE.get(model.model.dtype, ROUGH)
     return all(
         float((read[1].exp() - theirs.cpu()).abs().sum()) <= most

@@ -71,7 +71,14 @@ class Passes(Service):
     halved when the machine runs out of memory, and the pass is done again.
     """
 
-    def __init__(self, forward: Forward, memory: Memory, usage: Usage, device: torch.device, shapes: Shapes) -> None:
+    def __init__(
+        self,
+        forward: Forward,
+        memory: Memory,
+        usage: Usage,
+        device: torch.device,
+        shapes: Shapes,
+    ) -> None:
         self._forward, self.memory, self._usage, self._device = forward, memory, usage, device
         self.shapes, self.most = shapes, shapes.body[-1]
         self._waiting: deque[Reading] = deque()
@@ -129,7 +136,8 @@ class Passes(Service):
     def _next(self) -> list[tuple[Reading, Piece]]:
         """The pieces of the next pass: the first that waits, and of some behind it those that still fit, none before
         one that its row needs."""
-        chosen, passed_by = list[tuple[Reading, Piece]](), list[tuple[Reading, Piece]]()
+        chosen = list[tuple[Reading, Piece]]()
+        passed_by = list[tuple[Reading, Piece]]()
         tokens = predicted = 0
         held_up = set[int]()
         while self._ready and len(passed_by) < LOOKED_AT and tokens < self.most:
@@ -161,7 +169,11 @@ class Passes(Service):
             )
         logits, words = logits.float(), logits.shape[1]
         if logits.is_cuda:  # it sums a line by fours, beginning where memory is aligned: all lines begin alike
-            logits = torch.nn.functional.pad(logits, (0, -words % 4), value=-torch.inf)
+            logits = torch.nn.functional.pad(
+                logits,
+                (0, -words % 4),
+                value=-torch.inf,
+            )
         log_probs = torch.log_softmax(logits, dim=-1)[: len(scored), :words].cpu()
         at = 0
         for piece in pieces:

@@ -42,7 +42,11 @@ class RereadingModel(StatelessModel):
         self._check_length(len(prompt))
         return self.log_probs_after(prompt)
 
-    def next_token_log_probs(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> torch.Tensor:
+    def next_token_log_probs(
+        self,
+        prompts: Sequence[Tokens],
+        prefix: Prefix | None = None,
+    ) -> torch.Tensor:
         """Tensor[B, V] float32; see LanguageModel."""
         rows = np.array([self._log_probs(prompt) for prompt in prompts])
         self._count(sum(map(len, prompts)))

@@ -83,7 +83,12 @@ class ServerLM(ListingModel):
             raise ModelError(f"The model server {self._connection.settings.url} gives texts, and no log-probabilities.")
         return self._answers(prompts, requests, rows)
 
-    def _answers(self, prompts: Sequence[list[int]], requests: Sequence[Wanted], rows: Sequence[int]) -> list[Any]:
+    def _answers(
+        self,
+        prompts: Sequence[list[int]],
+        requests: Sequence[Wanted],
+        rows: Sequence[int],
+    ) -> list[Any]:
         """What the server gives for each prompt; None where a request fails for good. rows: which row each prompt is
         of: a row fails once.
 
@@ -99,9 +104,23 @@ class ServerLM(ListingModel):
             for first in range(0, len(group), size):
                 share = group[first : first + size]
                 places += share
-                calls.append(partial(self._answer_all, [Prompt(prompts[at], salt) for at in share], want))
+                calls.append(
+                    partial(
+                        self._answer_all,
+                        [Prompt(prompts[at], salt) for at in share],
+                        want,
+                    )
+                )
         answers = [answer for share in self._connection.answers(calls) for answer in share]
-        failed = {rows[at]: str(one) for at, one in zip(places, answers, strict=True) if isinstance(one, Exception)}
+        failed = {
+            rows[at]: str(one)
+            for at, one in zip(
+                places,
+                answers,
+                strict=True,
+            )
+            if isinstance(one, Exception)
+        }
         self.usage.failures.update(failed.values())
         self.usage.tokens_read += sum(map(len, prompts))
         self.usage.forward_calls += len(prompts)

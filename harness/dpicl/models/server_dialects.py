@@ -158,12 +158,24 @@ class Dialect(ABC):
         return [first, *(top for top in self.tops if top < first)]
 
     @abstractmethod
-    async def log_probs(self, ask: Ask, prompt: Prompt, top: int, listed: Sequence[int] = ()) -> LogProbs:
+    async def log_probs(
+        self,
+        ask: Ask,
+        prompt: Prompt,
+        top: int,
+        listed: Sequence[int] = (),
+    ) -> LogProbs:
         """Of the ``top`` likeliest next tokens (-1: all); where some are ``listed``, of these at least."""
 
     async def text(self, ask: Ask, prompt: Prompt, want: Writing) -> str:
         """What the model writes."""
-        text: str = await ask(self._call(prompt, self._writing_body(want), self._text_reader(want)))
+        text: str = await ask(
+            self._call(
+                prompt,
+                self._writing_body(want),
+                self._text_reader(want),
+            )
+        )
         return text
 
     async def answer(self, ask: Ask, prompt: Prompt, want: Wanted) -> LogProbs | str:
@@ -176,7 +188,12 @@ class Dialect(ABC):
         """How many prompts may share a request."""
         return 1
 
-    async def answer_all(self, ask: Ask, prompts: Sequence[Prompt], want: Wanted) -> list[Any]:
+    async def answer_all(
+        self,
+        ask: Ask,
+        prompts: Sequence[Prompt],
+        want: Wanted,
+    ) -> list[Any]:
         """What is wanted of each prompt, of which one request may have several; Unsound in place of an answer that is
         not."""
         raise NotImplementedError
@@ -197,7 +214,12 @@ class Dialect(ABC):
         return tokenizing({"model": self.model, "prompt": content, "add_special_tokens": False})
 
     @abstractmethod
-    def _call(self, prompt: Prompt, body: Mapping[str, Any], read: Callable[[Any], Any]) -> Call:
+    def _call(
+        self,
+        prompt: Prompt,
+        body: Mapping[str, Any],
+        read: Callable[[Any], Any],
+    ) -> Call:
         """Asks for ``max_tokens`` (of the body) tokens that follow a prompt. read: what is made of its part of the
         answer."""
 
@@ -232,7 +254,13 @@ class LlamaCpp(Dialect):
     #: How many of the likeliest tokens are looked at first where some are listed, and by how much these are raised.
     _FIRST, _BIAS = 64, 100.0
 
-    async def log_probs(self, ask: Ask, prompt: Prompt, top: int, listed: Sequence[int] = ()) -> LogProbs:
+    async def log_probs(
+        self,
+        ask: Ask,
+        prompt: Prompt,
+        top: int,
+        listed: Sequence[int] = (),
+    ) -> LogProbs:
         count, least = (self._FIRST, 1) if listed else (self.vocab_size if top < 0 else top,) * 2
         first: LogProbs = await ask(self._likeliest(prompt, count, least))
         rest = [token for token in listed if token not in first.tokens]
@@ -251,7 +279,12 @@ class LlamaCpp(Dialect):
 
     def _likeliest(self, prompt: Prompt, count: int, least: int) -> Call:
         plain = next(iter(self.tokens.encode(" the")), 0)
-        body = {"max_tokens": 1, "n_probs": count, "temperature": 0.0, "logit_bias": [[plain, 1e4]]}
+        body = {
+            "max_tokens": 1,
+            "n_probs": count,
+            "temperature": 0.0,
+            "logit_bias": [[plain, 1e4]],
+        }
 
         def read(answer: _LlamaCompletion) -> LogProbs:
             tokens, values = (
@@ -277,11 +310,22 @@ class LlamaCpp(Dialect):
             with np.errstate(divide="ignore"):
                 values = np.log([entry["prob"] for entry in answer.shares])
             tokens = [entry["id"] for entry in answer.shares]
-            return LogProbs.from_answer(tokens, values.tolist(), self.vocab_size, len({*listed}), listed)
+            return LogProbs.from_answer(
+                tokens,
+                values.tolist(),
+                self.vocab_size,
+                len({*listed}),
+                listed,
+            )
 
         return self._call(prompt, body, read)
 
-    def _call(self, prompt: Prompt, body: Mapping[str, Any], read: Callable[[Any], Any]) -> Call:
+    def _call(
+        self,
+        prompt: Prompt,
+        body: Mapping[str, Any],
+        read: Callable[[Any], Any],
+    ) -> Call:
         settings = {
             "n_predict": body["max_tokens"],
             "cache_prompt": prompt.salt is not None,
@@ -306,10 +350,21 @@ class OpenAI(Dialect):
     tops = ()
     lists = 0
 
-    async def log_probs(self, ask: Ask, prompt: Prompt, top: int, listed: Sequence[int] = ()) -> LogProbs:
+    async def log_probs(
+        self,
+        ask: Ask,
+        prompt: Prompt,
+        top: int,
+        listed: Sequence[int] = (),
+    ) -> LogProbs:
         raise Refused("it is not asked for log-probabilities")
 
-    def _call(self, prompt: Prompt, body: Mapping[str, Any], read: Callable[[Any], Any]) -> Call:
+    def _call(
+        self,
+        prompt: Prompt,
+        body: Mapping[str, Any],
+        read: Callable[[Any], Any],
+    ) -> Call:
         sent = {
             "model": self.model,
             "prompt": self.tokens.text_of(prompt.tokens),
@@ -349,9 +404,21 @@ class VLLM(Dialect):
         super().__init__(model, tokens)
         self.answers_as, self.whole = model, self.vocab_size
 
-    async def log_probs(self, ask: Ask, prompt: Prompt, top: int, listed: Sequence[int] = ()) -> LogProbs:
+    async def log_probs(
+        self,
+        ask: Ask,
+        prompt: Prompt,
+        top: int,
+        listed: Sequence[int] = (),
+    ) -> LogProbs:
         want = Listing(top, tuple(listed))
-        row: LogProbs = await ask(self._call(prompt, self._listing_body(want), self._listing_reader(want)))
+        row: LogProbs = await ask(
+            self._call(
+                prompt,
+                self._listing_body(want),
+                self._listing_reader(want),
+            )
+        )
         return row
 
     def most_prompts(self, want: Wanted) -> int:
@@ -359,7 +426,12 @@ class VLLM(Dialect):
             return 1 if want.temperature else MOST_PROMPTS  # a request has one seed
         return 1 if self._count_top(want) in (-1, self.vocab_size) else MOST_PROMPTS
 
-    async def answer_all(self, ask: Ask, prompts: Sequence[Prompt], want: Wanted) -> list[Any]:
+    async def answer_all(
+        self,
+        ask: Ask,
+        prompts: Sequence[Prompt],
+        want: Wanted,
+    ) -> list[Any]:
         read: Callable[[_Choice], Any]
         if isinstance(want, Writing):
             body, read = self._writing_body(want), self._text_reader(want)
@@ -388,7 +460,15 @@ class VLLM(Dialect):
                 raise Unsound("it lists tokens for more or fewer places than one")
             tokens = [int(name.removeprefix("token_id:")) for name in choice.likely[0]]
             values = [*choice.likely[0].values()]
-            if any(value <= LOWEST for token, value in zip(tokens, values, strict=True) if token < self.vocab_size):
+            if any(
+                value <= LOWEST
+                for token, value in zip(
+                    tokens,
+                    values,
+                    strict=True,
+                )
+                if token < self.vocab_size
+            ):
                 raise Unsound(f"it gives {LOWEST:g} in place of a log-probability")
             row = LogProbs.from_answer(tokens, values, self.vocab_size, least, want.listed)
             if want.top < 0 and len(row.tokens) < self.vocab_size:
@@ -397,7 +477,12 @@ class VLLM(Dialect):
 
         return read
 
-    def _call(self, prompt: Prompt, body: Mapping[str, Any], read: Callable[[Any], Any]) -> Call:
+    def _call(
+        self,
+        prompt: Prompt,
+        body: Mapping[str, Any],
+        read: Callable[[Any], Any],
+    ) -> Call:
         return self._request([prompt], body, lambda choices: read(*choices))
 
     def _request(

@@ -283,4 +283,9 @@ def _client_of(process: int, proxied: bool) -> httpx.AsyncClient:
         "Content-Type": "application/json",
     }
     cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
-    return httpx.AsyncClient(headers=headers, cookies=cookies, limits=httpx.Limits(), trust_env=proxied)
+    return httpx.AsyncClient(
+        headers=headers,
+        cookies=cookies,
+        limits=httpx.Limits(),
+        trust_env=proxied,
+    )

@@ -95,14 +95,28 @@ class Probed:
         )
 
 
-async def look(dialect: Dialect, ask: Ask, prompts: Sequence[Prompt], top: int, ids: Sequence[int]) -> str:
+async def look(
+    dialect: Dialect,
+    ask: Ask,
+    prompts: Sequence[Prompt],
+    top: int,
+    ids: Sequence[int],
+) -> str:
     """sha256 over what the model says to the prompts. One request is for ``top`` tokens, and one for the listed
     ``ids``, so that all that the server can do is tried."""
     if isinstance(dialect, OpenAI):
         texts = [await dialect.text(ask, prompt, _ONE_TOKEN) for prompt in prompts]
         return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
     first, second, *rest = prompts
-    rows = [await dialect.log_probs(ask, first, top), await dialect.log_probs(ask, second, 1, ids)]
+    rows = [
+        await dialect.log_probs(ask, first, top),
+        await dialect.log_probs(
+            ask,
+            second,
+            1,
+            ids,
+        ),
+    ]
     rows += [await dialect.log_probs(ask, prompt, 1) for prompt in rest]
     return hashlib.sha256(json.dumps([row.best for row in rows]).encode()).hexdigest()
 
@@ -148,7 +162,13 @@ async def _probe(connection: Connection, salt: str) -> Probed:
         vocabulary=whole,
         listed_ids=dialect.lists if ids else 0,
         top_tokens=top_tokens,
-        mixes=await _try_mixed(dialect, connection, prompts[0], min(top_tokens, 20), ids[:8]),
+        mixes=await _try_mixed(
+            dialect,
+            connection,
+            prompts[0],
+            min(top_tokens, 20),
+            ids[:8],
+        ),
         context=settings.context or about["context"] or CONTEXT,
         cache=cache,
         fingerprint=await look(dialect, ask, prompts, -1 if whole else top_tokens, ids),
@@ -193,14 +213,25 @@ async def _describe(dialect: Dialect, served: ServedModel, ask: Ask) -> dict[str
     return {"model": served.id, "context": context, "version": version[:100]}
 
 
-async def _count_shown(dialect: Dialect, ask: Ask, prompt: Prompt, top: int, listed: Sequence[int] = ()) -> int:
+async def _count_shown(
+    dialect: Dialect,
+    ask: Ask,
+    prompt: Prompt,
+    top: int,
+    listed: Sequence[int] = (),
+) -> int:
     """How many tokens are given; 0 where that is refused or ignored."""
     with suppress(Refused, Unanswered, Unsound):
         return len((await dialect.log_probs(ask, prompt, top, listed)).tokens)
     return 0
 
 
-async def _find_most(dialect: Dialect, ask: Ask, prompt: Prompt, most: int | None) -> int:
+async def _find_most(
+    dialect: Dialect,
+    ask: Ask,
+    prompt: Prompt,
+    most: int | None,
+) -> int:
     """How many of the likeliest tokens can be had, ``most`` at most; 0 of a server that writes texts alone. Raises
     Refused where none can."""
     if isinstance(dialect, OpenAI):
@@ -227,7 +258,16 @@ async def _try_mixed(
         return await connection.fetch(replace(call, phase=""))
 
     kinds: Sequence[Sequence[int]] = [(), ids]
-    calls = [dialect.log_probs(ask_at_once, prompt, top, listed) for _ in range(BURST) for listed in kinds]
+    calls = [
+        dialect.log_probs(
+            ask_at_once,
+            prompt,
+            top,
+            listed,
+        )
+        for _ in range(BURST)
+        for listed in kinds
+    ]
     answers = await asyncio.gather(*calls, return_exceptions=True)
     if any(getattr(error, "unsound", False) for error in answers):
         return False

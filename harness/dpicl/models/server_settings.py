@@ -133,7 +133,11 @@ class ServerRecord(BaseModel):
     cache: bool = True
     mixes: bool | None = Field(default=None, exclude_if=lambda value: value is None)
     version: Annotated[str, Field(max_length=100, exclude_if=lambda value: not value)] = ""
-    tokenizer: str | None = Field(default=None, max_length=64, exclude_if=lambda value: value is None)
+    tokenizer: str | None = Field(
+        default=None,
+        max_length=64,
+        exclude_if=lambda value: value is None,
+    )
 
     @property
     def candidates(self) -> bool:
@@ -218,7 +222,12 @@ def drop_settings(rest: str, names: Collection[str]) -> str:
     return f"{base}?{'&'.join(others)}" if any(others) else base
 
 
-def parse_name(kind: type[Settings], rest: str, noun: str, example: str) -> Settings:
+def parse_name(
+    kind: type[Settings],
+    rest: str,
+    noun: str,
+    example: str,
+) -> Settings:
     """Settings whose first field is what stands before the ``?``. Raises UsageError. noun: whose settings they are."""
     base, _, query = rest.partition("?")
     try:

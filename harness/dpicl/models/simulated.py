@@ -51,7 +51,12 @@ class SimulatedLM(RereadingModel):
     """Vocabulary: EOS, the 256 bytes, and words as ``word``, ``Word``, `` word`` and `` Word``: ``words`` of letters a
     to z, the common ones by default."""
 
-    def __init__(self, seed: int = 0, broken: float | None = None, words: Sequence[str] = WORDS) -> None:
+    def __init__(
+        self,
+        seed: int = 0,
+        broken: float | None = None,
+        words: Sequence[str] = WORDS,
+    ) -> None:
         self._pieces = [b"", *(bytes([value]) for value in range(256))]
         for space in (b"", b" "):
             self._pieces += [space + word.encode() for base in words if len(base) > 1 for word in (base, base.title())]

@@ -113,7 +113,11 @@ class Engine(Service):
         self._usage.forward_calls += 1
         for (request, at), output in zip(rows, outputs, strict=True):
             self._usage.tokens_read += len(request.prompts[at])
-            request.answers[at] = self._read(request.requests[at], len(request.prompts[at]), output)
+            request.answers[at] = self._read(
+                request.requests[at],
+                len(request.prompts[at]),
+                output,
+            )
             request.left -= 1
             request.done = request.left == 0
 
@@ -149,7 +153,11 @@ class Engine(Service):
         """vLLM's `SamplingParams`. Texts come with the log-probability of each token, which shows numbers that are not
         finite."""
         if isinstance(want, Writing):
-            return self._sampling(**{**want._asdict(), "stop": list(want.stop)}, logprobs=0, flat_logprobs=True)
+            return self._sampling(
+                **{**want._asdict(), "stop": list(want.stop)},
+                logprobs=0,
+                flat_logprobs=True,
+            )
         listed = {"logprob_token_ids": list(want.listed)} if want.listed else {"logprobs": want.top}
         return self._sampling(max_tokens=1, temperature=0.0, detokenize=False, flat_logprobs=True, **listed)
 
@@ -167,7 +175,13 @@ class Engine(Service):
                 raise Unsound("it lists tokens for more or fewer places than one")
             drawn = 1 if tokens[0] in tokens[1:] else 0  # the token that was drawn stands before all others
             least = len(want.listed) or self._count_numbers(want)
-            return LogProbs.from_answer(tokens[drawn:], values[drawn:], self.vocab_size, least, want.listed)
+            return LogProbs.from_answer(
+                tokens[drawn:],
+                values[drawn:],
+                self.vocab_size,
+                least,
+                want.listed,
+            )
         except Unsound as problem:
             return problem
 
@@ -177,13 +191,25 @@ class VllmLM(ListingModel):
 
     most_listed, most_top, names_best = MOST_LISTED, -1, True
 
-    def __init__(self, engine: Engine, usage: Usage, tokens: Tokenizer, identity: ModelIdentity, window: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        usage: Usage,
+        tokens: Tokenizer,
+        identity: ModelIdentity,
+        window: int,
+    ) -> None:
         self.engine, self.usage, self._tokens, self.identity = engine, usage, tokens, identity
         self.vocab_size, self.eos_token_id = engine.vocab_size, tokens.eos_token_id
         self.max_length, self.lead_tokens = window, len(tokens.lead)
         self.public_salt = token_urlsafe(32)
 
-    def _answers(self, prompts: Sequence[list[int]], requests: Sequence[Wanted], rows: Sequence[int]) -> list[Any]:
+    def _answers(
+        self,
+        prompts: Sequence[list[int]],
+        requests: Sequence[Wanted],
+        rows: Sequence[int],
+    ) -> list[Any]:
         """What vLLM answers to each prompt; None where that is unsound. Raises ModelError where it answers a public
         prompt so, too."""
         answers = self._read(prompts, requests)
@@ -198,7 +224,11 @@ class VllmLM(ListingModel):
     def _silence_error(self) -> ModelError:
         return not_finite_error(self.identity.name)
 
-    def _read(self, prompts: Sequence[list[int]], requests: Sequence[Wanted]) -> list[Any]:
+    def _read(
+        self,
+        prompts: Sequence[list[int]],
+        requests: Sequence[Wanted],
+    ) -> list[Any]:
         request = PromptsRequest(prompts=prompts, requests=requests, salt=self._salt)
         wait_for(self.engine, request)
         return request.answers
@@ -218,7 +248,20 @@ def load_vllm(rest: str, device: str, dtype: torch.dtype | None) -> VllmLM:
         check_folder(folder)
         sha256 = identify_folder(folder)  # before it is read: what is edited meanwhile is another model
     dtype = dtype or preferred_dtype(device)
-    path, version = (source, revision) if there else (str(find_snapshot(source, revision, "config.json")), None)
+    path, version = (
+        (source, revision)
+        if there
+        else (
+            str(
+                find_snapshot(
+                    source,
+                    revision,
+                    "config.json",
+                )
+            ),
+            None,
+        )
+    )
     llm, sampling = _start(settings, path, version, device, dtype)
     usage, tokens = Usage(), load_tokenizer(path, version)
     vocab_size = int(llm.model_config.get_vocab_size())
@@ -271,7 +314,13 @@ def are_rows_alone(model: VllmLM, most: int) -> bool:
     return same
 
 
-def _start(settings: EngineSettings, source: str, revision: str | None, device: str, dtype: torch.dtype) -> Any:
+def _start(
+    settings: EngineSettings,
+    source: str,
+    revision: str | None,
+    device: str,
+    dtype: torch.dtype,
+) -> Any:
     """(vLLM's LLM with the model, its class SamplingParams)."""
     if device not in ("cpu", "cuda"):
         raise UsageError(

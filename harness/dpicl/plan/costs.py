@@ -58,7 +58,11 @@ class Costs:
                 table[kind(result.cell)].append(spent)
             self._read[result.cell.model].append((spent, self.tokens(result.cell)))
 
-    def estimates(self, cells: Sequence[Cell], scored: Collection[str] = ()) -> dict[str, CostEstimate]:
+    def estimates(
+        self,
+        cells: Sequence[Cell],
+        scored: Collection[str] = (),
+    ) -> dict[str, CostEstimate]:
         """Cell id -> what it will cost in one process, done in this order.
 
         Cells of an answer mechanism that ask the model the same (other epsilons, other noise) read its answers once.

@@ -19,7 +19,11 @@ from dpicl.plan.suite import REFERENCES, OptionChange, Suite
 from dpicl.plan.suite_rows import MechanismEntry
 
 
-def expand(suite: Suite, mechanisms: Mapping[str, Registered], options: Sequence[OptionChange] = ()) -> list[Cell]:
+def expand(
+    suite: Suite,
+    mechanisms: Mapping[str, Registered],
+    options: Sequence[OptionChange] = (),
+) -> list[Cell]:
     """The cells of a suite, in the order in which they are run: those that measure headroom, then all others, by model,
     task, mechanism, epsilon, seed. A task has those of the suite's models that go with it, or its own. Loads no record.
 
@@ -30,7 +34,14 @@ def expand(suite: Suite, mechanisms: Mapping[str, Registered], options: Sequence
     _check_names(suite, mechanisms)
     _check_changes(suite, mechanisms, options)
     cells: list[Cell] = []
-    readers = {task: _models_of(suite, i, task) for i, task in enumerate(suite.tasks)}
+    readers = {
+        task: _models_of(
+            suite,
+            i,
+            task,
+        )
+        for i, task in enumerate(suite.tasks)
+    }
     for model in dict.fromkeys([*suite.models, *(name for names in readers.values() for name in names)]):
         for task in (task for task in suite.tasks if model in readers[task]):
             for i, entry in enumerate(suite.mechanisms):
@@ -59,7 +70,15 @@ def _cells_of(
     config = load_config(task)
     source = resolve(suite.source, config.source)
     place: Place = ("mechanisms", position)
-    changed = {change.name: change.value for change in changes if _is_applicable(change, entry, registered.cls)}
+    changed = {
+        change.name: change.value
+        for change in changes
+        if _is_applicable(
+            change,
+            entry,
+            registered.cls,
+        )
+    }
     chosen = {
         **entry.options,
         **suite.choose_options(entry.row, task),
@@ -129,7 +148,16 @@ def _check_names(suite: Suite, mechanisms: Mapping[str, Registered]) -> None:
     kinds = {entry["name"].partition(":")[0]: entry["name"] for entry in models.list_known()}
     for i, name in enumerate(suite.models):
         if name.partition(":")[0] not in kinds:
-            raise suite.error(("models", i), str(unknown_name("model", name, kinds.values())))
+            raise suite.error(
+                ("models", i),
+                str(
+                    unknown_name(
+                        "model",
+                        name,
+                        kinds.values(),
+                    )
+                ),
+            )
         models.require_sound(name)
     for place, kind, name, known in _names(suite, mechanisms):
         if name not in known:
@@ -139,7 +167,10 @@ def _check_names(suite: Suite, mechanisms: Mapping[str, Registered]) -> None:
             raise suite.error(("task_metrics", task), str(unknown_name(f"metric of {task}", metric, metrics)))
 
 
-def _names(suite: Suite, mechanisms: Mapping[str, Registered]) -> Iterator[tuple[Place, str, str, Collection[str]]]:
+def _names(
+    suite: Suite,
+    mechanisms: Mapping[str, Registered],
+) -> Iterator[tuple[Place, str, str, Collection[str]]]:
     """Place, kind and name of all that a suite names, with the known ones of that kind."""
     tasks = list_tasks()
     for i, task in enumerate(suite.tasks):
@@ -154,9 +185,20 @@ def _names(suite: Suite, mechanisms: Mapping[str, Registered]) -> Iterator[tuple
             yield (*place, "per_task", task), "task", task, tasks
 
 
-def _check_changes(suite: Suite, mechanisms: Mapping[str, Registered], changes: Sequence[OptionChange]) -> None:
+def _check_changes(
+    suite: Suite,
+    mechanisms: Mapping[str, Registered],
+    changes: Sequence[OptionChange],
+) -> None:
     for change in changes:
-        if any(_is_applicable(change, entry, mechanisms[entry.name].cls) for entry in suite.mechanisms):
+        if any(
+            _is_applicable(
+                change,
+                entry,
+                mechanisms[entry.name].cls,
+            )
+            for entry in suite.mechanisms
+        ):
             continue
         if change.target is not None:
             raise unknown_name("mechanism", change.target, (entry.row for entry in suite.mechanisms))

@@ -93,7 +93,15 @@ def measure_headroom(results: Iterable[Result]) -> dict[str, Headroom]:
                 first.main_metric,
                 *(name for name in first.scores if name != first.main_metric),
             ]
-            others = {name: _end(group, name, 0.0) for name in _OTHERS if name != first.cell.mechanism}
+            others = {
+                name: _end(
+                    group,
+                    name,
+                    0.0,
+                )
+                for name in _OTHERS
+                if name != first.cell.mechanism
+            }
             pairs_of = {
                 name: [(ends[seed], real[seed]) for seed in seeds]
                 for name, ends in others.items()
@@ -118,7 +126,11 @@ def _is_text_task(task: str) -> bool:
     return task in task_folders() and load_config(task).metadata.kind == "json"
 
 
-def _end(results: Sequence[Result], mechanism: str, epsilon: float) -> Mapping[int, Result]:
+def _end(
+    results: Sequence[Result],
+    mechanism: str,
+    epsilon: float,
+) -> Mapping[int, Result]:
     """Seed -> result of the row of a mechanism: of matched length where there is one, else the one named like it."""
     rows: dict[str, dict[int, Result]] = defaultdict(dict)
     for result in results:
@@ -132,7 +144,11 @@ def _end(results: Sequence[Result], mechanism: str, epsilon: float) -> Mapping[i
     return rows[min(rows, key=place)] if rows else {}
 
 
-def _headroom(metric: str, pairs: Sequence[Pair], others: Mapping[str, Sequence[Pair]]) -> Headroom | None:
+def _headroom(
+    metric: str,
+    pairs: Sequence[Pair],
+    others: Mapping[str, Sequence[Pair]],
+) -> Headroom | None:
     """None where a result lacks the metric, or fewer than two test records are shared."""
     if (ends_of_metric := _outcomes(metric, pairs)) is None:
         return None
@@ -157,11 +173,22 @@ def _headroom(metric: str, pairs: Sequence[Pair], others: Mapping[str, Sequence[
         development=first.cell.development,
         public_row=first.cell.label,
         real_row=last.cell.label,
-        others=tuple(_gain(name, *ends, lower) for name, ends in against.items() if ends is not None),
+        others=tuple(
+            _gain(
+                name,
+                *ends,
+                lower,
+            )
+            for name, ends in against.items()
+            if ends is not None
+        ),
     )
 
 
-def _outcomes(metric: str, pairs: Sequence[Pair]) -> tuple[np.ndarray, np.ndarray] | None:
+def _outcomes(
+    metric: str,
+    pairs: Sequence[Pair],
+) -> tuple[np.ndarray, np.ndarray] | None:
     """Public and real scores, float64[seeds, test records] each, over the test records that all results share, or both
     results of a seed where each draws its own."""
     if any(metric not in result.documents for pair in pairs for result in pair):
@@ -173,23 +200,43 @@ def _outcomes(metric: str, pairs: Sequence[Pair]) -> tuple[np.ndarray, np.ndarra
     if min(map(len, shared)) < 2 or len(set(map(len, shared))) > 1:
         return None
     ends = [
-        [[by_id[name] for name in sorted(names)] for by_id in pair] for pair, names in zip(scores, shared, strict=True)
+        [[by_id[name] for name in sorted(names)] for by_id in pair]
+        for pair, names in zip(
+            scores,
+            shared,
+            strict=True,
+        )
     ]
     public, real = np.array(ends).transpose(1, 0, 2)
     return public, real
 
 
-def _gain(over: str, public: np.ndarray, real: np.ndarray, lower_is_better: bool) -> Gain:
+def _gain(
+    over: str,
+    public: np.ndarray,
+    real: np.ndarray,
+    lower_is_better: bool,
+) -> Gain:
     differences = public - real if lower_is_better else real - public
     low, high = seeds_interval(differences.mean(axis=1))
-    return Gain(over, float(differences.mean()), max(low, -1.0), min(high, 1.0))
+    return Gain(
+        over,
+        float(differences.mean()),
+        max(low, -1.0),
+        min(high, 1.0),
+    )
 
 
 def headroom_columns(of: Callable[[Any], Headroom | None]) -> tuple[Column, ...]:
     """Shots, both ends, the gain, its sample and what is gained over other controls. of: item of the table -> its
     headroom; None where an end of it has no result."""
 
-    def column(key: str, name: str, value: Callable[[Headroom], object], wide: bool = False) -> Column:
+    def column(
+        key: str,
+        name: str,
+        value: Callable[[Headroom], object],
+        wide: bool = False,
+    ) -> Column:
         return Column(
             key,
             name,

@@ -71,7 +71,10 @@ def find_presence(
     return replace(presence, unknown=comparison.describe_unknown())
 
 
-def find_skipped(cells: Iterable[Cell], mechanisms: Mapping[str, Registered]) -> dict[str, str]:
+def find_skipped(
+    cells: Iterable[Cell],
+    mechanisms: Mapping[str, Registered],
+) -> dict[str, str]:
     """Cell id -> why its mechanism does not do its task, which is asked without records.
 
     A cell whose mechanism fails when it is asked is left in: it ends with that error, and the others go on.
@@ -130,7 +133,10 @@ def describe_stale(stale: Sequence[Stale]) -> str:
     return "; ".join(dict.fromkeys(f"{each.cell.task}: {each.reason}" for each in stale))
 
 
-def select_current(results: Sequence[Result], records: Fingerprints) -> tuple[list[Result], list[str]]:
+def select_current(
+    results: Sequence[Result],
+    records: Fingerprints,
+) -> tuple[list[Result], list[str]]:
     """(the results that may stand on one board, notes): of a task that has results from the records at hand, those
     alone. A task whose records are not here keeps what it has: then the results say which records they are from.
     """

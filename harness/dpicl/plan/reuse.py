@@ -53,6 +53,9 @@ def _is_current(result: Result, comparison: Comparison) -> bool:
         return False
 
 
-def select_scored(cells: Sequence[Cell], releases: Mapping[str, Result]) -> list[Cell]:
+def select_scored(
+    cells: Sequence[Cell],
+    releases: Mapping[str, Result],
+) -> list[Cell]:
     """The cells that need no new release."""
     return [cell for cell in cells if cell.id in releases]

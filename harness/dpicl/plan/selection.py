@@ -32,7 +32,11 @@ class Selection:
 
     @property
     def reference(self) -> SuiteReference:
-        return SuiteReference(name=self.suite.name, version=self.suite.version, hash=self.suite.hash)
+        return SuiteReference(
+            name=self.suite.name,
+            version=self.suite.version,
+            hash=self.suite.hash,
+        )
 
     def command(self, name: str) -> str:
         """`dpicl NAME` on the same suite, source, limit, models, plug-ins and folder."""
@@ -48,7 +52,12 @@ class Selection:
         return shlex.join(["dpicl", *name.split(), self.suite_name, *words])
 
 
-def select(suite: str, results: Path, plugins: Sequence[Path] = (), changes: Changes = AS_IT_IS) -> Selection:
+def select(
+    suite: str,
+    results: Path,
+    plugins: Sequence[Path] = (),
+    changes: Changes = AS_IT_IS,
+) -> Selection:
     """Reads the suite of that name or path and expands it. Raises UsageError for anything that is not known or does not
     fit."""
     return selection_of(load_suite(find_suite(suite)), results, plugins, changes, suite)

@@ -53,7 +53,15 @@ def tables(results: Iterable[Result], detect: float, power: float) -> list[Table
 
     Raises UsageError where no task has two proved rows with two seeds in common.
     """
-    sized = (_table(shared, list(rows.values()), detect, power) for shared, rows in _group(results).items())
+    sized = (
+        _table(
+            shared,
+            list(rows.values()),
+            detect,
+            power,
+        )
+        for shared, rows in _group(results).items()
+    )
     known = [table for table in sized if table is not None]
     if not known:
         raise UsageError(
@@ -73,9 +81,18 @@ def find_mde(results: Iterable[Result]) -> dict[Shared, float]:
     return {shared: mde for shared, mde in differences.items() if mde < 1}
 
 
-def compute_detectable(deviation: float, rows: int, seeds: np.ndarray, power: float) -> np.ndarray:
+def compute_detectable(
+    deviation: float,
+    rows: int,
+    seeds: np.ndarray,
+    power: float,
+) -> np.ndarray:
     """The true difference of two of these rows that so many seeds find with this power."""
-    pair = Differences(seeds, np.zeros(len(seeds)), deviation / np.sqrt(seeds))
+    pair = Differences(
+        seeds,
+        np.zeros(len(seeds)),
+        deviation / np.sqrt(seeds),
+    )
     return pair.detectable((1 - LEVEL) / math.comb(rows, 2), power)
 
 
@@ -90,7 +107,12 @@ def _group(results: Iterable[Result]) -> Mapping[Shared, Mapping[str, dict[int, 
     return grouped
 
 
-def _table(shared: Shared, rows: Sequence[Mapping[int, Result]], detect: float, power: float) -> Table | None:
+def _table(
+    shared: Shared,
+    rows: Sequence[Mapping[int, Result]],
+    detect: float,
+    power: float,
+) -> Table | None:
     """None where no two rows share two seeds."""
     scores = _scores(rows)
     ones, others = np.triu_indices(len(rows), 1)

@@ -148,7 +148,12 @@ class Suite(BaseModel):
         """How many test records of a task count; None: all."""
         return self.task_test_records.get(task, self.test_records)
 
-    def seeds_of(self, task: str, epsilon: float, entry: MechanismEntry | None = None) -> list[int]:
+    def seeds_of(
+        self,
+        task: str,
+        epsilon: float,
+        entry: MechanismEntry | None = None,
+    ) -> list[int]:
         """The seeds of a task at an epsilon (of one row: where it has fewer): the first of the file's list where
         `task_seeds`, `epsilon_seeds` or the row say how many. A seed that the command line asks for and that list does
         not have is never left out."""
@@ -476,9 +481,17 @@ def _add_models(entry: MechanismEntry, models: Iterable[str]) -> MechanismEntry:
     return entry.model_copy(update={"tasks": {**entry.tasks, **dict.fromkeys(models, first)}})
 
 
-def _entries(suite: Suite, name: str, known: Mapping[str, Any]) -> list[MechanismEntry]:
+def _entries(
+    suite: Suite,
+    name: str,
+    known: Mapping[str, Any],
+) -> list[MechanismEntry]:
     rows = [entry for entry in suite.mechanisms if entry.row == name]
     rows = rows or [entry for entry in suite.mechanisms if entry.name == name]
     if not rows and name not in known:
-        raise unknown_name("mechanism", name, {*known, *(entry.row for entry in suite.mechanisms)})
+        raise unknown_name(
+            "mechanism",
+            name,
+            {*known, *(entry.row for entry in suite.mechanisms)},
+        )
     return rows or [MechanismEntry(name=name)]

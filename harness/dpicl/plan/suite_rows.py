@@ -77,7 +77,16 @@ class MechanismEntry(BaseModel):
         """Every combination of the values of ``tune``, in their order; none where nothing is tuned."""
         if not self.tune or isinstance(self.tune, str):
             return []
-        return [dict(zip(self.tune, values, strict=True)) for values in itertools.product(*self.tune.values())]
+        return [
+            dict(
+                zip(
+                    self.tune,
+                    values,
+                    strict=True,
+                )
+            )
+            for values in itertools.product(*self.tune.values())
+        ]
 
     @model_validator(mode="after")
     def _fair_grid(self) -> MechanismEntry:

@@ -42,7 +42,11 @@ from dpicl.tables.document import Table, text_table
 SEEDS = (1000, 1001)
 
 
-def tuning_suite(suite: Suite, mechanisms: Mapping[str, Registered], shots: int | None = None) -> Suite:
+def tuning_suite(
+    suite: Suite,
+    mechanisms: Mapping[str, Registered],
+    shots: int | None = None,
+) -> Suite:
     """The suite whose rows are the settings of the tuned rows of another one: ROW.0, ROW.1 and so on.
 
     shots: demonstrations of every task, fewer than the suite's where those take too long; None:
@@ -96,7 +100,12 @@ def label_of(entry: MechanismEntry, setting: int) -> str:
     return f"{entry.row}.{setting}"
 
 
-def choose_settings(suite: Suite, trial: Suite, results: Sequence[Result], command: str) -> Tuned:
+def choose_settings(
+    suite: Suite,
+    trial: Suite,
+    results: Sequence[Result],
+    command: str,
+) -> Tuned:
     """What the results of `tuning_suite` (``trial``) choose for the rows of a suite; of equal settings the first.
 
     Raises UsageError where a setting lacks a result that another one of its row has.
@@ -107,7 +116,11 @@ def choose_settings(suite: Suite, trial: Suite, results: Sequence[Result], comma
         of_task = [result for result in results if result.cell.task == task]
         labels = {entry.label for entry in trial.mechanisms if task in entry.tasks}
         rows = {
-            entry.row: TunedRow(command=command, commit=code, settings=_rank(entry, entry.settings, of_task))
+            entry.row: TunedRow(
+                command=command,
+                commit=code,
+                settings=_rank(entry, entry.settings, of_task),
+            )
             for entry in suite.mechanisms
             if label_of(entry, 0) in labels
         }
@@ -124,7 +137,11 @@ def choose_settings(suite: Suite, trial: Suite, results: Sequence[Result], comma
     return Tuned(tasks=tasks)
 
 
-def _rank(entry: MechanismEntry, settings: Sequence[Options], results: Sequence[Result]) -> list[ScoredSetting]:
+def _rank(
+    entry: MechanismEntry,
+    settings: Sequence[Options],
+    results: Sequence[Result],
+) -> list[ScoredSetting]:
     scored, seeds = [], set()
     for i, setting in enumerate(settings):
         of_setting = [result for result in results if result.cell.label == label_of(entry, i)]
@@ -158,7 +175,12 @@ def write_choice(path: Path, tuned: Tuned) -> Path:
             tuned = earlier.join(tuned)
         except ValueError as error:
             raise UsageError(f"{choice} keeps what it has: {error}; tune all alike, or move that file away.") from error
-    text = yaml.safe_dump(tuned.model_dump(mode="json"), sort_keys=False, default_flow_style=None, width=150)
+    text = yaml.safe_dump(
+        tuned.model_dump(mode="json"),
+        sort_keys=False,
+        default_flow_style=None,
+        width=150,
+    )
     try:
         put_whole(choice, "# Written by `dpicl tune`; run it again instead of changing this.\n" + text)
     except OSError as error:

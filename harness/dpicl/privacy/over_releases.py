@@ -64,7 +64,11 @@ def join_groups(event: dp.DpEvent) -> dp.DpEvent:
     )
 
 
-def total(events: Sequence[dp.DpEvent], delta: float, quick: bool = False) -> Bounds:
+def total(
+    events: Sequence[dp.DpEvent],
+    delta: float,
+    quick: bool = False,
+) -> Bounds:
     """Bounds of the epsilon of all releases together at this delta, with secure noise: accounted at delta - 1e-7, or
     where that does not pay for the floating point of all of them, at less, down to half of delta.
 
@@ -85,7 +89,13 @@ def total(events: Sequence[dp.DpEvent], delta: float, quick: bool = False) -> Bo
             break
         accounted = delta - 2 * needed
     note = "no share of delta pays for the floating point of all releases"
-    return Bounds(math.inf, math.inf, math.inf, best.accountants, (*best.notes, note))
+    return Bounds(
+        math.inf,
+        math.inf,
+        math.inf,
+        best.accountants,
+        (*best.notes, note),
+    )
 
 
 def _find_smallest(events: Sequence[dp.DpEvent], delta: float, quick: bool) -> Bounds:
@@ -106,10 +116,24 @@ def person_total(events: Sequence[dp.DpEvent], delta: float, rows: int) -> float
 
     events: of one record. rows: more than 1 by group privacy, which holds for what a record's releases cost together.
     """
-    key = key_of("over releases", list(map(repr, events)), delta, rows, calibration_cache.accounting_code())
+    key = key_of(
+        "over releases",
+        list(map(repr, events)),
+        delta,
+        rows,
+        calibration_cache.accounting_code(),
+    )
     if stored := calibration_cache.read_value(calibration_cache.DEFAULT, key):
         return float(stored[0])
-    bound = total(events, delta, quick=True).upper if rows == 1 else _group_total(events, delta, rows)
+    bound = (
+        total(events, delta, quick=True).upper
+        if rows == 1
+        else _group_total(
+            events,
+            delta,
+            rows,
+        )
+    )
     calibration_cache.write_value(calibration_cache.DEFAULT, key, bound)
     return bound
 
@@ -133,7 +157,12 @@ def _is_loose(event: dp.DpEvent) -> bool:
     return join_groups(event) not in map(recompose, groups(event).values())
 
 
-def _prove(proof: Proof, events: Sequence[dp.DpEvent], delta: float, quick: bool) -> Bounds | None:
+def _prove(
+    proof: Proof,
+    events: Sequence[dp.DpEvent],
+    delta: float,
+    quick: bool,
+) -> Bounds | None:
     """What a proof gives; None where it does not cover the events."""
     try:
         return proof(events, delta, accountants.quick_epsilon if quick else accountants.epsilon)

@@ -58,7 +58,15 @@ def _find_id(place: int, ids: np.ndarray | None) -> int:
 
 def project_sub_simplex(rows: np.ndarray) -> np.ndarray:
     """float64[M, K]: every row mapped into {x >= 0, sum(x) <= 1}; values that are not finite count as 0."""
-    rows = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64, order="C").clip(0.0, 1.0)  # a sum in one order
+    rows = (
+        np.where(
+            np.isfinite(rows),
+            rows,
+            0.0,
+        )
+        .astype(np.float64, order="C")
+        .clip(0.0, 1.0)
+    )  # a sum in one order
     mass = rows.sum(axis=1, keepdims=True)
     return rows / np.maximum(mass, 1.0)
 
@@ -69,9 +77,22 @@ def clip_scores(rows: np.ndarray, clip: float) -> np.ndarray:
     The value does not change when a constant is added to a row, so log-probabilities serve as logits. Values that are
     not finite count as -infinity; a row without any finite value becomes -c everywhere.
     """
-    rows = np.where(np.isfinite(rows), rows, -np.inf).astype(np.float64)
+    rows = np.where(
+        np.isfinite(rows),
+        rows,
+        -np.inf,
+    ).astype(np.float64)
     top = rows.max(axis=1, keepdims=True, initial=-np.inf)
-    return np.maximum(-clip, rows - np.where(np.isfinite(top), top, 0.0) + clip)
+    return np.maximum(
+        -clip,
+        rows
+        - np.where(
+            np.isfinite(top),
+            top,
+            0.0,
+        )
+        + clip,
+    )
 
 
 def clip_differences(rows: np.ndarray, public: np.ndarray, clip: float) -> np.ndarray:
@@ -84,12 +105,24 @@ def clip_differences(rows: np.ndarray, public: np.ndarray, clip: float) -> np.nd
 def clip_log_probs(rows: np.ndarray, clip: float) -> np.ndarray:
     """float64[B, K]: rows of log-probabilities in [-clip, 0]; a row with NaN is 0 throughout and so says nothing."""
     known = ~np.isnan(rows).any(axis=1, keepdims=True)
-    return np.where(known, rows, 0.0).astype(np.float64, order="C").clip(-clip, 0.0)
+    return (
+        np.where(
+            known,
+            rows,
+            0.0,
+        )
+        .astype(np.float64, order="C")
+        .clip(-clip, 0.0)
+    )
 
 
 def clip_norm(rows: np.ndarray, radius: float) -> np.ndarray:
     """float64[M, d]: every row scaled into the ball of that radius around 0; values that are not finite count as 0."""
-    rows = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64, order="C")
+    rows = np.where(
+        np.isfinite(rows),
+        rows,
+        0.0,
+    ).astype(np.float64, order="C")
     with np.errstate(over="ignore"):
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows * (radius / np.maximum(norms, radius))
@@ -118,7 +151,12 @@ class GaussianSum:
     def event(self) -> dp.DpEvent:
         return gaussian(self.noise_multiplier)
 
-    def choose(self, rows: np.ndarray, sample: Sample, ids: np.ndarray | None = None) -> int:
+    def choose(
+        self,
+        rows: np.ndarray,
+        sample: Sample,
+        ids: np.ndarray | None = None,
+    ) -> int:
         """Index in [0, K) of the largest noisy coordinate; rows is [M, K], one a slot. Of equal ones the first.
 
         ids: int64[K], public: what the coordinates stand for, such as token ids; its id is returned then.
@@ -130,10 +168,19 @@ class GaussianSum:
         """All K indices, from the largest noisy coordinate to the smallest: post-processing of the same release."""
         return np.argsort(-self._noisy_sum(rows, sample), kind="stable").tolist()
 
-    def _noisy_sum(self, rows: np.ndarray, sample: Sample, ids: np.ndarray | None = None) -> np.ndarray:
+    def _noisy_sum(
+        self,
+        rows: np.ndarray,
+        sample: Sample,
+        ids: np.ndarray | None = None,
+    ) -> np.ndarray:
         check_slots(rows, self.own_slots, sample, self.replaced)
         bounded = project_sub_simplex(rows)
-        return sample.spend(self.event).noisy_sum(bounded.sum(axis=0), self.bound, ids=ids)
+        return sample.spend(self.event).noisy_sum(
+            bounded.sum(axis=0),
+            self.bound,
+            ids=ids,
+        )
 
 
 @dataclass(frozen=True)
@@ -160,7 +207,13 @@ class NearestToMean:
     def event(self) -> dp.DpEvent:
         return gaussian(self.noise_multiplier)
 
-    def choose(self, rows: np.ndarray, centre: np.ndarray, candidates: np.ndarray, sample: Sample) -> int:
+    def choose(
+        self,
+        rows: np.ndarray,
+        centre: np.ndarray,
+        candidates: np.ndarray,
+        sample: Sample,
+    ) -> int:
         """Index in [0, K) of the candidate with the largest inner product with the noisy mean; of equal ones the first.
 
         rows: [M, d], one a slot. centre: [d], public. candidates: [K, d], public and of length 1, for which the largest
@@ -208,7 +261,12 @@ class NoisySum:
     def event(self) -> dp.DpEvent:
         return gaussian(self.noise_multiplier)
 
-    def release(self, vectors: np.ndarray, sample: Sample, weights: np.ndarray | None = None) -> np.ndarray:
+    def release(
+        self,
+        vectors: np.ndarray,
+        sample: Sample,
+        weights: np.ndarray | None = None,
+    ) -> np.ndarray:
         """float64[k, d]: the noisy sum of the rows' w v^T. vectors: [M, d], weights: [M, k] (None: radius, k = 1).
 
         Raises PluginError for a sample whose slots are shared, or not one a row.
@@ -217,7 +275,11 @@ class NoisySum:
         step = math.ldexp(_WEIGHT_STEP, math.frexp(self.radius)[1])
         factors = np.full((len(vectors), 1), self.radius) if weights is None else weights
         total = _steps(clip_norm(factors, self.radius), step).T @ _steps(clip_norm(vectors, _INSIDE), _VECTOR_STEP)
-        return sample.spend(self.event).noisy_sum(total.astype(np.int64), self.bound, step * _VECTOR_STEP)
+        return sample.spend(self.event).noisy_sum(
+            total.astype(np.int64),
+            self.bound,
+            step * _VECTOR_STEP,
+        )
 
 
 #: The least and the largest radius of a `NoisySum`: far from where float64 ends, with room for sums and for noise.
@@ -272,7 +334,13 @@ class BoundedRangeChoice(RangeChoice):
     def width(self) -> float:
         return 2 * self.weight * self.clip / self.divisor
 
-    def choose(self, rows: np.ndarray, public: np.ndarray, sample: Sample, ids: np.ndarray | None = None) -> int:
+    def choose(
+        self,
+        rows: np.ndarray,
+        public: np.ndarray,
+        sample: Sample,
+        ids: np.ndarray | None = None,
+    ) -> int:
         """Index in [0, V); rows is [B, V], one a slot (B may be 0), public is [V].
 
         ids: int64[V], public: what the scores are of, such as token ids; the id is returned then.
@@ -281,7 +349,11 @@ class BoundedRangeChoice(RangeChoice):
         """
         check_slots(rows, True, sample)
         return _find_id(
-            sample.spend(self.event).noisy_choice(self._scores(rows, public), self.width, ids)[0],
+            sample.spend(self.event).noisy_choice(
+                self._scores(rows, public),
+                self.width,
+                ids,
+            )[0],
             ids,
         )
 
@@ -303,7 +375,16 @@ class DifferenceChoice(BoundedRangeChoice):
     weight: float = 1.0
 
     def _scores(self, rows: np.ndarray, public: np.ndarray) -> np.ndarray:
-        return public + self.weight * clip_differences(rows, public, self.clip).sum(axis=0) / self.divisor
+        return (
+            public
+            + self.weight
+            * clip_differences(
+                rows,
+                public,
+                self.clip,
+            ).sum(axis=0)
+            / self.divisor
+        )
 
 
 @dataclass(frozen=True)

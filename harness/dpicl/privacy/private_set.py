@@ -263,14 +263,19 @@ class _Records:
             raise PluginError("Records join queries in runs of answer mechanisms alone; draw Poisson samples here.")
         if not self.noise.seeded:
             require_few_rows(slots)
-        self.ledger.charge(dp.SelfComposedDpEvent(releases, min(uses, times)), None, note=JOINED)
+        self.ledger.charge(
+            dp.SelfComposedDpEvent(releases, min(uses, times)),
+            None,
+            note=JOINED,
+        )
         with self.observer.looking():
             contents = [(record.text, record.label) for record in self.groups[None]]
             rows = embed([text for text, _ in contents], embedding)
         joining = Joining(contents, rows, slots, threshold, uses, nearest)
 
         def next_sample(query: str) -> Sample:
-            group, joined = self.groups.get(None, []), joining.join(embed([query], embedding)[0])
+            group = self.groups.get(None, [])
+            joined = joining.join(embed([query], embedding)[0])
             assigned = tuple(tuple(group[at] for at in slot if group) for slot in joined)
             assignment = Assigned(None, 1.0, slots, len(group), assigned, uses)
             return self._sample(assignment, releases, own_slots=False, replaced=1 if nearest is None else 2)
@@ -292,7 +297,13 @@ class _Records:
         self.samplers.append(SlotSampler(next_sample, times))
         return self.samplers[-1]
 
-    def _sample(self, assigned: Assigned, releases: dp.DpEvent, own_slots: bool, replaced: int = 1) -> Sample:
+    def _sample(
+        self,
+        assigned: Assigned,
+        releases: dp.DpEvent,
+        own_slots: bool,
+        replaced: int = 1,
+    ) -> Sample:
         number = self.drawn
         self.drawn += 1
         self.observer.end_sample(assigned)

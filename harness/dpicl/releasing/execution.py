@@ -68,7 +68,16 @@ class ExecutionResult:
         """Query id -> answer, which the model may still have to write from released things; None of demonstrations."""
         if self.answered is None or self.reader is None:
             return None if self.prepared is None else self.answer(self.queries)
-        return _write(dict(zip((query.id for query in self.queries), self.answered, strict=True)), self.reader)
+        return _write(
+            dict(
+                zip(
+                    (query.id for query in self.queries),
+                    self.answered,
+                    strict=True,
+                )
+            ),
+            self.reader,
+        )
 
     def answer(self, queries: Sequence[Query]) -> dict[str, str]:
         """Query id -> answer, from what was prepared, at no cost."""
@@ -153,7 +162,12 @@ class Execution:
                     self.report(len(answered), len(self.queries), "answers")
                 result = ExecutionResult(mechanism, self.queries, self.report, answered=answered, reader=reader)
             case PreparedMechanism():
-                context = PreparedContext(self.task, self._reader(ALL_RECORDS, public=False), self.knob, self.public)
+                context = PreparedContext(
+                    self.task,
+                    self._reader(ALL_RECORDS, public=False),
+                    self.knob,
+                    self.public,
+                )
                 result = ExecutionResult(
                     mechanism,
                     self.queries,
@@ -174,7 +188,16 @@ class Execution:
             report(done, shots, "demonstrations")
 
         knobs = dict(self.knobs)
-        return Context(self.task, self.model, self.shots, self.knob, self.public, progress, self.embed, knobs)
+        return Context(
+            self.task,
+            self.model,
+            self.shots,
+            self.knob,
+            self.public,
+            progress,
+            self.embed,
+            knobs,
+        )
 
     def _check(self, output: object) -> ReleasedPrompt:
         return self.checked(self.mechanism, output, self.shots, self.model)
@@ -190,16 +213,32 @@ class Execution:
         budget = self.sizes.queries or len(self.queries)
         return mechanism.scheme.sampler(self.private, mechanism.release(self.knob), budget)
 
-    def _reader(self, scheme: SlotScheme, record_tokens: int | None = None, public: bool = True) -> Reader:
+    def _reader(
+        self,
+        scheme: SlotScheme,
+        record_tokens: int | None = None,
+        public: bool = True,
+    ) -> Reader:
         if self.reader is not None:
             return self.reader
-        reader = self.reads(self.task, self.model, self.outputs(), scheme, self.queries, record_tokens)
+        reader = self.reads(
+            self.task,
+            self.model,
+            self.outputs(),
+            scheme,
+            self.queries,
+            record_tokens,
+        )
         if public:
             reader.read_public()
         return reader
 
 
-def _restore(mechanism: PreparedMechanism, context: PreparedContext, state: Mapping[str, np.ndarray]) -> Prepared:
+def _restore(
+    mechanism: PreparedMechanism,
+    context: PreparedContext,
+    state: Mapping[str, np.ndarray],
+) -> Prepared:
     return mechanism.restore(state, context)
 
 
@@ -238,8 +277,17 @@ def answer_from(
     return _write(answers, reader)
 
 
-def _write(answers: Mapping[str, str | FinalPrompt], reader: Reader) -> dict[str, str]:
+def _write(
+    answers: Mapping[str, str | FinalPrompt],
+    reader: Reader,
+) -> dict[str, str]:
     """The answers, with those that the model still has to write, all together."""
     waiting = {key: answer.prompt for key, answer in answers.items() if isinstance(answer, FinalPrompt)}
-    written = dict(zip(waiting, reader.write(list(waiting.values())), strict=True))
+    written = dict(
+        zip(
+            waiting,
+            reader.write(list(waiting.values())),
+            strict=True,
+        )
+    )
     return {key: answer if isinstance(answer, str) else written[key] for key, answer in answers.items()}

@@ -17,7 +17,13 @@ class SlotPrompts:
     record_tokens: see `dpicl.mechanism.generation.cut_record`.
     """
 
-    def __init__(self, task: PublicTask, model: LanguageModel, shown: int | None, record_tokens: int | None) -> None:
+    def __init__(
+        self,
+        task: PublicTask,
+        model: LanguageModel,
+        shown: int | None,
+        record_tokens: int | None,
+    ) -> None:
         self._task, self._model, self._shown, self._record_tokens = (
             task,
             model,
@@ -49,7 +55,14 @@ class SlotPrompts:
 
     def examples(self, slot: Slot) -> str:
         """The instruction and what the slot shows: the beginning of all its prompts that fit."""
-        shown = [cut_record(record, self._model, self._record_tokens) for record in slot[: self._shown]]
+        shown = [
+            cut_record(
+                record,
+                self._model,
+                self._record_tokens,
+            )
+            for record in slot[: self._shown]
+        ]
         return self._task.icl_prefix(shown)
 
     def check(self, prompt: str) -> str:

@@ -85,9 +85,25 @@ class SlotReader(Reader):
         elif not np.isfinite(self._scores(prompts)).all():
             raise not_finite_error(self._model.identity.name)
 
-    def label_scores(self, query: Query, slots: Sequence[Slot], *, calibrated: bool) -> np.ndarray:
+    def label_scores(
+        self,
+        query: Query,
+        slots: Sequence[Slot],
+        *,
+        calibrated: bool,
+    ) -> np.ndarray:
         blank = self._task.content_free if calibrated else ()
-        scores = run_together([partial(self._label_row, slot, query.text, blank) for slot in slots])
+        scores = run_together(
+            [
+                partial(
+                    self._label_row,
+                    slot,
+                    query.text,
+                    blank,
+                )
+                for slot in slots
+            ]
+        )
         rows = np.array(scores).reshape(len(slots), len(self._prompts.endings))
         rows[~np.isfinite(rows).all(axis=1)] = np.nan
         return rows
@@ -112,7 +128,17 @@ class SlotReader(Reader):
         prompt = self._prompts.public(query.text)
         names = [f"{query.id}/{i}" for i in range(1, count)]
         seeds = [int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big") for name in names]
-        keys = [key_of(self._identity, "sample", prompt, self._limits, temperature, seed) for seed in seeds]
+        keys = [
+            key_of(
+                self._identity,
+                "sample",
+                prompt,
+                self._limits,
+                temperature,
+                seed,
+            )
+            for seed in seeds
+        ]
         texts_by_key = self._find_kept(keys)
         missing = [i for i, key in enumerate(keys) if key not in texts_by_key]
         if missing:
@@ -120,14 +146,29 @@ class SlotReader(Reader):
             written = self._model.generate(
                 prompts, *self._limits, temperature=temperature, seeds=[seeds[i] for i in missing]
             )
-            texts_by_key |= self._keep({keys[i]: text.strip() for i, text in zip(missing, written, strict=True)})
+            texts_by_key |= self._keep(
+                {
+                    keys[i]: text.strip()
+                    for i, text in zip(
+                        missing,
+                        written,
+                        strict=True,
+                    )
+                }
+            )
         return [*self.write([prompt]), *(texts_by_key[key] for key in keys)]
 
     def write(self, prompts: Sequence[str]) -> list[str]:
         return self._greedy([self._prompts.check(prompt) for prompt in prompts], "raise")
 
     def embed(self, texts: Sequence[str], name: str) -> np.ndarray:
-        return embed_texts(texts, name, self._cache, self._model.identity.name, self._task.name)
+        return embed_texts(
+            texts,
+            name,
+            self._cache,
+            self._model.identity.name,
+            self._task.name,
+        )
 
     def _list_companions(self, slot: Slot) -> Prompts:
         """What is read together with a prompt of the slot: its prompts for all queries that see the same slots.
@@ -141,7 +182,12 @@ class SlotReader(Reader):
 
         return prompts if self._single else _nothing
 
-    def _label_row(self, slot: Slot, text: str, blank: Sequence[str]) -> np.ndarray:
+    def _label_row(
+        self,
+        slot: Slot,
+        text: str,
+        blank: Sequence[str],
+    ) -> np.ndarray:
         """float64[L] of one slot; see `label_scores`."""
         if self._prompts.of(slot, text) == self._prompts.public(text):
             slot = ()  # no record fits, so that what is read stays the same
@@ -153,7 +199,12 @@ class SlotReader(Reader):
                 row -= np.log(calibration.content_free_probabilities(content_free))
         return row
 
-    def _scores(self, prompts: Sequence[str], slot: Slot = (), others: Prompts = _nothing) -> list[list[float]]:
+    def _scores(
+        self,
+        prompts: Sequence[str],
+        slot: Slot = (),
+        others: Prompts = _nothing,
+    ) -> list[list[float]]:
         """L log-probabilities of each prompt of a slot. ``others`` are read too, where one of these has to be."""
         examples = self._prompts.examples(slot)
 
@@ -163,13 +214,24 @@ class SlotReader(Reader):
 
         return self._ask("labels", prompts, others, (examples, self._prompts.endings), score)
 
-    def _greedy(self, prompts: Sequence[str], broken: Broken, slot: Slot = (), others: Prompts = _nothing) -> list[str]:
+    def _greedy(
+        self,
+        prompts: Sequence[str],
+        broken: Broken,
+        slot: Slot = (),
+        others: Prompts = _nothing,
+    ) -> list[str]:
         """The greedy answer to each prompt of a slot; broken: what becomes of one that makes the model fail."""
         examples = self._prompts.examples(slot)
 
         def generate(texts: Sequence[str]) -> list[str]:
             tokens = [self._model.encode(prompt) for prompt in texts]
-            answers = self._model.generate(tokens, *self._limits, self._begin(examples), broken=broken)
+            answers = self._model.generate(
+                tokens,
+                *self._limits,
+                self._begin(examples),
+                broken=broken,
+            )
             return [BrokenText(text.strip()) if _is_absent(text) else text.strip() for text in answers]
 
         # kept as "greedy" by versions that took failures for empty texts
@@ -205,7 +267,15 @@ class SlotReader(Reader):
             all_keys = known | keys(others())
             answers = self._find_kept([*all_keys.values()])
             missing = {text: key for text, key in all_keys.items() if key not in answers}
-            answers |= self._keep(dict(zip(missing.values(), ask(list(missing)), strict=True)))
+            answers |= self._keep(
+                dict(
+                    zip(
+                        missing.values(),
+                        ask(list(missing)),
+                        strict=True,
+                    )
+                )
+            )
         return [answers[known[prompt]] for prompt in prompts]
 
     def _find_kept(self, keys: Collection[bytes]) -> dict[bytes, Any]:
@@ -226,7 +296,13 @@ def _is_absent(value: str | list[float]) -> bool:
     return isinstance(value, BrokenText) if isinstance(value, str) else not np.isfinite(value).all()
 
 
-def embed_texts(texts: Sequence[str], name: str, cache: OutputCache, model: str, task: str) -> np.ndarray:
+def embed_texts(
+    texts: Sequence[str],
+    name: str,
+    cache: OutputCache,
+    model: str,
+    task: str,
+) -> np.ndarray:
     """float64[n, d] by the embedding model of that name, each text alone and once; model, task: what the cache notes
     beside them. Raises ModelError for a model that cannot be loaded."""
     from dpicl.models.embeddings import load_embeddings
@@ -239,7 +315,11 @@ def embed_texts(texts: Sequence[str], name: str, cache: OutputCache, model: str,
     missing = [text for text in keys if text not in rows]
     if missing:
         new = dict(zip(missing, embeddings.encode_alone(missing).tolist(), strict=True))
-        cache.put(model, task, {keys[text]: row for text, row in new.items() if _is_embedding(text, row)})
+        cache.put(
+            model,
+            task,
+            {keys[text]: row for text, row in new.items() if _is_embedding(text, row)},
+        )
         rows |= new
     return np.array([rows[text] for text in texts], dtype=np.float64).reshape(len(texts), embeddings.dimension)
 

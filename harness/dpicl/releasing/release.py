@@ -256,7 +256,11 @@ def plan_labels(mechanism: Mechanism, task: PublicTask, config: ReleaseConfig) -
     return mechanism.plan_shots(view, config.shots, randomness.stream("shots"))
 
 
-def _turns_of(mechanism: Mechanism, task: PublicTask, counts: Mapping[str, int]) -> tuple[str, ...]:
+def _turns_of(
+    mechanism: Mechanism,
+    task: PublicTask,
+    counts: Mapping[str, int],
+) -> tuple[str, ...]:
     """Each label as often as its count says, one of each in turn, in the task's order."""
     if not isinstance(mechanism, DemonstrationMechanism) or not task.partitioned:
         reason = "the task has no labels" if not task.partitioned else f"{mechanism.name} releases no texts of labels"
@@ -352,7 +356,13 @@ def _calibrate(
         )
 
 
-def _prove(mechanism: Mechanism, config: ReleaseConfig, ledger: Ledger, model: LanguageModel, records: int) -> Bounds:
+def _prove(
+    mechanism: Mechanism,
+    config: ReleaseConfig,
+    ledger: Ledger,
+    model: LanguageModel,
+    records: int,
+) -> Bounds:
     ledger.settle()
     bounds = accountants.epsilon(ledger.event(), config.accounted_delta)
     if not bounds.upper <= config.epsilon * _ROUNDING:

@@ -96,7 +96,14 @@ def _print_table(console: Console, table: Table) -> None:
     """A table, or several below each other where one would be wider than the terminal."""
     shown = [i for i, column in enumerate(table.columns) if not column.page]
     cells = [[_join_units(make_visible(text, _LONGEST_CELL)) for text in table.texts(line)] for line in table.lines]
-    columns = {i: _Laid(table.columns[i], i == shown[0], [line[i] for line in cells]) for i in shown}
+    columns = {
+        i: _Laid(
+            table.columns[i],
+            i == shown[0],
+            [line[i] for line in cells],
+        )
+        for i in shown
+    }
     first, *rest = shown[: table.keep]
     before = min(max(_SHORTEST_LABEL, console.width // 3), columns[first].least)
     before += sum(columns[i].least + _GAP for i in rest)
@@ -112,7 +119,14 @@ def _print_table(console: Console, table: Table) -> None:
     kinds = [line.kind for line in table.lines]
     controls = kinds.index("end") if "end" in kinds else 0
     for part in parts or [[]]:
-        console.print(_grid([columns[i] for i in (first, *rest, *part)], styles, console.width, controls))
+        console.print(
+            _grid(
+                [columns[i] for i in (first, *rest, *part)],
+                styles,
+                console.width,
+                controls,
+            )
+        )
 
 
 def _join_units(text: str) -> str:
@@ -136,17 +150,31 @@ class _Laid:
         self.least = min(self.word, _WIDE) if self.text and not label else self.word
 
 
-def _grid(columns: Sequence[_Laid], styles: Sequence[str], room: int, ruled: int) -> Grid:
+def _grid(
+    columns: Sequence[_Laid],
+    styles: Sequence[str],
+    room: int,
+    ruled: int,
+) -> Grid:
     """The widest columns give way first: heads and texts are broken at spaces, and words only where nothing else makes
     room. Numbers are never cut. ruled: the line above which there is a rule; 0: none."""
-    grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, _GAP - 1))
+    grid = Grid(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 0, 0, _GAP - 1),
+    )
     widths = [one.longest for one in columns]
     room -= _GAP * len(columns)
     for least in ([one.word for one in columns], [1 if one.text else one.word for one in columns]):
         while sum(widths) > room and (wide := [i for i, width in enumerate(widths) if width > least[i]]):
             widths[max(wide, key=widths.__getitem__)] -= 1
     for one, width in zip(columns, widths, strict=True):
-        grid.add_column(one.name, justify="left" if one.text else "right", overflow="fold", width=width)
+        grid.add_column(
+            one.name,
+            justify="left" if one.text else "right",
+            overflow="fold",
+            width=width,
+        )
     for number, style in enumerate(styles):
         if ruled and number == ruled:
             grid.add_row(*(Text("─" * width) for width in widths), style="dim")

@@ -89,7 +89,14 @@ class Table:
 
     def texts(self, line: Line) -> list[str]:
         """The cells of a line."""
-        return [column.text(value) for column, value in zip(self.columns, line.values, strict=True)]
+        return [
+            column.text(value)
+            for column, value in zip(
+                self.columns,
+                line.values,
+                strict=True,
+            )
+        ]
 
 
 def make_table(
@@ -109,16 +116,35 @@ def make_table(
         (column, cells) for column, cells in values if not column.optional or any(one is not None for one in cells)
     ]
     lines = (
-        Line(tuple(cells[i] for _, cells in shown), kind(item), links(item), data(item)) for i, item in enumerate(items)
+        Line(
+            tuple(cells[i] for _, cells in shown),
+            kind(item),
+            links(item),
+            data(item),
+        )
+        for i, item in enumerate(items)
     )
     return Table(title, tuple(column for column, _ in shown), tuple(lines), **more)
 
 
-def text_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str = "", keep: int = 1) -> Table:
+def text_table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    title: str = "",
+    keep: int = 1,
+) -> Table:
     """A table whose cells are texts already. Columns that hold numbers alone are set as such."""
     rows = [*map(tuple, rows)]
     numbers = [all(_NUMBER.fullmatch(row[i]) for row in rows) for i in range(len(heads))]
-    columns = [Column(head, head, itemgetter(i), wide=not numbers[i]) for i, head in enumerate(heads)]
+    columns = [
+        Column(
+            head,
+            head,
+            itemgetter(i),
+            wide=not numbers[i],
+        )
+        for i, head in enumerate(heads)
+    ]
     return make_table(title, columns, rows, heading=bool(title), keep=keep)
 
 
