@@ -36,6 +36,7 @@ from dpicl.accounting.decomposition import (
     gaussian_multiplier,
     groups,
     is_sampled_gaussian,
+    of_kind,
     recompose,
 )
 from dpicl.accounting.events import AboveThresholdDpEvent, BoundedRangeDpEvent, bounded_range
@@ -147,11 +148,7 @@ def worst_group(event: dp.DpEvent, delta: float) -> dp.DpEvent:
     return max(
         each,
         key=lambda one: (
-            _composition(
-                one,
-                delta,
-                FULL,
-            ).upper,
+            _composition(one, delta, FULL).upper,
             repr(one),
         ),
     )
@@ -168,8 +165,10 @@ def _composition(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
     if all(isinstance(component, dp.GaussianDpEvent) for component in counted):
         value = gaussians.exact_epsilon(gaussian_multiplier(counted), delta)
         return Bounds(value, value, value, {"exact": value})
-    inside = (components(one.event, None) for one in counted if isinstance(one, dp.PoissonSampledDpEvent))
-    if (most := max(max(each.values(), default=0) for each in (counted, *inside))) > MOST_RELEASES:
+    samples = of_kind(counted, dp.PoissonSampledDpEvent)
+    inside = [components(sample.event, None) for sample in samples]
+    most = max(max(each.values(), default=0) for each in (counted, *inside))
+    if most > MOST_RELEASES:
         raise UnsupportedEvent(
             f"{most:,} releases of one kind are too many to account for ({MOST_RELEASES:,} at most); ask for fewer."
         )
@@ -202,8 +201,9 @@ def _curves_or_parameters(counted: DecomposedEvents, delta: float, cells: int) -
         for component in counted
     ):
         return _renyi(recompose(counted), delta)
-    if sum(counted.values()) == 1 and isinstance(component := next(iter(counted)), dp.PoissonSampledDpEvent):
-        return parameters.one_sample(component, delta, _composition, cells)
+    first = next(iter(counted))
+    if sum(counted.values()) == 1 and isinstance(first, dp.PoissonSampledDpEvent):
+        return parameters.one_sample(first, delta, _composition, cells)
     return parameters.composition(counted, delta, _composition, cells)
 
 
@@ -257,34 +257,17 @@ def _renyi(event: dp.DpEvent, delta: float) -> Bounds:
     2020, proposition 12. Every order gives a proof, so a dense grid around the optimum is a bound that loses nothing.
     """
     counted = components(event, None)
-    rho = sum(component.rho * n for component, n in counted.items() if isinstance(component, dp.ZCDpEvent))
-    rho += 0.5 / gaussian_multiplier({e: n for e, n in counted.items() if isinstance(e, dp.GaussianDpEvent)}) ** 2
+    rho = sum(event.rho * n for event, n in of_kind(counted, dp.ZCDpEvent).items())
+    rho += 0.5 / gaussian_multiplier(counted) ** 2
     if any(is_sampled_gaussian(component) for component in counted):  # a closed form at whole orders only
-        orders = np.unique(
-            np.round(
-                np.concatenate(
-                    [
-                        np.arange(2, 64),
-                        np.geomspace(
-                            64,
-                            4096,
-                            40,
-                        ),
-                    ]
-                )
-            )
-        )
+        large = np.geomspace(64, 4096, 40).round()
+        orders = np.unique(np.concatenate([np.arange(2, 64), large]))
     else:
         best = math.sqrt(math.log(1 / delta) / rho) if rho else 1e6
         orders = 1 + np.concatenate(
             [
                 np.geomspace(0.02, 5, 30),
-                best
-                * np.geomspace(
-                    0.1,
-                    10,
-                    1500,
-                ),
+                best * np.geomspace(0.1, 10, 1500),
             ]
         )
     accountant = rdp.RdpAccountant(orders)

@@ -25,7 +25,7 @@ from scipy.special import beta, expit, ndtr
 from scipy.stats import laplace
 
 from dpicl.accounting import dp_event as dp
-from dpicl.accounting.decomposition import components, gaussian_multiplier
+from dpicl.accounting.decomposition import components, gaussian_multiplier, of_kind
 from dpicl.accounting.events import (
     AboveThresholdDpEvent,
     BoundedRangeDpEvent,
@@ -87,10 +87,12 @@ class WorstPair:
         with np.errstate(divide="ignore", invalid="ignore"):
             loss = np.log(self.present / self.absent)
         inside = np.isfinite(loss)
-        low, high = (loss[inside].min(), loss[inside].max()) if inside.any() else (0.0, 0.0)
+        finite = loss[inside]
+        low, high = (finite.min(), finite.max()) if finite.size else (0.0, 0.0)
         place = np.zeros(loss.size, dtype=int)  # 0, 1: ratio 0 and infinite
         place[loss == np.inf] = 1
-        place[inside] = 2 + np.minimum((loss[inside] - low) / (high - low or 1.0) * number, number - 1).astype(int)
+        cell = (finite - low) / (high - low or 1.0) * number
+        place[inside] = 2 + np.minimum(cell, number - 1).astype(int)
         return WorstPair(np.bincount(place, self.present), np.bincount(place, self.absent))
 
 
@@ -105,7 +107,7 @@ def compose_pairs(counted: Counted, rate: float, aim: Aim) -> WorstPair:
         for component, n in merge_gaussians(counted).items()
         if not isinstance(component, BoundedRangeDpEvent)
     ]
-    choices = {component.epsilon: n for component, n in counted.items() if isinstance(component, BoundedRangeDpEvent)}
+    choices = {choice.epsilon: n for choice, n in of_kind(counted, BoundedRangeDpEvent).items()}
     main = max(choices, key=lambda size: choices[size] * size**2, default=0.0)
     for size, n in choices.items():
         if size != main:
@@ -152,7 +154,8 @@ def choices_pair(
     step = size / CELLS
     both = (known.present > 0) & (known.absent > 0)
     start, first, beside = _starts(known.present[both], known.absent[both], step)
-    reach = CELLS * (min(count, math.ceil(count * size / 8 + math.sqrt(-_LOG_TAIL / 2 * count)) + 1) + 1)
+    deviation = math.sqrt(-_LOG_TAIL / 2 * count)
+    reach = CELLS * (min(count, math.ceil(count * size / 8 + deviation) + 1) + 1)
     lowest = int(start.min()) - reach
     loss = np.arange(lowest, int(start.max()) + reach + 1) * step
     t = np.arange(CELLS + 1) * step
@@ -222,7 +225,8 @@ def following_pair(
     first = present if way == 1 else absent
     step = math.sqrt(float((first * move**2).sum(axis=0).max())) / LOOKBACK_STEPS
     widest = float(np.ptp(move))
-    reach = math.ceil((min(count, count * widest / 8 + math.sqrt(-_LOG_TAIL / 2 * count)) + 1) * widest / step)
+    deviation = math.sqrt(-_LOG_TAIL / 2 * count)
+    reach = math.ceil((min(count, count * widest / 8 + deviation) + 1) * widest / step)
     loss = np.arange(-reach, reach + 1) * step
     cell = np.floor(move / step).astype(int)
     share = move / step - cell
@@ -289,23 +293,13 @@ def _one(component: dp.DpEvent, count: int) -> WorstPair:
             ends = np.concatenate(
                 [
                     [-np.inf],
-                    np.linspace(
-                        0,
-                        1,
-                        MOST_OUTCOMES,
-                    ),
+                    np.linspace(0, 1, MOST_OUTCOMES),
                     [np.inf],
                 ]
             )
             scale = component.noise_multiplier
             one = WorstPair(
-                np.diff(
-                    laplace.cdf(
-                        ends,
-                        1,
-                        scale,
-                    )
-                ),
+                np.diff(laplace.cdf(ends, 1, scale)),
                 np.diff(laplace.cdf(ends, 0, scale)),
             )
         case EpsilonDeltaDpEvent():
@@ -332,11 +326,7 @@ def gaussian_pair(multiplier: float) -> WorstPair:
     ends = np.concatenate(
         [
             [-np.inf],
-            np.linspace(
-                -REACH,
-                move + REACH,
-                OUTPUTS,
-            ),
+            np.linspace(-REACH, move + REACH, OUTPUTS),
             [np.inf],
         ]
     )
@@ -402,11 +392,7 @@ def threshold_rounds(scale: float, moved: float) -> Iterator[WorstPair]:
         for first in range(-6, 3) if number else (0,):
             for last in range(-3, 4):
                 pair = WorstPair(
-                    outcomes(
-                        first - move,
-                        last + move,
-                        number,
-                    ),
+                    outcomes(first - move, last + move, number),
                     outcomes(first, last, number),
                 )
                 yield from (pair, WorstPair(pair.absent, pair.present))
@@ -421,6 +407,6 @@ def choice_ends(size: float, t: float) -> WorstPair:
 
 def merge_gaussians(counted: Counted) -> dict[dp.DpEvent, int]:
     """The same components with one Gaussian for all."""
-    plain = {component: n for component, n in counted.items() if isinstance(component, dp.GaussianDpEvent)}
+    plain = of_kind(counted, dp.GaussianDpEvent)
     rest = {component: n for component, n in counted.items() if component not in plain}
     return rest | ({dp.GaussianDpEvent(gaussian_multiplier(plain)): 1} if plain else {})

@@ -42,7 +42,8 @@ LOG_TAIL = -41.0
 
 def choice_delta(epsilon: float, x: np.ndarray) -> np.ndarray:
     """delta_1 at thresholds x of either sign, shape of x: the largest divergence of one bounded-range choice."""
-    inside = np.expm1(np.minimum((x - epsilon) / 2, 0.0)) ** 2 / -math.expm1(-epsilon)
+    half = np.minimum((x - epsilon) / 2, 0.0)
+    inside = np.expm1(half) ** 2 / -math.expm1(-epsilon)
     return np.where(
         x < -epsilon,
         -np.expm1(np.minimum(x, 0.0)),
@@ -56,7 +57,8 @@ def round_pair(epsilon: float) -> tuple[np.ndarray, np.ndarray]:
     Its loss lies in [-2 epsilon, epsilon] for all neighbours, so both ends are known, and by the same convexity the
     worst release has these two losses alone. One pair for all rounds: they compose by convolution.
     """
-    high = math.expm1(-2 * epsilon) / (math.expm1(-2 * epsilon) - math.expm1(epsilon))  # without, the larger loss
+    low_end = math.expm1(-2 * epsilon)
+    high = low_end / (low_end - math.expm1(epsilon))  # without, the larger loss
     without = np.array([high, 1 - high])
     return without * np.exp([epsilon, -2 * epsilon]), without
 
@@ -67,7 +69,8 @@ def choices_delta(epsilon: float, count: int, cells: int) -> np.ndarray:
     Between grid points delta_(k-1), convex in e^x, is replaced by its chord, so each step can only round up. n reaches
     count * epsilon or, for many choices, the loss that is exceeded with probability e^-41 (Azuma).
     """
-    reach = min(count, math.ceil(count * epsilon / 8 + math.sqrt(-LOG_TAIL / 2 * count)) + 1) * cells
+    deviation = math.sqrt(-LOG_TAIL / 2 * count)
+    reach = min(count, math.ceil(count * epsilon / 8 + deviation) + 1) * cells
     x = np.arange(-reach, reach + 1) * (epsilon / cells)
     delta = -np.expm1(np.minimum(x, 0.0))
     for _ in range(count):
@@ -84,11 +87,7 @@ def choices_pld(epsilon: float, count: int, cells: int) -> pld.PrivacyLossDistri
         if times:
             total = total.compose(
                 from_profile(
-                    choices_delta(
-                        epsilon,
-                        size,
-                        cells,
-                    ),
+                    choices_delta(epsilon, size, cells),
                     grid,
                 ).self_compose(times)
             )
@@ -122,13 +121,16 @@ def sampled_choices_delta(
     Between grid points and in each cell of the range, chords of convex functions stand in for them.
     """
     t = np.arange(cells + 1) * (epsilon / cells)
-    loss = np.log1p(rate * np.expm1(np.stack([t, t - epsilon])))  # ln m at the upper and at the lower end
-    factor, moves = (np.exp(loss), -loss) if removed else (np.ones_like(loss), loss)
+    likelihood = rate * np.expm1(np.stack([t, t - epsilon]))
+    loss = np.log1p(likelihood)  # ln m at the upper and at the lower end
+    factor = np.exp(loss) if removed else np.ones_like(loss)
+    moves = -loss if removed else loss
     steps = np.floor(moves / grid).astype(int)
     share = np.expm1(moves - steps * grid) / math.expm1(grid)  # of the grid point above
     width = float(np.ptp(loss))
     pad = int(np.abs(steps).max()) + 1
-    reach = math.ceil(min(count, count * width / 8 + math.sqrt(-LOG_TAIL / 2 * count) + 1) * width / grid) + 1
+    deviation = math.sqrt(-LOG_TAIL / 2 * count)
+    reach = math.ceil(min(count, count * width / 8 + deviation + 1) * width / grid) + 1
     x = np.arange(-reach, reach + 1) * grid
     low = math.exp(-epsilon)
     below = np.exp(np.arange(-pad, 0) * grid)

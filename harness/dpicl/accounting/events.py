@@ -94,7 +94,8 @@ def flatten(event: dp.DpEvent) -> Counter[dp.DpEvent]:
         if not isinstance(event.count, int) or event.count < 0:
             raise UnsupportedEvent(f"An event cannot happen {event.count!r} times; counts are whole numbers from 0 on.")
         # 0 times is nothing at all: as a component it would be a release that costs nothing.
-        return Counter({component: n * event.count for component, n in flatten(event.event).items() if event.count})
+        inside = flatten(event.event).items()
+        return Counter({component: n * event.count for component, n in inside if event.count})
     if isinstance(event, dp.PoissonSampledDpEvent):
         inner = compose([event.event])
         if isinstance(inner, dp.NoOpDpEvent):

@@ -26,7 +26,7 @@ from prv_accountant.privacy_random_variables.gaussian_mechanism import GaussianM
 from dpicl.accounting import dp_event as dp
 from dpicl.accounting import time_limit
 from dpicl.accounting.bounds import Bounds
-from dpicl.accounting.decomposition import gaussian_multiplier
+from dpicl.accounting.decomposition import gaussian_multiplier, of_kind
 from dpicl.core.errors import AccountantsDisagree, UnsupportedEvent
 
 #: (rate, noise multiplier, count) of each part; rate 1: a Gaussian without subsampling.
@@ -62,13 +62,10 @@ def exact_epsilon(multiplier: float, delta: float) -> float:
 
 def parts_of(components: Mapping[dp.DpEvent, int]) -> Parts:
     """The parts of a composition of (sampled) Gaussians; the unsampled ones are merged into one."""
-    plain = gaussian_multiplier(
-        {component: n for component, n in components.items() if isinstance(component, dp.GaussianDpEvent)}
-    )
+    plain = gaussian_multiplier(components)
     parts = [
-        (component.sampling_probability, component.event.noise_multiplier, n)
-        for component, n in components.items()
-        if isinstance(component, dp.PoissonSampledDpEvent)
+        (sample.sampling_probability, sample.event.noise_multiplier, n)
+        for sample, n in of_kind(components, dp.PoissonSampledDpEvent).items()
     ]
     if math.isfinite(plain):
         parts.append((1.0, plain, 1))
@@ -105,13 +102,7 @@ def _renyi_below(parts: Parts, delta: float, upper: float) -> float | None:
     quick, order = _quick_bound(parts, delta)
     if quick > upper * _QUICK_LOSS:
         return None
-    orders = np.unique(
-        np.linspace(
-            max(2, order // 2),
-            2 * order,
-            60,
-        ).round()
-    )
+    orders = np.unique(np.linspace(max(2, order // 2), 2 * order, 60).round())
     value = min(
         quick,
         _rdp_bound(
@@ -296,8 +287,9 @@ def _find_agreement(
                 lambda f=finer: pld_epsilon(parts, delta, grid / f),
             )
             tried = tried if again is None else min(tried, again)
-        near = abs(prv["estimate"] - tried) <= max(AGREEMENT * max(prv["estimate"], tried), ABSOLUTE_AGREEMENT)
-        if near and tried >= prv["low"] - _CROSSING:
+        distance = abs(prv["estimate"] - tried)
+        allowed = max(AGREEMENT * max(prv["estimate"], tried), ABSOLUTE_AGREEMENT)
+        if distance <= allowed and tried >= prv["low"] - _CROSSING:
             return tried
         if tried < prv["estimate"]:
             break

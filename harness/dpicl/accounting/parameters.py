@@ -22,7 +22,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dpicl.accounting import decomposition, gaussians
 from dpicl.accounting import dp_event as dp
 from dpicl.accounting.bounds import Bounds
-from dpicl.accounting.decomposition import is_sampled_gaussian
+from dpicl.accounting.decomposition import is_sampled_gaussian, of_kind
 from dpicl.accounting.events import (
     AboveThresholdDpEvent,
     BoundedRangeDpEvent,
@@ -109,15 +109,7 @@ def composition(
     cells: int = FULL,
 ) -> Bounds:
     """Epsilon of a composition of any components, through privacy loss distributions."""
-    known = tuple(
-        Parameters(
-            e.epsilon,
-            e.delta,
-            n,
-        )
-        for e, n in components.items()
-        if isinstance(e, EpsilonDeltaDpEvent)
-    )
+    known = tuple(Parameters(e.epsilon, e.delta, n) for e, n in of_kind(components, EpsilonDeltaDpEvent).items())
     native = {component: n for component, n in components.items() if _is_native(component)}
     if native:
         gaussians.check_delta(delta)
@@ -185,11 +177,12 @@ def _is_native(component: dp.DpEvent) -> bool:
 
 def _conditional(components: Mapping[dp.DpEvent, int]) -> tuple[tuple[dp.DpEvent, int], ...]:
     """Components that need a delta of their own; all zCDP together counts as one event."""
-    rho = sum(component.rho * n for component, n in components.items() if isinstance(component, dp.ZCDpEvent))
-    xi = sum(component.xi * n for component, n in components.items() if isinstance(component, dp.ZCDpEvent))
-    samples = {e: n for e, n in components.items() if isinstance(e, dp.PoissonSampledDpEvent)}
-    rest = tuple((sample, n) for sample, n in samples.items() if not is_sampled_gaussian(sample))
-    return (((dp.ZCDpEvent(rho, xi), 1),) if rho or xi else ()) + rest
+    curves = of_kind(components, dp.ZCDpEvent).items()
+    rho = sum(event.rho * n for event, n in curves)
+    xi = sum(event.xi * n for event, n in curves)
+    samples = of_kind(components, dp.PoissonSampledDpEvent).items()
+    rest = tuple((sample, n) for sample, n in samples if not is_sampled_gaussian(sample))
+    return ((dp.ZCDpEvent(rho, xi), 1), *rest) if rho or xi else rest
 
 
 def _resolve(
@@ -214,13 +207,10 @@ def _grid(
     basic = sum(part.epsilon * part.count for part in parts)
     squares = sum(part.epsilon**2 * part.count for part in parts)
     scale = min(basic, squares / 2 + math.sqrt(2 * math.log(1 / delta) * squares))
-    smooth = gaussians.parts_of(
-        {component: n for component, n in native.items() if not isinstance(component, dp.LaplaceDpEvent)}
-    )
+    laplace = of_kind(native, dp.LaplaceDpEvent)
+    smooth = gaussians.parts_of(native)
     scale += gaussians.rdp_epsilon(smooth, delta) if smooth else 0.0
-    scale += sum(
-        n / component.noise_multiplier for component, n in native.items() if isinstance(component, dp.LaplaceDpEvent)
-    )
+    scale += sum(n / event.noise_multiplier for event, n in laplace.items())
     sizes = [part.epsilon for part in parts if part.epsilon > 0]
     grid = max(scale, 1e-3) / RESOLUTION
     if not sizes:

@@ -112,7 +112,8 @@ def sampled_exponential_epsilon(
     curve = np.where(orders < 2, moments[1], curve)
     most = math.log1p(rate * math.expm1(epsilon0)) if math.isinf(multiplier) else math.inf
     total = count * np.minimum(curve, most)
-    return max(0.0, float(np.min(total + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1))))
+    converted = total + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
+    return max(0.0, float(np.min(converted)))
 
 
 def _sampled_moments(epsilon0: float, rate: float, multiplier: float) -> np.ndarray:
@@ -132,11 +133,7 @@ def _sampled_moments(epsilon0: float, rate: float, multiplier: float) -> np.ndar
     outside = np.maximum(order - j, 0)
     chosen = gammaln(order + 1) - gammaln(j + 1) - gammaln(outside + 1) + j * part + outside * log_absent
     two_or_more = logsumexp(
-        np.where(
-            j <= order,
-            chosen + inside,
-            -np.inf,
-        ),
+        np.where(j <= order, chosen + inside, -np.inf),
         axis=1,
     )
     none_or_one = (orders - 1) * log_absent + np.log1p((orders - 1) * rate)

@@ -30,7 +30,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dpicl.accounting import dp_event as dp
 from dpicl.accounting import gaussians
 from dpicl.accounting.bounded_range import choice_pld, choices_pld, round_pair, sampled_choices_pld
-from dpicl.accounting.decomposition import components, gaussian_multiplier
+from dpicl.accounting.decomposition import components, gaussian_multiplier, of_kind
 from dpicl.accounting.events import AboveThresholdDpEvent, BoundedRangeDpEvent, EpsilonDeltaDpEvent
 from dpicl.accounting.parameters import dominate_parameters
 from dpicl.core.errors import UnsupportedEvent
@@ -119,22 +119,14 @@ def compose_losses(counted: Counted, steps: int) -> pld.PrivacyLossDistribution 
                 return _sampled_choices(component.event, component.sampling_probability, samples[0], steps)
             del others[component]
     grid = _grid(others, samples, steps)
-    choices = {component.epsilon: n for component, n in others.items() if isinstance(component, BoundedRangeDpEvent)}
+    choices = {choice.epsilon: n for choice, n in of_kind(others, BoundedRangeDpEvent).items()}
     main = max(choices, key=lambda size: choices[size] * size**2, default=0.0)
     if main > grid:  # the family of choices with the largest share is worked out by its recursion, on a grid of its own
         cells = math.ceil(main / grid)
         grid = main / cells
     if not grid <= WIDEST_GRID:
         return None
-    total = (
-        choices_pld(
-            main,
-            choices.pop(main),
-            cells,
-        )
-        if main > grid
-        else pld.identity(grid)
-    )
+    total = choices_pld(main, choices.pop(main), cells) if main > grid else pld.identity(grid)
     for size, n in choices.items():
         total = total.compose(choice_pld(size, grid).self_compose(n))
     for sample in samples:
@@ -168,14 +160,7 @@ def _build_plain(component: dp.DpEvent, count: int, grid: float) -> pld.PrivacyL
             present, absent = round_pair(component.epsilon)
             loss = np.log(present / absent)
             one = pld.PrivacyLossDistribution(
-                _pmf(
-                    Losses(
-                        loss,
-                        present,
-                        0.0,
-                    ),
-                    grid,
-                ),
+                _pmf(Losses(loss, present, 0.0), grid),
                 _pmf(Losses(-loss, absent, 0.0), grid),
             )
         case _:
@@ -236,9 +221,7 @@ def _pmf(losses: Losses, grid: float) -> pld_pmf.PLDPmf:
 def _grid(others: Counted, samples: list[Sampled], steps: int) -> float:
     """A grid that resolves the average component's loss in ``steps`` steps, within the limit on cells."""
     scales = [(sample.count, sample.variance, sample.reach) for sample in samples]
-    plain = gaussian_multiplier(
-        {component: n for component, n in others.items() if isinstance(component, dp.GaussianDpEvent)}
-    )
+    plain = gaussian_multiplier(others)
     if math.isfinite(plain):
         scales.append((1, plain**-2, plain**-2 / 2 + 10 / plain))
     for component, count in others.items():

@@ -62,15 +62,7 @@ def meet(
             below = point
         x = min(
             max(
-                math.exp(
-                    _next(
-                        above,
-                        below,
-                        aim,
-                        slope,
-                        evaluation,
-                    )
-                ),
+                math.exp(_next(above, below, aim, slope, evaluation)),
                 low,
             ),
             high,

@@ -177,19 +177,7 @@ def lower_bound(event: dp.DpEvent, delta: float, upper: float) -> float:
         )
     parts = _parts(counted)
     best = _reach(parts, delta, upper, 1)
-    return (
-        max(
-            best,
-            _reach(
-                parts,
-                delta,
-                upper,
-                -1,
-            ),
-        )
-        if best < math.inf
-        else best
-    )
+    return max(best, _reach(parts, delta, upper, -1)) if best < math.inf else best
 
 
 def _two_outcomes(component: dp.DpEvent, count: int, delta: float) -> float:
@@ -222,14 +210,7 @@ def _two_outcomes(component: dp.DpEvent, count: int, delta: float) -> float:
         if excess(0.0) > 0:
             best = max(
                 best,
-                float(
-                    brentq(
-                        excess,
-                        0.0,
-                        float(loss[-1]),
-                        xtol=1e-9,
-                    )
-                ),
+                float(brentq(excess, 0.0, float(loss[-1]), xtol=1e-9)),
             )
     return best
 
@@ -274,14 +255,7 @@ def _reach(
     for start in starts:
         aims, target = [start] * len(parts), upper
         for _ in range(ROUNDS if chooses else 1):
-            pairs = [
-                part.pair(aim)
-                for part, aim in zip(
-                    parts,
-                    aims,
-                    strict=True,
-                )
-            ]
+            pairs = [part.pair(aim) for part, aim in zip(parts, aims, strict=True)]
             counts = [part.count for part in parts]
             directed = pairs if way == 1 else [WorstPair(pair.absent, pair.present) for pair in pairs]
             reached = pairs_epsilon(list(zip(directed, counts, strict=True)), delta, upper)
@@ -315,7 +289,8 @@ class _LookingBack:
     def pair(self, upper: float, way: int) -> WorstPair:
         """The adversary's pair; one outcome, which is none without the record, stands for every failure."""
         pair = following_pair(self.size, self.rate, self.count, upper, way)
-        return WorstPair(np.append(pair.present * (1 - self.failure), self.failure), np.append(pair.absent, 0.0))
+        present = np.append(pair.present * (1 - self.failure), self.failure)
+        return WorstPair(present, np.append(pair.absent, 0.0))
 
 
 def _looking_back(parts: list[Samples]) -> _LookingBack | None:
@@ -326,7 +301,8 @@ def _looking_back(parts: list[Samples]) -> _LookingBack | None:
         failures = {c: inside.pop(c) for c in part.inside if isinstance(c, EpsilonDeltaDpEvent) and not c.epsilon}
         if sum(inside.values()) != 1:
             return None
-        fails = part.rate * (1 - math.prod((1 - component.delta) ** n for component, n in failures.items()))
+        passes = math.prod((1 - component.delta) ** n for component, n in failures.items())
+        fails = part.rate * (1 - passes)
         choices.add((part.rate, next(iter(inside))))
         rates.append((part.rate - fails) / (1 - fails))
         fine *= (1 - fails) ** part.count
@@ -371,16 +347,7 @@ def _aim_given(
 ) -> Aim:
     """The divergence at the threshold of everything, as an aim for one more sample of a part: with R the likelihood
     ratio of this sample and R' that of all the rest, E (R R' - a)_+ = R E (R' - a/R)_+."""
-    rest = [
-        (pair, n - (here == at))
-        for here, (pair, n) in enumerate(
-            zip(
-                pairs,
-                counts,
-                strict=True,
-            )
-        )
-    ]
+    rest = [(pair, n - (here == at)) for here, (pair, n) in enumerate(zip(pairs, counts, strict=True))]
     loss, mass, infinite, _ = _compose(
         [(pair, n) for pair, n in rest if n],
         upper,
@@ -420,7 +387,8 @@ def _compose(
     for pair, count in pairs:
         mass, start, infinite = _losses(pair, grid)
         offset, convolved = self_convolve(mass, count, TAIL) if count > 1 else (0, mass)
-        total = fftconvolve(total, np.maximum(convolved, 0.0)) if total.size > 1 else np.maximum(convolved, 0.0)
+        positive = np.maximum(convolved, 0.0)
+        total = fftconvolve(total, positive) if total.size > 1 else positive
         lowest, finite = lowest + start * count + offset, finite * (1 - infinite) ** count
     return (
         (lowest + np.arange(total.size)) * grid,
@@ -439,7 +407,8 @@ def _deltas(
     """infinite + sum of mass (1 - e^(x - loss))_+ at every x."""
     above = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
     with np.errstate(over="ignore"):
-        weighed = np.append(np.cumsum((mass * np.exp(-np.maximum(loss, -600.0)))[::-1])[::-1], 0.0)
+        absent = mass * np.exp(-np.maximum(loss, -600.0))
+        weighed = np.append(np.cumsum(absent[::-1])[::-1], 0.0)
         at = np.searchsorted(loss, x, side="right")
         return infinite + np.maximum(0.0, above[at] - np.exp(x) * weighed[at])
 

@@ -133,14 +133,7 @@ def _add(
         as_json = texts.pop("json")
         written = _config(texts.pop("config"), name, known)
         written |= {key: text for key, text in texts.items() if text not in (None, False, [], ())}
-        arguments = {
-            key: _check(
-                known[key],
-                text,
-                name,
-            )
-            for key, text in written.items()
-        }
+        arguments = {key: _check(known[key], text, name) for key, text in written.items()}
         for each in known.values():
             if (each.required or each.name in verb.needs) and each.name not in arguments:
                 raise UsageError(f"{each.written} is missing; see `dpicl {name} --help`.")

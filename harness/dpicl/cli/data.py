@@ -113,12 +113,7 @@ def data(
     message("These are counts of private records: for you, and not for publication.")
     read_as = [f"Read as {what}: field '{column}'." for what, column in columns.items()]
     blocks = [
-        *_show(
-            name,
-            source_found,
-            counts,
-            names,
-        ),
+        *_show(name, source_found, counts, names),
         *read_as,
         *map(_describe_persons, persons),
     ]

@@ -147,11 +147,7 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
     cells = [cell for cell in selection.cells if cell.id not in left_out]
     overview, details = _tables(cells, _count_columns(status, estimates), gains, mde)
     shown: list[Block | str] = [
-        _totals(
-            document,
-            sum(seconds),
-            unmeasured,
-        ),
+        _totals(document, sum(seconds), unmeasured),
         *overview,
     ]
     others = {one.source for one in gains} - {cell.source for cell in cells}
@@ -391,15 +387,7 @@ def _sizes(
         document,
         [
             *tables,
-            *notes(
-                [
-                    _sizes_meaning(
-                        sized,
-                        detect,
-                        power,
-                    )
-                ]
-            ),
+            *notes([_sizes_meaning(sized, detect, power)]),
         ],
     )
 

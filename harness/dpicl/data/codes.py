@@ -47,14 +47,7 @@ def code_map(
     labels: as many as there are codewords.
     """
     order = streams(seed).stream("codes").permutation(len(codewords))
-    return {
-        label: codewords[at]
-        for label, at in zip(
-            labels,
-            order.tolist(),
-            strict=True,
-        )
-    }
+    return {label: codewords[at] for label, at in zip(labels, order.tolist(), strict=True)}
 
 
 def encode_labels(

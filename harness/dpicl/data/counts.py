@@ -58,15 +58,7 @@ def count_records(train: FileRecords, test: FileRecords | None, labels: Sequence
     readings = {"train": train} | ({"test": test} if test is not None else {})
     splits = [_counts(split, reading, labels) for split, reading in readings.items()]
     keys = {normalise(record.text) for record in test.records} if test is not None else set()
-    leaks = [
-        n
-        for n, each in zip(
-            train.numbers,
-            train.records,
-            strict=True,
-        )
-        if normalise(each.text) in keys
-    ]
+    leaks = [n for n, each in zip(train.numbers, train.records, strict=True) if normalise(each.text) in keys]
     problems = []
     for reading in readings.values():
         if wrong := sum(map(len, reading.faults.values())):

@@ -195,7 +195,8 @@ def hub_commit(spec: SourceSpec) -> str:
         )
     if spec.hub.revision:
         return spec.hub.revision
-    revisions = dict(item.strip().partition("=")[::2] for item in os.environ.get("DPICL_HUB_REVISION", "").split(","))
+    pairs = os.environ.get("DPICL_HUB_REVISION", "").split(",")
+    revisions = dict(pair.strip().partition("=")[::2] for pair in pairs)
     revision = revisions.get(spec.name, "")
     if not _COMMIT.fullmatch(revision):
         raise DataError(

@@ -155,17 +155,7 @@ def open_table(
     if text.strip() and (text.lstrip()[0] in "{[") is (kind in _TABLES):
         what, ending = ("JSON", ".jsonl") if kind in _TABLES else ("no JSON (CSV?)", ".csv")
         raise DataError(f"{path} holds {what}; give it the ending of what it is, for example {name_of(path)}{ending}.")
-    return (
-        _csv(
-            path,
-            kind,
-            text,
-            columns,
-            format,
-        )
-        if kind in _TABLES
-        else _json(path, kind, text)
-    )
+    return _csv(path, kind, text, columns, format) if kind in _TABLES else _json(path, kind, text)
 
 
 def as_table(data: Any) -> Table:
@@ -197,16 +187,7 @@ def _rows_of_frame(frame: Any) -> list[dict[str, Any]]:
         raise UsageError("The DataFrame has names of several levels for one column; give each column one name.")
     if len(set(names)) < len(names):
         raise UsageError("The DataFrame has two columns of one name; rename one of them.")
-    return [
-        dict(
-            zip(
-                names,
-                row,
-                strict=True,
-            )
-        )
-        for row in frame.itertuples(index=False, name=None)
-    ]
+    return [dict(zip(names, row, strict=True)) for row in frame.itertuples(index=False, name=None)]
 
 
 def _row_of_tuple(row: tuple[Any, ...]) -> Mapping[str, Any]:
@@ -264,14 +245,7 @@ def fields_of(
     names = list(dict.fromkeys(name for row in sound for name in row if name.strip()))
     if not names:  # what is wrong with its rows, or that it has none, is said where they are read
         return text or _USUAL[0][0], label or _USUAL[1][0]
-    chosen = [
-        named or _usual_name(names, usual)
-        for named, usual in zip(
-            (text, label),
-            _USUAL,
-            strict=True,
-        )
-    ]
+    chosen = [named or _usual_name(names, usual) for named, usual in zip((text, label), _USUAL, strict=True)]
     left = [name for name in names if name not in chosen]
     if len(names) == 2 and len(left) == 1:  # of two fields one is known
         chosen = [name or left[0] for name in chosen]
@@ -307,15 +281,7 @@ def _first_sound(path: Table, format: FileFormat) -> list[Mapping[str, Any]]:
     """The values of the first rows that can be read."""
     return list(
         islice(
-            (
-                row.values
-                for row in open_table(
-                    path,
-                    (),
-                    format,
-                ).rows
-                if not row.fault
-            ),
+            (row.values for row in open_table(path, (), format).rows if not row.fault),
             _FIRST_ROWS,
         )
     )
@@ -360,14 +326,7 @@ def _json(path: Path, kind: str, text: str) -> FileTable:
         escaped = describe_escaped(text) if is_escaped(text) else ""
         return FileTable(
             "line",
-            (
-                _json_row(
-                    number,
-                    line,
-                    escaped,
-                )
-                for number, line in enumerate(lines, start=1)
-            ),
+            (_json_row(number, line, escaped) for number, line in enumerate(lines, start=1)),
         )
     if wrong := next((number for number, line in enumerate(lines, start=1) if is_escaped(line)), 0):
         raise UnreadableContent(f"{path} line {wrong} {describe_escaped(text)}.")
@@ -549,13 +508,7 @@ def _excel(path: Path, columns: Sequence[str], header: bool) -> FileTable:
     rows = (
         FileRow(
             number,
-            dict(
-                zip(
-                    names,
-                    row,
-                    strict=True,
-                )
-            ),
+            dict(zip(names, row, strict=True)),
         )
         for number, row in enumerate(cells, start=first)
     )

@@ -320,15 +320,7 @@ class Task(PublicTask):
         train, test = data_sources.read(spec, source, *sizes, corpus)
         train, test, dropped = record_sets.deduplicate(train, test)
         if generated:
-            scored = {
-                record_sets.normalise(record.text)
-                for record in data_sources.read(
-                    spec,
-                    source,
-                    *sizes,
-                    seed,
-                )[1]
-            }
+            scored = {record_sets.normalise(record.text) for record in data_sources.read(spec, source, *sizes, seed)[1]}
             test = [record for record in test if record_sets.normalise(record.text) not in scored]
         public: list[Record] = []
         if spec.public:

@@ -33,7 +33,8 @@ def bootstrap_interval(
         size=DRAWS,
     )
     means = draws.astype(np.float64) @ values / count
-    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
+    tail = (1 - LEVEL) / 2
+    low, high = np.quantile(means, [tail, (1 + LEVEL) / 2]).tolist()
     return low, high
 
 

@@ -115,16 +115,10 @@ def _evaluate_texts(task: Task, texts: Sequence[str]) -> Evaluation:
     if not texts:
         raise UsageError(f"Task {task.name} scores released texts, and there is none; ask for at least 1 shot.")
     documents = sample_documents(len(texts), task.labels[0])
-    released = {
-        document["id"]: text
-        for document, text in zip(
-            documents,
-            texts,
-            strict=True,
-        )
-    }
+    released = {document["id"]: text for document, text in zip(documents, texts, strict=True)}
     samples, reported = _run(task, AnswersLM(released), "", documents)
-    evaluation = _check(_read(samples, [each.metric for each in task.config.metric_list]), reported)
+    metrics = [each.metric for each in task.config.metric_list]
+    evaluation = _check(_read(samples, metrics), reported)
     return replace(evaluation, aggregates=_aggregates(task, texts))
 
 

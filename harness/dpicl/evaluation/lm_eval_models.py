@@ -67,14 +67,7 @@ class LanguageModelLM(TemplateLM):
         for (_, continuation), context, ending in requests:
             endings[tuple(context)].append(self._endings.get(continuation, ending))
         scored = self.reader.score_endings(list(endings.items()), self._read_shared(list(endings)))
-        scored_rows = {
-            context: iter(row)
-            for context, row in zip(
-                endings,
-                scored,
-                strict=True,
-            )
-        }
+        scored_rows = {context: iter(row) for context, row in zip(endings, scored, strict=True)}
         result = [next(scored_rows[tuple(context)]) for _, context, _ in requests]
         if not all(math.isfinite(ending.log_prob) for ending in result):
             raise not_finite_error(self.reader.identity.name)

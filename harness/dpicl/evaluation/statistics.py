@@ -95,11 +95,7 @@ def summarize(differences: np.ndarray) -> Differences:
     """Of differences[S, ...]; NaN where a pair lacks a seed."""
     there = ~np.isnan(differences)
     seeds = there.sum(axis=0)
-    mean = np.where(
-        there,
-        differences,
-        0.0,
-    ).sum(axis=0) / np.maximum(seeds, 1)
+    mean = np.where(there, differences, 0.0).sum(axis=0) / np.maximum(seeds, 1)
     squares = np.where(there, differences - mean, 0.0) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.sqrt(squares.sum(axis=0) / (seeds - 1) / seeds)
@@ -158,7 +154,8 @@ def _flip_together(
         as_large += (largest >= t[rising]).sum(axis=0)
         largest_of_all.append(largest[:, -1])
     p = np.empty(len(t))
-    p[rising] = np.maximum.accumulate(((as_large + 1) / (len(signs) + 1))[::-1])[::-1]
+    share = (as_large + 1) / (len(signs) + 1)
+    p[rising] = np.maximum.accumulate(share[::-1])[::-1]
     place = int((1 - LEVEL) * (len(signs) + 1))  # above the largest but so many the p-value is at most .05
     return p, np.sort(np.concatenate(largest_of_all))[-place] * error
 
@@ -348,16 +345,8 @@ def paired_tests(
         raise UsageError("A paired test needs at least two differences.")
     pairs = [summarize(column) for column in columns]
     flips = [flip_signs(column) for column in columns]
-    adjusted = holm(
-        [
-            max(float(pair.p), p if both else 0.0)
-            for pair, p in zip(
-                pairs,
-                flips,
-                strict=True,
-            )
-        ]
-    )
+    least = flips if both else [0.0] * len(pairs)
+    adjusted = holm([max(float(pair.p), p) for pair, p in zip(pairs, least, strict=True)])
     tests = []
     for pair, by_flips, together in zip(pairs, flips, adjusted, strict=True):
         mean, half = float(pair.mean), float(pair.half_width(1 - LEVEL))
@@ -385,11 +374,8 @@ def holm(p_values: Sequence[float] | np.ndarray) -> list[float]:
     below the one before it.
     """
     order = np.argsort(p_values)
-    steps = np.asarray(p_values, dtype=np.float64)[order] * np.arange(
-        len(order),
-        0,
-        -1,
-    )
+    in_order = np.asarray(p_values, dtype=np.float64)[order]
+    steps = in_order * np.arange(len(order), 0, -1)
     adjusted = np.empty(len(order))
     adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
     return [float(p) for p in adjusted]

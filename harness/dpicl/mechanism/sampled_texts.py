@@ -70,14 +70,7 @@ def write_texts(
     # Blanks before the first word end no released text, so a stop string that is blank waits for ReleasedText.
     stop = [word for word in context.task.stop_strings if word.strip()]
     texts = context.model.generate(prompts, room, stop, temperature=temperature, seeds=seeds)
-    return [
-        _release(context, label, text)
-        for label, text in zip(
-            labels,
-            texts,
-            strict=True,
-        )
-    ]
+    return [_release(context, label, text) for label, text in zip(labels, texts, strict=True)]
 
 
 def _release(context: Context, label: str, text: str) -> Demonstration:

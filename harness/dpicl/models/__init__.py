@@ -250,14 +250,7 @@ def list_known() -> list[dict[str, Any]]:
 
 def add(module: ModuleType, origin: str, plugin_hash: str) -> None:
     """Makes the models of a plugin file known in this process. Raises PluginError for a name that is taken."""
-    new = {
-        name: PluginModel(
-            load,
-            origin,
-            plugin_hash,
-        )
-        for name, load in loaders_of(module).items()
-    }
+    new = {name: PluginModel(load, origin, plugin_hash) for name, load in loaders_of(module).items()}
     for name in new:
         taken = "a built-in one" if name in BUILT_IN else ""
         if name in _given and _given[name].plugin_hash != plugin_hash:

@@ -67,11 +67,7 @@ class _Pass:
             mask, width = piece.mask(window, query.device)
             visible = causal(len(piece.tokens), width, query.device) if mask is None else mask
             added = torch.zeros(visible.shape, dtype=query.dtype).masked_fill_(~visible, -torch.inf)
-            self.masks[key] = pad(
-                added,
-                (0, -width % STEP),
-                value=-torch.inf,
-            ).repeat(share, 1)
+            self.masks[key] = pad(added, (0, -width % STEP), value=-torch.inf).repeat(share, 1)
         return self.masks[key]
 
     def place_scores(self, groups: int, added: torch.Tensor) -> torch.Tensor:
@@ -89,18 +85,7 @@ _PASS: ContextVar[_Pass] = ContextVar("pass")
 def reading(pieces: Sequence[Piece]) -> Iterator[None]:
     """Inside this block the model reads these pieces, one after the other, and then padding."""
     ends = [*accumulate(len(piece.tokens) for piece in pieces)]
-    token = _PASS.set(
-        _Pass(
-            [
-                *zip(
-                    (0, *ends),
-                    ends,
-                    pieces,
-                    strict=False,
-                )
-            ]
-        )
-    )
+    token = _PASS.set(_Pass([*zip((0, *ends), ends, pieces, strict=False)]))
     try:
         yield
     finally:
@@ -187,15 +172,7 @@ def attend(
 @cache
 def _plan_of(device: str) -> type[KernelPlan] | None:
     """How kernels attend: on a GPU, where its torch has brought Triton and there is a C compiler."""
-    plan: type[KernelPlan] | None = (
-        getattr(
-            kernels(),
-            "KernelPlan",
-            None,
-        )
-        if device == "cuda"
-        else None
-    )
+    plan: type[KernelPlan] | None = getattr(kernels(), "KernelPlan", None) if device == "cuda" else None
     return plan
 
 

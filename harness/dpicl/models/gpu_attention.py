@@ -51,14 +51,7 @@ class KernelPlan:
             number, count = len(rows), len(piece.tokens)
             stored = piece.begin if piece.store is None else piece.end
             rows.append((begin, count, stored, piece.end, 0 if mask is None else mask.data_ptr()))
-            blocks += [
-                (number, first)
-                for first in range(
-                    0,
-                    count * (self._heads // groups),
-                    LINES,
-                )
-            ]
+            blocks += [(number, first) for first in range(0, count * (self._heads // groups), LINES)]
             if piece.store is not None:
                 placed += [(number, first) for first in range(0, count, LINES)]
             self._pieces.append(piece)

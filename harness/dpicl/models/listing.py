@@ -288,14 +288,7 @@ class ListingModel(TokenizedModel, StatelessModel):
         limit = self.most_listed
         if not listed or not limit or (self.most_top < 0 and len(listed) * 10 > self.vocab_size):
             return [Listing(top)]
-        return [
-            Listing(1, tuple(listed[at : at + limit]))
-            for at in range(
-                0,
-                len(listed),
-                limit,
-            )
-        ]
+        return [Listing(1, tuple(listed[at : at + limit])) for at in range(0, len(listed), limit)]
 
     def _rows(self, answers: Sequence[LogProbs | None]) -> torch.Tensor:
         rows = torch.full((len(answers), self.vocab_size), -torch.inf)

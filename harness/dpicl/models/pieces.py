@@ -305,11 +305,7 @@ def row_of(
 @lru_cache(maxsize=64)
 def _mask_window(count: int, width: int, window: int) -> torch.Tensor:
     plain = causal(count, width, torch.device("cpu"))
-    return plain & ~torch.ones(
-        count,
-        width,
-        dtype=torch.bool,
-    ).tril(width - count - window)
+    return plain & ~torch.ones(count, width, dtype=torch.bool).tril(width - count - window)
 
 
 @lru_cache(maxsize=256)

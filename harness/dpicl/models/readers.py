@@ -104,11 +104,7 @@ def find_measured(model: TransformersLM) -> Measured:
     device = (
         [
             torch.cuda.get_device_name(model.device),
-            getattr(
-                attention.kernels(),
-                "VERSION",
-                None,
-            ),
+            getattr(attention.kernels(), "VERSION", None),
         ]
         if cuda
         else [torch.__config__.show(), {**torch.cpu.get_capabilities()}]

@@ -112,15 +112,7 @@ class ServerLM(ListingModel):
                     )
                 )
         answers = [answer for share in self._connection.answers(calls) for answer in share]
-        failed = {
-            rows[at]: str(one)
-            for at, one in zip(
-                places,
-                answers,
-                strict=True,
-            )
-            if isinstance(one, Exception)
-        }
+        failed = {rows[at]: str(one) for at, one in zip(places, answers, strict=True) if isinstance(one, Exception)}
         self.usage.failures.update(failed.values())
         self.usage.tokens_read += sum(map(len, prompts))
         self.usage.forward_calls += len(prompts)

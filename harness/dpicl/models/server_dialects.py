@@ -460,15 +460,7 @@ class VLLM(Dialect):
                 raise Unsound("it lists tokens for more or fewer places than one")
             tokens = [int(name.removeprefix("token_id:")) for name in choice.likely[0]]
             values = [*choice.likely[0].values()]
-            if any(
-                value <= LOWEST
-                for token, value in zip(
-                    tokens,
-                    values,
-                    strict=True,
-                )
-                if token < self.vocab_size
-            ):
+            if any(value <= LOWEST for token, value in zip(tokens, values, strict=True) if token < self.vocab_size):
                 raise Unsound(f"it gives {LOWEST:g} in place of a log-probability")
             row = LogProbs.from_answer(tokens, values, self.vocab_size, least, want.listed)
             if want.top < 0 and len(row.tokens) < self.vocab_size:

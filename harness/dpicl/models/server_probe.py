@@ -110,12 +110,7 @@ async def look(
     first, second, *rest = prompts
     rows = [
         await dialect.log_probs(ask, first, top),
-        await dialect.log_probs(
-            ask,
-            second,
-            1,
-            ids,
-        ),
+        await dialect.log_probs(ask, second, 1, ids),
     ]
     rows += [await dialect.log_probs(ask, prompt, 1) for prompt in rest]
     return hashlib.sha256(json.dumps([row.best for row in rows]).encode()).hexdigest()

@@ -252,13 +252,7 @@ def load_vllm(rest: str, device: str, dtype: torch.dtype | None) -> VllmLM:
         (source, revision)
         if there
         else (
-            str(
-                find_snapshot(
-                    source,
-                    revision,
-                    "config.json",
-                )
-            ),
+            str(find_snapshot(source, revision, "config.json")),
             None,
         )
     )

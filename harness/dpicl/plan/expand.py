@@ -34,14 +34,7 @@ def expand(
     _check_names(suite, mechanisms)
     _check_changes(suite, mechanisms, options)
     cells: list[Cell] = []
-    readers = {
-        task: _models_of(
-            suite,
-            i,
-            task,
-        )
-        for i, task in enumerate(suite.tasks)
-    }
+    readers = {task: _models_of(suite, i, task) for i, task in enumerate(suite.tasks)}
     for model in dict.fromkeys([*suite.models, *(name for names in readers.values() for name in names)]):
         for task in (task for task in suite.tasks if model in readers[task]):
             for i, entry in enumerate(suite.mechanisms):
@@ -70,15 +63,7 @@ def _cells_of(
     config = load_config(task)
     source = resolve(suite.source, config.source)
     place: Place = ("mechanisms", position)
-    changed = {
-        change.name: change.value
-        for change in changes
-        if _is_applicable(
-            change,
-            entry,
-            registered.cls,
-        )
-    }
+    changed = {change.name: change.value for change in changes if _is_applicable(change, entry, registered.cls)}
     chosen = {
         **entry.options,
         **suite.choose_options(entry.row, task),
@@ -150,13 +135,7 @@ def _check_names(suite: Suite, mechanisms: Mapping[str, Registered]) -> None:
         if name.partition(":")[0] not in kinds:
             raise suite.error(
                 ("models", i),
-                str(
-                    unknown_name(
-                        "model",
-                        name,
-                        kinds.values(),
-                    )
-                ),
+                str(unknown_name("model", name, kinds.values())),
             )
         models.require_sound(name)
     for place, kind, name, known in _names(suite, mechanisms):

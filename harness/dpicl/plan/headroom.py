@@ -93,15 +93,7 @@ def measure_headroom(results: Iterable[Result]) -> dict[str, Headroom]:
                 first.main_metric,
                 *(name for name in first.scores if name != first.main_metric),
             ]
-            others = {
-                name: _end(
-                    group,
-                    name,
-                    0.0,
-                )
-                for name in _OTHERS
-                if name != first.cell.mechanism
-            }
+            others = {name: _end(group, name, 0.0) for name in _OTHERS if name != first.cell.mechanism}
             pairs_of = {
                 name: [(ends[seed], real[seed]) for seed in seeds]
                 for name, ends in others.items()
@@ -173,15 +165,7 @@ def _headroom(
         development=first.cell.development,
         public_row=first.cell.label,
         real_row=last.cell.label,
-        others=tuple(
-            _gain(
-                name,
-                *ends,
-                lower,
-            )
-            for name, ends in against.items()
-            if ends is not None
-        ),
+        others=tuple(_gain(name, *ends, lower) for name, ends in against.items() if ends is not None),
     )
 
 
@@ -200,12 +184,7 @@ def _outcomes(
     if min(map(len, shared)) < 2 or len(set(map(len, shared))) > 1:
         return None
     ends = [
-        [[by_id[name] for name in sorted(names)] for by_id in pair]
-        for pair, names in zip(
-            scores,
-            shared,
-            strict=True,
-        )
+        [[by_id[name] for name in sorted(names)] for by_id in pair] for pair, names in zip(scores, shared, strict=True)
     ]
     public, real = np.array(ends).transpose(1, 0, 2)
     return public, real

@@ -77,16 +77,7 @@ class MechanismEntry(BaseModel):
         """Every combination of the values of ``tune``, in their order; none where nothing is tuned."""
         if not self.tune or isinstance(self.tune, str):
             return []
-        return [
-            dict(
-                zip(
-                    self.tune,
-                    values,
-                    strict=True,
-                )
-            )
-            for values in itertools.product(*self.tune.values())
-        ]
+        return [dict(zip(self.tune, values, strict=True)) for values in itertools.product(*self.tune.values())]
 
     @model_validator(mode="after")
     def _fair_grid(self) -> MechanismEntry:
@@ -183,7 +174,7 @@ class Tuned(BaseModel):
         return Tuned(
             tasks={
                 **mine,
-                **{t: mine[t].join(joined) if t in mine else joined for t, joined in other.tasks.items()},
+                **{t: mine[t].join(tuned) if t in mine else tuned for t, tuned in other.tasks.items()},
             }
         )
 

@@ -86,15 +86,7 @@ class AboveThreshold:
 
         def ask(values: np.ndarray) -> bool:
             check_slots(values, True, sample)
-            bounded = (
-                np.where(
-                    np.isfinite(values),
-                    values,
-                    0.0,
-                )
-                .astype(np.float64)
-                .clip(0.0, 1.0)
-            )
+            bounded = np.where(np.isfinite(values), values, 0.0).astype(np.float64).clip(0.0, 1.0)
             return above(float(bounded.sum()) / self.divisor)
 
         return ask

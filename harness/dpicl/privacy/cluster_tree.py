@@ -168,16 +168,7 @@ class ClusterTree:
             limit = number / 2 ** (self.levels + 1)
             both = [bool(pair) and min(half.weight for half in pair) > limit for pair in halves]
             whole += [box for box, split in zip(open_boxes, both, strict=True) if not split]
-            open_boxes = [
-                half
-                for pair, split in zip(
-                    halves,
-                    both,
-                    strict=True,
-                )
-                if split
-                for half in pair
-            ]
+            open_boxes = [half for pair, split in zip(halves, both, strict=True) if split for half in pair]
         return self._add_centres(whole + open_boxes, points, sums)
 
     def _split(
@@ -242,14 +233,7 @@ class ClusterTree:
     ) -> list[Cluster]:
         clean = np.array([points[box.members].sum(axis=0) for box in boxes])
         sums = permit.noisy_sum(clean, self.sum_bound)
-        clusters = [
-            Cluster(total / max(box.weight, 1.0), box.weight)
-            for box, total in zip(
-                boxes,
-                sums,
-                strict=True,
-            )
-        ]
+        clusters = [Cluster(total / max(box.weight, 1.0), box.weight) for box, total in zip(boxes, sums, strict=True)]
         return sorted(clusters, key=lambda cluster: -cluster.weight)
 
     def _share(self, share: float) -> float:

@@ -125,15 +125,7 @@ def person_total(events: Sequence[dp.DpEvent], delta: float, rows: int) -> float
     )
     if stored := calibration_cache.read_value(calibration_cache.DEFAULT, key):
         return float(stored[0])
-    bound = (
-        total(events, delta, quick=True).upper
-        if rows == 1
-        else _group_total(
-            events,
-            delta,
-            rows,
-        )
-    )
+    bound = total(events, delta, quick=True).upper if rows == 1 else _group_total(events, delta, rows)
     calibration_cache.write_value(calibration_cache.DEFAULT, key, bound)
     return bound
 

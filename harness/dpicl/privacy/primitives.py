@@ -58,15 +58,7 @@ def _find_id(place: int, ids: np.ndarray | None) -> int:
 
 def project_sub_simplex(rows: np.ndarray) -> np.ndarray:
     """float64[M, K]: every row mapped into {x >= 0, sum(x) <= 1}; values that are not finite count as 0."""
-    rows = (
-        np.where(
-            np.isfinite(rows),
-            rows,
-            0.0,
-        )
-        .astype(np.float64, order="C")
-        .clip(0.0, 1.0)
-    )  # a sum in one order
+    rows = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64, order="C").clip(0.0, 1.0)  # a sum in one order
     mass = rows.sum(axis=1, keepdims=True)
     return rows / np.maximum(mass, 1.0)
 
@@ -77,21 +69,11 @@ def clip_scores(rows: np.ndarray, clip: float) -> np.ndarray:
     The value does not change when a constant is added to a row, so log-probabilities serve as logits. Values that are
     not finite count as -infinity; a row without any finite value becomes -c everywhere.
     """
-    rows = np.where(
-        np.isfinite(rows),
-        rows,
-        -np.inf,
-    ).astype(np.float64)
+    rows = np.where(np.isfinite(rows), rows, -np.inf).astype(np.float64)
     top = rows.max(axis=1, keepdims=True, initial=-np.inf)
     return np.maximum(
         -clip,
-        rows
-        - np.where(
-            np.isfinite(top),
-            top,
-            0.0,
-        )
-        + clip,
+        rows - np.where(np.isfinite(top), top, 0.0) + clip,
     )
 
 
@@ -105,24 +87,12 @@ def clip_differences(rows: np.ndarray, public: np.ndarray, clip: float) -> np.nd
 def clip_log_probs(rows: np.ndarray, clip: float) -> np.ndarray:
     """float64[B, K]: rows of log-probabilities in [-clip, 0]; a row with NaN is 0 throughout and so says nothing."""
     known = ~np.isnan(rows).any(axis=1, keepdims=True)
-    return (
-        np.where(
-            known,
-            rows,
-            0.0,
-        )
-        .astype(np.float64, order="C")
-        .clip(-clip, 0.0)
-    )
+    return np.where(known, rows, 0.0).astype(np.float64, order="C").clip(-clip, 0.0)
 
 
 def clip_norm(rows: np.ndarray, radius: float) -> np.ndarray:
     """float64[M, d]: every row scaled into the ball of that radius around 0; values that are not finite count as 0."""
-    rows = np.where(
-        np.isfinite(rows),
-        rows,
-        0.0,
-    ).astype(np.float64, order="C")
+    rows = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64, order="C")
     with np.errstate(over="ignore"):
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows * (radius / np.maximum(norms, radius))
@@ -375,16 +345,7 @@ class DifferenceChoice(BoundedRangeChoice):
     weight: float = 1.0
 
     def _scores(self, rows: np.ndarray, public: np.ndarray) -> np.ndarray:
-        return (
-            public
-            + self.weight
-            * clip_differences(
-                rows,
-                public,
-                self.clip,
-            ).sum(axis=0)
-            / self.divisor
-        )
+        return public + self.weight * clip_differences(rows, public, self.clip).sum(axis=0) / self.divisor
 
 
 @dataclass(frozen=True)

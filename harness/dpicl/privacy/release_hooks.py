@@ -237,11 +237,7 @@ class Permit:
                     int(at)
                     for at in _observe(
                         release,
-                        partial(
-                            _best,
-                            release,
-                            noise,
-                        ),
+                        partial(_best, release, noise),
                     )
                 ]
             )

@@ -146,16 +146,7 @@ class SlotReader(Reader):
             written = self._model.generate(
                 prompts, *self._limits, temperature=temperature, seeds=[seeds[i] for i in missing]
             )
-            texts_by_key |= self._keep(
-                {
-                    keys[i]: text.strip()
-                    for i, text in zip(
-                        missing,
-                        written,
-                        strict=True,
-                    )
-                }
-            )
+            texts_by_key |= self._keep({keys[i]: text.strip() for i, text in zip(missing, written, strict=True)})
         return [*self.write([prompt]), *(texts_by_key[key] for key in keys)]
 
     def write(self, prompts: Sequence[str]) -> list[str]:

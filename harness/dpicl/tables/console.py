@@ -43,7 +43,9 @@ def width() -> int:
 
 def has_colours() -> bool:
     """Whether standard output is a terminal that shows colours, and the user wants them (https://no-color.org)."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in ("dumb", "unknown")
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") in ("dumb", "unknown"):
+        return False
+    return sys.stdout.isatty()
 
 
 def to_text(blocks: Iterable[Block], color: bool | None = None) -> str:
@@ -69,7 +71,8 @@ def _print(console: Console, block: Block) -> None:
             console.print()
             console.print(Text(make_visible(block.text), style="bold"))
         case Words():
-            text = make_visible("".join(one if isinstance(one, str) else one.text for one in block.parts))
+            parts = [part if isinstance(part, str) else part.text for part in block.parts]
+            text = make_visible("".join(parts))
             if block.kind == "note":
                 console.print(Padding(Text(f"• {text}", style="dim"), (0, 0, 0, 2)))
             elif block.kind == "command":

@@ -89,14 +89,7 @@ class Table:
 
     def texts(self, line: Line) -> list[str]:
         """The cells of a line."""
-        return [
-            column.text(value)
-            for column, value in zip(
-                self.columns,
-                line.values,
-                strict=True,
-            )
-        ]
+        return [column.text(value) for column, value in zip(self.columns, line.values, strict=True)]
 
 
 def make_table(
