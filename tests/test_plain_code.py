@@ -16,9 +16,32 @@ TOKEN = re.compile(
     r"""[rbfRBF]*(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|\d+(?:[.\w]|(?<=e)-)*|\w+"""
     r"""|->|:=|\.\.\.|\*\*|//|<<|>>|[-+*/|&%@^<>=!]=|[^\w\s]"""
 )
-WEAK = re.compile(r"\b(?:own|found|said|given|made|asked|kept|wanted|told|seen)\b")
+WEAK = {"own", "found", "said", "given", "made", "asked", "kept", "wanted", "told", "seen"}
+#: What looks like one that is bound; a file without it is not walked.
+BOUND = re.compile(rf"\b(?:{'|'.join(WEAK)})(?:\s*(?:[:,)]|[-+*/|&]?=(?!=))| in )")
 #: Room -> (percent of its lines of code that are dense, names that tell no type), at most.
-ROOMS: dict[str, tuple[float, int]] = {}
+ROOMS = {
+    "accounting": (3.1, 0),
+    "api": (5.0, 26),
+    "attacks": (3.1, 0),
+    "cli": (2.1, 1),
+    "conformance": (2.3, 6),
+    "core": (4.0, 19),
+    "data": (3.0, 1),
+    "engines": (2.6, 13),
+    "evaluation": (3.4, 0),
+    "leaderboards": (2.9, 3),
+    "mechanism": (3.0, 0),
+    "models": (3.0, 0),
+    "own": (4.8, 48),
+    "plan": (3.2, 0),
+    "privacy": (2.9, 0),
+    "releasing": (3.0, 0),
+    "results": (3.2, 13),
+    "run": (3.3, 13),
+    "scaffold": (6.8, 2),
+    "tables": (3.2, 0),
+}
 
 
 def list_prose(body: list[ast.stmt]) -> Iterator[int]:
@@ -34,7 +57,7 @@ def count_weak(tree: ast.Module) -> int:
     """Variables and parameters with a weak name."""
     names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
     names += [node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)]
-    return sum(bool(WEAK.fullmatch(name)) for name in names)
+    return sum(name in WEAK for name in names)
 
 
 def measure(room: str) -> tuple[float, int]:
@@ -43,7 +66,7 @@ def measure(room: str) -> tuple[float, int]:
         text = path.read_text(encoding="utf-8")
         tree = ast.parse(text)
         prose = set(list_prose(tree.body))
-        if WEAK.search(text):
+        if BOUND.search(text):
             weak += count_weak(tree)
         for number, line in enumerate(text.splitlines(), start=1):
             code = line.partition("  # ")[0].strip()

@@ -89,7 +89,8 @@ class Ledger:
         An allowance for all records covers what a record of any group meets.
         """
         if None not in self._allowed:
-            return all(components <= self._allowed.get(group, Counter()) for group, components in spent.items())
+            nothing = Counter[dp.DpEvent]()
+            return all(components <= self._allowed.get(group, nothing) for group, components in spent.items())
         shared = spent.get(None, Counter())
         return all(
             components + (Counter() if group is None else shared) <= self._allowed[None]

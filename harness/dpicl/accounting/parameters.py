@@ -151,7 +151,8 @@ def compose_parameters(
     delta: float,
 ) -> float:
     """Upper bound on the epsilon of all parts and of native components (Gaussians, their samples, Laplace) together."""
-    if any(math.isinf(part.epsilon) for part in parts) or sum(part.delta * part.count for part in parts) >= 1:
+    total_delta = sum(part.delta * part.count for part in parts)
+    if any(math.isinf(part.epsilon) for part in parts) or total_delta >= 1:
         return math.inf
     if delta < gaussians.SMALLEST_DELTA:
         return math.inf  # lost in rounding errors; plain addition may still bound it

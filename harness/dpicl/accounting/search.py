@@ -13,9 +13,9 @@ Point = tuple[float, float]
 MOST_EVALUATIONS = 60
 
 
-def round_up(value: float, digits: int = 6) -> float:
-    """The value rounded up to so many significant decimal digits."""
-    return float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(value)))
+def round_up(value: float) -> float:
+    """The value rounded up to six significant decimal digits."""
+    return float(Context(prec=6, rounding=ROUND_CEILING).create_decimal(repr(value)))
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,9 @@ def meet(
 
 def _slope(last: Point | None, point: Point, known: float) -> float:
     """The slope between two evaluations; the known one where they tell nothing."""
-    if last is None or abs(last[0] - point[0]) < 1e-6 or max(abs(last[1]), abs(point[1])) >= 700:
+    if last is None or abs(last[0] - point[0]) < 1e-6:
+        return known
+    if max(abs(last[1]), abs(point[1])) >= 700:
         return known
     slope = (last[1] - point[1]) / (last[0] - point[0])
     return max(slope, -100.0) if slope < -1e-3 else known

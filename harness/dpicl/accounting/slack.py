@@ -138,7 +138,8 @@ def rounds_bound(
     def gain(pair: WorstPair) -> float:
         loss = np.log(np.maximum(pair.present, 1e-300) / np.maximum(pair.absent, 1e-300))
         mean = float(pair.present @ loss)
-        return count * mean + 4 * math.sqrt(count * max(0.0, float(pair.present @ (loss - mean) ** 2)))
+        variance = float(pair.present @ (loss - mean) ** 2)
+        return count * mean + 4 * math.sqrt(count * max(0.0, variance))
 
     rounds = sorted(threshold_rounds(scale, moved), key=gain)[-TRIED_ROUNDS:]
     return max(

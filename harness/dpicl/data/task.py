@@ -478,7 +478,7 @@ class Task(PublicTask):
             declared=dict(self.group_sizes),
         )
 
-    def sizes(self, shots: Sequence[str], queries: int | None = None) -> Sizes:
+    def sizes(self, shots: Sequence[str]) -> Sizes:
         """The public numbers an epsilon depends on: n_y and shots of every partition that `shots` uses.
 
         Raises DataError for a group without records.
@@ -491,7 +491,7 @@ class Task(PublicTask):
                 f"No private record of {missing[0] or self.name!r} is to be expected; bring more records (attacks:"
                 " raise --members), or declare the size of the group."
             )
-        return Sizes({label: sizes[label] for label in required}, dict(required), queries)
+        return Sizes({label: sizes[label] for label in required}, dict(required))
 
 
 def _corpus_size(config: TaskFile, limit_test: int | None, pool: bool) -> int | None:

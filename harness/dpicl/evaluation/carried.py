@@ -135,17 +135,6 @@ def require_independent(
         )
 
 
-def explain_blank(
-    reader: str,
-    options: Mapping[str, Any],
-    mechanism: type[Mechanism] | None = None,
-) -> str:
-    """Why a row has no score by a reader: its mechanism uses it; '' where it does not."""
-    if reader not in find_readers_used(options, mechanism):
-        return ""
-    return f"the mechanism uses {READERS[reader].title} itself, which favours it"
-
-
 def _take_apart(
     kind: str,
     items: Sequence[Labelled],

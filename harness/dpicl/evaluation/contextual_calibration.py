@@ -40,7 +40,8 @@ def log_losses(
     p is over the L labels, without calibration. log_probs: float[D, L], natural logarithm. gold: int[D].
     """
     right = _label_probabilities(log_probs)[np.arange(len(gold)), gold]
-    return np.abs(np.log(np.maximum(right, LEAST)) / np.log(LEAST))
+    at_least = np.maximum(right, LEAST)
+    return np.abs(np.log(at_least) / np.log(LEAST))
 
 
 def _label_probabilities(log_probs: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:

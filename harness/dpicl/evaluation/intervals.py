@@ -66,7 +66,8 @@ def ratio_interval(numerator: np.ndarray, denominator: np.ndarray) -> tuple[floa
     if curvature <= 0:
         return -math.inf, math.inf
     middle = above * below - squared * both
-    root = math.sqrt(max(middle**2 - curvature * (above**2 - squared * var_above), 0.0))
+    discriminant = middle**2 - curvature * (above**2 - squared * var_above)
+    root = math.sqrt(max(discriminant, 0.0))
     return float((middle - root) / curvature), float((middle + root) / curvature)
 
 

@@ -185,7 +185,8 @@ def _generation(
 ) -> Evaluation:
     """The scores of every document; similarities are made for all documents at once, like lm-eval's aggregation."""
     metrics = [each.metric for each in task.config.metric_list]
-    skipped = {metric: why for metric, why in text_metrics.list_unavailable().items() if metric in metrics}
+    unavailable = text_metrics.list_unavailable()
+    skipped = {metric: why for metric, why in unavailable.items() if metric in metrics}
     evaluation = _read(samples, [metric for metric in samples[0]["metrics"] if metric != "similarity"])
     if "similarity" in samples[0]["metrics"]:
         near = text_metrics.similarities([tuple(sample["similarity"]) for sample in samples])
@@ -207,7 +208,8 @@ def _classification(
         "acc": calibration.predictions(log_probs),
         "acc_calibrated": calibration.predictions(log_probs, p_cf),
     }
-    outcomes = {metric: (labels == gold).astype(float).tolist() for metric, labels in predicted.items()}
+    hits = {metric: labels == gold for metric, labels in predicted.items()}
+    outcomes = {metric: hit.astype(float).tolist() for metric, hit in hits.items()}
     ids = [str(sample["doc"]["id"]) for sample in real]
     evaluation = _check(Evaluation(ids, outcomes), reported)
     if (np.asarray(log_probs) == NOT_CHOSEN).any():  # an answer has no distribution

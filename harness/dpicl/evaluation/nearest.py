@@ -63,7 +63,8 @@ def classify(
             )
             for name, each in CLASSIFIERS.items()
         }
-    return {name: {q.id: label for q, label in zip(queries, labels, strict=True)} for name, labels in predicted.items()}
+    ids = [query.id for query in queries]
+    return {name: dict(zip(ids, labels, strict=True)) for name, labels in predicted.items()}
 
 
 def evaluate_answers(task: Task, answers: Mapping[str, str]) -> Evaluation:

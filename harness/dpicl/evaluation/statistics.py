@@ -140,7 +140,8 @@ def _flip_together(
 
     def compute_errors(means: np.ndarray) -> np.ndarray:
         variances = (squares - seeds * means**2) / (seeds - 1)
-        return np.sqrt(np.maximum(variances, variances.mean(axis=-1, keepdims=True)) / seeds)
+        pooled = variances.mean(axis=-1, keepdims=True)
+        return np.sqrt(np.maximum(variances, pooled) / seeds)
 
     error = compute_errors(np.zeros(len(seeds)))
     t = np.abs(pairs.mean) / error
@@ -263,7 +264,8 @@ class RankSets:
         errors = self.pairs.error[ones, others]
         at = np.argsort(errors)[(errors.size - 1) // 2]
         pair = ones[at], others[at]
-        return float(self._together[1][pair] + special.stdtrit(self.pairs.seeds[pair] - 1, POWER) * errors[at])
+        quantile = special.stdtrit(self.pairs.seeds[pair] - 1, POWER)
+        return float(self._together[1][pair] + quantile * errors[at])
 
     def difference(self, one: Hashable, other: Hashable) -> Difference | None:
         """Of two rows, by name; None where they are not comparable."""
@@ -277,7 +279,10 @@ class RankSets:
             verdict = "better"
         low, high = max(mean - half, -1.0), min(mean + half, 1.0)
         if verdict == "better":  # where a later step decides, the interval that agrees with it ends at 0
-            low, high = (max(low, 0.0), high) if mean > 0 else (low, min(high, 0.0))
+            if mean > 0:
+                low = max(low, 0.0)
+            else:
+                high = min(high, 0.0)
         return Difference(
             mean,
             low,

@@ -45,7 +45,8 @@ def scores(answer: str, reference: str) -> dict[str, float]:
 
 def rouge(answer: str, reference: str) -> dict[str, float]:
     """F1 of rouge1, rouge2 and rougeL, with stemming; of Latin texts to the last bit those of rouge-score."""
-    return {name: float(score.fmeasure) for name, score in _rouge().score(reference, answer).items()}
+    scores = _rouge().score(reference, answer)
+    return {name: float(score.fmeasure) for name, score in scores.items()}
 
 
 def bleu1(answer: str, reference: str) -> float:

@@ -122,7 +122,8 @@ class Costs:
         read = self._read.get(cell.model)
         if not read:
             return CostEstimate(tokens, None)
-        return CostEstimate(tokens, tokens * sum(seconds for seconds, _ in read) / sum(number for _, number in read))
+        seconds = sum(spent for spent, _ in read)
+        return CostEstimate(tokens, tokens * seconds / sum(number for _, number in read))
 
     def tokens(self, cell: Cell) -> int:
         """Tokens that the release and the evaluation read, to within a factor of a few.

@@ -153,7 +153,8 @@ def select_current(
             current += group
             continue
         try:
-            others = {id(result): reason for result in group if (reason := records.difference(result))}
+            differences = {id(result): records.difference(result) for result in group}
+            others = {place: reason for place, reason in differences.items() if reason}
         except NotRead:
             pass
         except DpiclError as error:

@@ -77,7 +77,8 @@ def find_mde(results: Iterable[Result]) -> dict[Shared, float]:
     that its metric reads."""
     drawn = (one for one in results if one.cell.options.get("sampling_seed") is None)
     tables = _group(one for one in drawn if not (one.has_unread_instruction or one.uses_its_reader))
-    differences = {shared: rank_sets(_scores(list(rows.values()))).detectable for shared, rows in tables.items()}
+    scores = {shared: _scores(list(rows.values())) for shared, rows in tables.items()}
+    differences = {shared: rank_sets(each).detectable for shared, each in scores.items()}
     return {shared: mde for shared, mde in differences.items() if mde < 1}
 
 

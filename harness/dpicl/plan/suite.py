@@ -169,7 +169,8 @@ class Suite(BaseModel):
 
     def choose_options(self, row: str, task: str) -> Options:
         """The options of a row that were tuned; {} where none were, and where nothing is chosen yet from its grid."""
-        if row not in (entries := {entry.row: entry for entry in self.mechanisms}) or self.tuned is None:
+        entries = {entry.row: entry for entry in self.mechanisms}
+        if row not in entries or self.tuned is None:
             return {}
         entry, tuned_rows = entries[row], self.tuned.rows_of(task)
         tuned = tuned_rows.get(row) or tuned_rows.get(str(entry.tune))
@@ -354,7 +355,8 @@ def _seed_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
         message = f"'baseline_seeds' lists {shared[0]}, which is one of 'seeds' too; no row may use a seed of headroom."
         yield ("baseline_seeds",), message
     names = [entry.name for entry in suite.mechanisms]
-    if suite.baseline_seeds and (absent := [name for name in REFERENCES[:2] if name not in names]):
+    absent = [name for name in REFERENCES[:2] if name not in names]
+    if suite.baseline_seeds and absent:
         yield (
             ("baseline_seeds",),
             f"'baseline_seeds' needs {' and '.join(absent)} among 'mechanisms'; add it.",

@@ -62,7 +62,8 @@ def to_text(blocks: Iterable[Block], color: bool | None = None) -> str:
     for block in blocks:
         _print(console, block)
     text = file.getvalue().replace(_JOINT, " ")
-    return "\n".join(line.rstrip() for line in text.splitlines()).strip("\n") + "\n"
+    lines = [line.rstrip() for line in text.splitlines()]
+    return "\n".join(lines).strip("\n") + "\n"
 
 
 def _print(console: Console, block: Block) -> None:
@@ -98,7 +99,8 @@ def _print(console: Console, block: Block) -> None:
 def _print_table(console: Console, table: Table) -> None:
     """A table, or several below each other where one would be wider than the terminal."""
     shown = [i for i, column in enumerate(table.columns) if not column.page]
-    cells = [[_join_units(make_visible(text, _LONGEST_CELL)) for text in table.texts(line)] for line in table.lines]
+    texts = map(table.texts, table.lines)
+    cells = [[_join_units(make_visible(text, _LONGEST_CELL)) for text in line] for line in texts]
     columns = {
         i: _Laid(
             table.columns[i],
