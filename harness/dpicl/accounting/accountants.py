@@ -180,10 +180,8 @@ def _composition(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
         value = gaussians.rdp_epsilon(parts, delta) if is_quick else gaussians.rough_epsilon(parts, delta, cells)
         return Bounds(0.0, value, value)
     if any(isinstance(component, _CHOICES) or _is_sampled_composite(component) for component in counted):
-        composed, pure = (
-            _take_smaller(counted, delta, cells),
-            float(parameters.pure_epsilon(counted)),
-        )
+        composed = _take_smaller(counted, delta, cells)
+        pure = float(parameters.pure_epsilon(counted))
         if pure >= composed.upper:
             return composed
         accountants = {

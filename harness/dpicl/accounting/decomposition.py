@@ -138,19 +138,15 @@ def _decompose_elementary(event: dp.DpEvent) -> DecomposedEvents:
             free, exposed = math.isinf(event.noise_multiplier), event.noise_multiplier == 0
         case dp.ZCDpEvent():
             _require(event.rho >= 0 and event.xi >= 0, event)
-            free, exposed = (
-                event.rho == 0 == event.xi,
-                math.isinf(event.rho) or math.isinf(event.xi),
-            )
+            free = event.rho == 0 == event.xi
+            exposed = math.isinf(event.rho) or math.isinf(event.xi)
         case dp.BoundedRangeDpEvent() | dp.AboveThresholdDpEvent():
             _require(event.epsilon >= 0, event)
             free, exposed = event.epsilon == 0, math.isinf(event.epsilon)
         case dp.EpsilonDeltaDpEvent():
             _require(event.epsilon >= 0 and 0 <= event.delta <= 1, event)
-            free, exposed = (
-                event.epsilon == 0 == event.delta,
-                math.isinf(event.epsilon) or event.delta == 1,
-            )
+            free = event.epsilon == 0 == event.delta
+            exposed = math.isinf(event.epsilon) or event.delta == 1
         case _:
             raise UnsupportedEvent(
                 f"No theorem is implemented for the event {type(event).__name__}: {event!r}. "

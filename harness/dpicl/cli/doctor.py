@@ -96,11 +96,8 @@ def _software() -> Iterator[Check]:
     )
     yield Check("dpicl-bench", True, version_of("dpicl-bench") or "not installed")
     for name in (*manifest.PACKAGES, *_LOADERS):
-        if name in (
-            "dpicl-bench",
-            embeddings.WHEEL,
-            static_vectors.WHEEL,
-        ):  # the models say how to install these
+        # the models say how to install their wheels
+        if name in ("dpicl-bench", embeddings.WHEEL, static_vectors.WHEEL):
             continue
         installed = version_of(name)
         remedy = "" if installed else install(name.replace("-", "_"))

@@ -340,10 +340,8 @@ def _select_standing(
     """The results of its cells as on a board, those from the records of the cells first; notes on others."""
     suite = selection.suite
     to_have = {(cell.task, cell.source) for cell in selection.cells}
-    sources, selected = (
-        SOURCES if suite.source == "auto" else (suite.source,),
-        set(map(which_of, selection.cells)),
-    )
+    sources = SOURCES if suite.source == "auto" else (suite.source,)
+    selected = set(map(which_of, selection.cells))
     eligible = [one for one in results if one.suite == selection.reference and which_of(one.cell) in selected]
     eligible = [one for one in eligible if one.cell.source in sources]
     eligible.sort(key=lambda one: (one.cell.task, one.cell.source) not in to_have)

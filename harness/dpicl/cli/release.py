@@ -317,10 +317,8 @@ def _answer_from(file: Path, mechanism: GivenMechanism | None, queries: Any, arg
 
 def _maker_of(saved: SavedState, arguments: Own) -> type[Mechanism]:
     """The mechanism that a state names, among those that are shipped or that the caller named: no file is loaded."""
-    known, name = (
-        load_mechanisms(p.as_list(arguments.get("plugins") or ())),
-        saved.file.card.mechanism,
-    )
+    known = load_mechanisms(p.as_list(arguments.get("plugins") or ()))
+    name = saved.file.card.mechanism
     if name not in known:
         raise UsageError(f"{saved.path} was made by '{name[:80]}', which is not known here; give its file as --plugin.")
     return known[name].cls

@@ -52,11 +52,8 @@ class _Concealment(AbstractContextManager[None]):
         if kind is None:
             return
         failure = KeyboardInterrupt() if issubclass(kind, KeyboardInterrupt) else Concealed(self._sentence)
-        del (
-            kind,
-            value,
-            trace,
-        )  # the new error holds neither the old one nor its frames, and no frame of its own does
+        # The new error holds neither the old one nor its frames, and no frame of its own does.
+        del kind, value, trace
         try:
             raise failure
         finally:

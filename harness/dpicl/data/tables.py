@@ -521,10 +521,8 @@ def _parquet(path: Path, columns: Sequence[str]) -> FileTable:
 
     try:
         file = parquet.ParquetFile(path)
-        names, features = (
-            file.schema_arrow.names,
-            datasets.Features.from_arrow_schema(file.schema_arrow),
-        )
+        names = file.schema_arrow.names
+        features = datasets.Features.from_arrow_schema(file.schema_arrow)
         _require_columns(path, columns, names)
         check_parquet(path, list(columns) or names)
         classes = {name: each.names for name, each in features.items() if isinstance(each, datasets.ClassLabel)}

@@ -216,10 +216,8 @@ class PublicTask:
         style: 'completion' (Tang et al. 2024, run_exp_*.py) or 'chat' (PRISM, Bhusal et al. 2025, section 3.1).
         """
         require_known("prompt style", [style], STYLES)
-        completion, chat = (
-            self.config.metadata.prompts.completion,
-            self.config.metadata.prompts.chat,
-        )
+        completion = self.config.metadata.prompts.completion
+        chat = self.config.metadata.prompts.chat
         if self.kind == "generation" or completion is None or chat is None:
             raise UsageError(f"Task {self.name} has no prompt that asks for more records; use an answer mechanism.")
         prompts = completion if style == "completion" else chat

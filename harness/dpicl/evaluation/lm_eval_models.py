@@ -75,10 +75,8 @@ class LanguageModelLM(TemplateLM):
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = True) -> list[str]:
         """Greedy text of each request of one task. Raises UsageError where its generation_kwargs ask for sampling."""
-        options, contexts = (
-            requests[0].args[1],
-            [self.tok_encode(request.args[0]) for request in requests],
-        )
+        options = requests[0].args[1]
+        contexts = [self.tok_encode(request.args[0]) for request in requests]
         if options.get("do_sample") or options.get("temperature") or options.get("num_beams", 1) != 1:
             raise UsageError("Shared-prefix evaluation is greedy; set do_sample: false and temperature: 0 in the task.")
         stop, most = tuple(options.get("until", ())), options["max_gen_toks"]

@@ -51,10 +51,8 @@ def classify(
     shown = [each for each in demonstrations if each.text.strip()]
     predicted = dict.fromkeys(CLASSIFIERS, [task.labels[0]] * len(queries))
     if shown:
-        query_rows, known = (
-            embed([query.text for query in queries]),
-            embed([each.text for each in shown]),
-        )
+        query_rows = embed([query.text for query in queries])
+        known = embed([each.text for each in shown])
         predicted = {
             name: each(
                 query_rows,

@@ -224,10 +224,8 @@ class NoisyTokens(LabelTexts):
         )
         prompts = PromptWriter(context.task, model, label, self.tokens, self.record_tokens, self.style)
         decoder = model.decoder(self.public_prompts(prompts.public), prompts.prefix)
-        text, randomness = (
-            ReleasedText(context.task, model),
-            context.streams.stream_of_shot(self.name),
-        )
+        text = ReleasedText(context.task, model)
+        randomness = context.streams.stream_of_shot(self.name)
         while not text.ended and len(text.tokens) < self.tokens:
             if text.tokens:
                 decoder.append(text.tokens[-1])

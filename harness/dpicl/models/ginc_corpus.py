@@ -133,10 +133,8 @@ class Language:
         which = generator.integers(len(concepts), size=count)
         start = np.cumsum([each.start for each in concepts], axis=1)
         moves = np.cumsum([each.transition for each in concepts], axis=2)
-        states, symbols = (
-            _draw_each(start[which], generator),
-            np.empty((count, length), dtype=np.int64),
-        )
+        states = _draw_each(start[which], generator)
+        symbols = np.empty((count, length), dtype=np.int64)
         for place in range(length):
             symbols[:, place] = concepts[0].emission[states]
             states = _draw_each(moves[which, states], generator)

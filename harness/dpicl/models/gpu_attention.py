@@ -131,15 +131,11 @@ def _place(
     program, group = tl.program_id(0), tl.program_id(1)
     piece = tl.load(placed + 2 * program)
     first = tl.load(placed + 2 * program + 1)
-    begin, count, end = (
-        tl.load(rows + 5 * piece),
-        tl.load(rows + 5 * piece + 1),
-        tl.load(rows + 5 * piece + 3),
-    )
-    to_keys, to_values = (
-        tl.load(stores + 3 * piece).to(keys.dtype),
-        tl.load(stores + 3 * piece + 1).to(values.dtype),
-    )
+    begin = tl.load(rows + 5 * piece)
+    count = tl.load(rows + 5 * piece + 1)
+    end = tl.load(rows + 5 * piece + 3)
+    to_keys = tl.load(stores + 3 * piece).to(keys.dtype)
+    to_values = tl.load(stores + 3 * piece + 1).to(values.dtype)
     room = tl.load(stores + 3 * piece + 2)
     tokens = first + tl.arange(0, BLOCK)[:, None]
     size = tl.arange(0, SIZE_)[None, :]
@@ -167,10 +163,8 @@ def _attend(
     end = tl.load(rows + 5 * piece + 3)
     address = tl.load(rows + 5 * piece + 4)
     mask, branches = address.to(tl.pointer_type(tl.int8)), address != 0
-    old_keys, old_values = (
-        tl.load(stores + 3 * piece).to(keys.dtype),
-        tl.load(stores + 3 * piece + 1).to(values.dtype),
-    )
+    old_keys = tl.load(stores + 3 * piece).to(keys.dtype)
+    old_values = tl.load(stores + 3 * piece + 1).to(values.dtype)
     room = tl.load(stores + 3 * piece + 2)
 
     lines = first + tl.arange(0, LINES)

@@ -263,10 +263,8 @@ def _companies(
         strict=False,
     ):
         for group in _groups([len(row) + lead for row in watched], shape):
-            mine, free = (
-                [watched[at] for at in group],
-                int(random.integers(min(16, (shape - before) // 2))),
-            )
+            mine = [watched[at] for at in group]
+            free = int(random.integers(min(16, (shape - before) // 2)))
             room = shape - free - sum(len(row) + lead for row in mine)
             unit = next((row for row in watched if room <= _COPIES * (len(row) + 1 + 2 * lead)), watched[0])
             fill = [unit, spoilt] * (max(0, room) // (len(unit) + 1 + 2 * lead))

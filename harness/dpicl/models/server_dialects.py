@@ -287,10 +287,8 @@ class LlamaCpp(Dialect):
         }
 
         def read(answer: _LlamaCompletion) -> LogProbs:
-            tokens, values = (
-                [entry["id"] for entry in answer.likely],
-                [entry["logprob"] for entry in answer.likely],
-            )
+            tokens = [entry["id"] for entry in answer.likely]
+            values = [entry["logprob"] for entry in answer.likely]
             return LogProbs.from_answer(tokens, values, self.vocab_size, min(least, self.vocab_size))
 
         return self._call(prompt, body, read)

@@ -225,11 +225,9 @@ class Connection:
     async def _send(self, call: Call) -> tuple[int, float, bytes]:
         """(status, seconds that it asks to wait, body) of one request."""
         content = None if call.body is None else json.dumps(call.body).encode()
-        method, url, limit = (
-            "GET" if content is None else "POST",
-            self.settings.url + call.path,
-            self.settings.timeout,
-        )
+        method = "GET" if content is None else "POST"
+        url = self.settings.url + call.path
+        limit = self.settings.timeout
         client, extensions = _client_of(os.getpid(), self._proxied), {"trace": self._note_event}
         async with client.stream(
             method,

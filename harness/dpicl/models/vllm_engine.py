@@ -123,17 +123,13 @@ class Engine(Service):
 
     def _take_kind(self) -> list[tuple[PromptsRequest, int]]:
         """The first that waits and all others of its kind, as many as one call may have."""
-        chosen, rest, numbers = (
-            list[tuple[PromptsRequest, int]](),
-            list[tuple[PromptsRequest, int]](),
-            0,
-        )
+        chosen = list[tuple[PromptsRequest, int]]()
+        rest = list[tuple[PromptsRequest, int]]()
+        numbers = 0
         for request, at in self._waiting:
             want = request.requests[at]
-            kind, count = (
-                (type(want), isinstance(want, Listing) and bool(want.listed)),
-                self._count_numbers(want),
-            )
+            kind = (type(want), isinstance(want, Listing) and bool(want.listed))
+            count = self._count_numbers(want)
             if not chosen:
                 first = kind
             if not chosen or (kind == first and numbers + count <= MOST_NUMBERS):

@@ -86,10 +86,8 @@ class Comparison:
         return f"the embedding model {name} changed" if now not in (None, then.sha256) else ""
 
     def _compare_version(self, result: Result) -> str:
-        registered, then = (
-            self._mechanisms.get(result.cell.mechanism),
-            result.manifest.mechanism_version,
-        )
+        registered = self._mechanisms.get(result.cell.mechanism)
+        then = result.manifest.mechanism_version
         if registered is None or result.cell.plugin is not None:  # the cell has the hash of its file
             return ""
         if then is None:

@@ -89,11 +89,9 @@ class NearCentre:
         bounded, middle = project_sub_simplex(rows), project_sub_simplex(centre[None])[0]
         radius = self._radius(np.linalg.norm(bounded - middle, axis=1), sample)
         if radius is None:
-            total, bound, base = (
-                bounded,
-                SIMPLEX_RADIUS if self.own_slots else SIMPLEX_DIAMETER,
-                0.0,
-            )
+            total = bounded
+            bound = SIMPLEX_RADIUS if self.own_slots else SIMPLEX_DIAMETER
+            base = 0.0
         else:
             total, base = clip_norm(bounded - middle, radius), self.expected * middle
             bound = radius if self.own_slots else min(2 * radius, SIMPLEX_DIAMETER)

@@ -223,10 +223,8 @@ def release(
             answers, state = out.answers, out.state
         if math.isfinite(config.epsilon):
             require_noise(mechanism, out.texts, out.releases)
-    prompt, more = (
-        limit_prompt(out.prompt, shots, config.shots),
-        None if out.prepared is None else out.answer,
-    )
+    prompt = limit_prompt(out.prompt, shots, config.shots)
+    more = None if out.prepared is None else out.answer
     with phase("account"):
         bounds = _prove(mechanism, config, ledger, model, task.size)
     return Release(
