@@ -31,7 +31,7 @@ ROOMS = {
     "engines": (2.6, 13),
     "evaluation": (3.4, 0),
     "leaderboards": (2.9, 3),
-    "mechanism": (3.0, 0),
+    "mechanism": (3.1, 0),
     "models": (3.0, 0),
     "own": (4.8, 48),
     "plan": (3.2, 0),
