@@ -45,7 +45,7 @@ def test_a_file_holds_the_parameters_of_any_verb_and_flags_come_before_it(dpicl,
     file = tmp_path / "mine.yaml"
     file.write_text(f"suite: {sim_suite}\nepsilon: [1, .inf]\nlimit: 3\noption: {{prism_short.prompts: 6}}\n")
     call = parse(["plan", "--config", str(file), "--limit", "4"])
-    assert call.given == {
+    assert call.arguments == {
         "suite": str(sim_suite), "epsilon": [1.0, math.inf], "test_records": 4, "options": {"prism_short.prompts": 6},
     }  # fmt: skip
     cells = dpicl("plan", "--config", file, "--seed", 0, "--json").json["cells"]

@@ -33,10 +33,9 @@ def test_sizes_name_only_the_labels_that_are_used(tmp_path, monkeypatch):
     write(tmp_path, "agnews", "test", [{"text": "exam", "label": "World"}])
     monkeypatch.setenv("DPICL_DATA", str(tmp_path))
     task = Task.load("agnews", source="local")
-    sizes = task.sizes(("World", "Sports", "World"), queries=7)
+    sizes = task.sizes(("World", "Sports", "World"))
     assert sizes.records == {"World": 2, "Sports": 1}
     assert sizes.shots == {"World": 2, "Sports": 1}
-    assert sizes.queries == 7
     with pytest.raises(UsageError, match="Unknown label 'Sport'"):
         task.sizes(("Sport",))
 
@@ -55,8 +54,8 @@ def test_a_generation_task_has_no_labels_and_one_partition(name):
     assert (task.kind, task.labels, task.partitioned) == ("generation", (), False)
     assert shots == (NEUTRAL_LABEL,) * 3
     assert task.plan_shots(0, np.random.default_rng(0)) == ()
-    sizes = task.sizes(shots, queries=9)
-    assert (sizes.records, sizes.shots, sizes.queries) == ({None: 50}, {None: 3}, 9)
+    sizes = task.sizes(shots)
+    assert (sizes.records, sizes.shots) == ({None: 50}, {None: 3})
 
 
 def test_a_json_task_asks_for_its_one_label():

@@ -36,6 +36,7 @@ from dpicl.accounting.decomposition import (
     gaussian_multiplier,
     groups,
     is_sampled_gaussian,
+    of_kind,
     recompose,
 )
 from dpicl.accounting.events import AboveThresholdDpEvent, BoundedRangeDpEvent, bounded_range
@@ -95,7 +96,12 @@ def check_epsilon(value: float) -> float:
     return float(value)
 
 
-def account_subsampled_gaussian(noise: float, rate: float, steps: int, delta: float) -> dict[str, Any]:
+def account_subsampled_gaussian(
+    noise: float,
+    rate: float,
+    steps: int,
+    delta: float,
+) -> dict[str, Any]:
     """Every accounting of ``steps`` Gaussians of one noise multiplier, each on a sample at ``rate``, as JSON.
 
     prv, pld: Poisson sampling, add/remove of one record. fixed_replace_one: samples of fixed size, replacement of one
@@ -113,14 +119,14 @@ def account_subsampled_gaussian(noise: float, rate: float, steps: int, delta: fl
     notes = list(result.notes)
     if math.isinf(fixed):
         notes.append("the fixed-size accounting gave no finite number")
-    said = {
+    answer = {
         "prv": copy.deepcopy(result.accountants.get("prv")),
         "pld": result.accountants.get("pld"),
         "fixed_replace_one": None if math.isinf(fixed) else fixed,
     }
     if "rdp" in result.accountants:
-        said["rdp"] = result.accountants["rdp"]
-    return said | ({"notes": notes} if notes else {})
+        answer["rdp"] = result.accountants["rdp"]
+    return answer | ({"notes": notes} if notes else {})
 
 
 def _worst_group(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
@@ -132,14 +138,20 @@ def _worst_group(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
     worst = max(answers, key=lambda one: answers[one].upper)
     if members[worst] == [None]:
         return answers[worst]
-    said = {**answers[worst].accountants, "worst_groups": members[worst]}
-    return replace(answers[worst], accountants=said)
+    accountants = {**answers[worst].accountants, "worst_groups": members[worst]}
+    return replace(answers[worst], accountants=accountants)
 
 
 def worst_group(event: dp.DpEvent, delta: float) -> dp.DpEvent:
     """What a record of the group that loses most can touch, as one event without groups."""
     each = {recompose(counted) for counted in groups(event).values()}
-    return max(each, key=lambda one: (_composition(one, delta, FULL).upper, repr(one)))
+    return max(
+        each,
+        key=lambda one: (
+            _composition(one, delta, FULL).upper,
+            repr(one),
+        ),
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -153,8 +165,10 @@ def _composition(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
     if all(isinstance(component, dp.GaussianDpEvent) for component in counted):
         value = gaussians.exact_epsilon(gaussian_multiplier(counted), delta)
         return Bounds(value, value, value, {"exact": value})
-    inside = (components(one.event, None) for one in counted if isinstance(one, dp.PoissonSampledDpEvent))
-    if (most := max(max(each.values(), default=0) for each in (counted, *inside))) > MOST_RELEASES:
+    samples = of_kind(counted, dp.PoissonSampledDpEvent)
+    inside = [components(sample.event, None) for sample in samples]
+    most = max(max(each.values(), default=0) for each in (counted, *inside))
+    if most > MOST_RELEASES:
         raise UnsupportedEvent(
             f"{most:,} releases of one kind are too many to account for ({MOST_RELEASES:,} at most); ask for fewer."
         )
@@ -166,11 +180,15 @@ def _composition(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
         value = gaussians.rdp_epsilon(parts, delta) if is_quick else gaussians.rough_epsilon(parts, delta, cells)
         return Bounds(0.0, value, value)
     if any(isinstance(component, _CHOICES) or _is_sampled_composite(component) for component in counted):
-        found, pure = _take_smaller(counted, delta, cells), float(parameters.pure_epsilon(counted))
-        if pure >= found.upper:
-            return found
-        said = {"rule": "the sum of the largest losses, at every delta", "other_proof": {"epsilon": found.upper}}
-        return Bounds(0.0, pure, pure, said)
+        composed = _take_smaller(counted, delta, cells)
+        pure = float(parameters.pure_epsilon(counted))
+        if pure >= composed.upper:
+            return composed
+        accountants = {
+            "rule": "the sum of the largest losses, at every delta",
+            "other_proof": {"epsilon": composed.upper},
+        }
+        return Bounds(0.0, pure, pure, accountants)
     return _curves_or_parameters(counted, delta, cells)
 
 
@@ -181,8 +199,9 @@ def _curves_or_parameters(counted: DecomposedEvents, delta: float, cells: int) -
         for component in counted
     ):
         return _renyi(recompose(counted), delta)
-    if sum(counted.values()) == 1 and isinstance(component := next(iter(counted)), dp.PoissonSampledDpEvent):
-        return parameters.one_sample(component, delta, _composition, cells)
+    first = next(iter(counted))
+    if sum(counted.values()) == 1 and isinstance(first, dp.PoissonSampledDpEvent):
+        return parameters.one_sample(first, delta, _composition, cells)
     return parameters.composition(counted, delta, _composition, cells)
 
 
@@ -206,10 +225,21 @@ def _take_smaller(counted: DecomposedEvents, delta: float, cells: int) -> Bounds
         as_zcdp[component] += count
     other = _curves_or_parameters(as_zcdp, delta, cells)
     if pld > other.upper:
-        said = {**other.accountants, "pld_of_samples_and_choices": pld if math.isfinite(pld) else None}
-        return replace(other, accountants=said)
-    said = {"pld": pld, "rule": "composition and Poisson sampling of privacy loss distributions"}
-    return Bounds(0.0, pld, pld, said | {"other_proof": {"epsilon": other.upper, "accountants": other.accountants}})
+        accountants = {
+            **other.accountants,
+            "pld_of_samples_and_choices": pld if math.isfinite(pld) else None,
+        }
+        return replace(other, accountants=accountants)
+    accountants = {
+        "pld": pld,
+        "rule": "composition and Poisson sampling of privacy loss distributions",
+    }
+    return Bounds(
+        0.0,
+        pld,
+        pld,
+        accountants | {"other_proof": {"epsilon": other.upper, "accountants": other.accountants}},
+    )
 
 
 def _is_sampled_composite(component: dp.DpEvent) -> bool:
@@ -225,13 +255,19 @@ def _renyi(event: dp.DpEvent, delta: float) -> Bounds:
     2020, proposition 12. Every order gives a proof, so a dense grid around the optimum is a bound that loses nothing.
     """
     counted = components(event, None)
-    rho = sum(component.rho * n for component, n in counted.items() if isinstance(component, dp.ZCDpEvent))
-    rho += 0.5 / gaussian_multiplier({e: n for e, n in counted.items() if isinstance(e, dp.GaussianDpEvent)}) ** 2
+    rho = sum(event.rho * n for event, n in of_kind(counted, dp.ZCDpEvent).items())
+    rho += 0.5 / gaussian_multiplier(counted) ** 2
     if any(is_sampled_gaussian(component) for component in counted):  # a closed form at whole orders only
-        orders = np.unique(np.round(np.concatenate([np.arange(2, 64), np.geomspace(64, 4096, 40)])))
+        large = np.geomspace(64, 4096, 40).round()
+        orders = np.unique(np.concatenate([np.arange(2, 64), large]))
     else:
         best = math.sqrt(math.log(1 / delta) / rho) if rho else 1e6
-        orders = 1 + np.concatenate([np.geomspace(0.02, 5, 30), best * np.geomspace(0.1, 10, 1500)])
+        orders = 1 + np.concatenate(
+            [
+                np.geomspace(0.02, 5, 30),
+                best * np.geomspace(0.1, 10, 1500),
+            ]
+        )
     accountant = rdp.RdpAccountant(orders)
     accountant.compose(event)
     value = float(accountant.get_epsilon(delta))

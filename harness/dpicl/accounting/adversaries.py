@@ -25,7 +25,7 @@ from scipy.special import beta, expit, ndtr
 from scipy.stats import laplace
 
 from dpicl.accounting import dp_event as dp
-from dpicl.accounting.decomposition import components, gaussian_multiplier
+from dpicl.accounting.decomposition import components, gaussian_multiplier, of_kind
 from dpicl.accounting.events import (
     AboveThresholdDpEvent,
     BoundedRangeDpEvent,
@@ -63,7 +63,10 @@ class WorstPair:
     def times(self, other: WorstPair) -> WorstPair:
         """Both outcomes, independent of each other."""
         mine, theirs = self.merge(MOST_OUTCOMES), other.merge(MOST_OUTCOMES)
-        both = WorstPair(np.outer(mine.present, theirs.present).ravel(), np.outer(mine.absent, theirs.absent).ravel())
+        both = WorstPair(
+            np.outer(mine.present, theirs.present).ravel(),
+            np.outer(mine.absent, theirs.absent).ravel(),
+        )
         return both.merge(MOST_OUTCOMES)
 
     def power(self, count: int) -> WorstPair:
@@ -84,10 +87,12 @@ class WorstPair:
         with np.errstate(divide="ignore", invalid="ignore"):
             loss = np.log(self.present / self.absent)
         inside = np.isfinite(loss)
-        low, high = (loss[inside].min(), loss[inside].max()) if inside.any() else (0.0, 0.0)
+        finite = loss[inside]
+        low, high = (finite.min(), finite.max()) if finite.size else (0.0, 0.0)
         place = np.zeros(loss.size, dtype=int)  # 0, 1: ratio 0 and infinite
         place[loss == np.inf] = 1
-        place[inside] = 2 + np.minimum((loss[inside] - low) / (high - low or 1.0) * number, number - 1).astype(int)
+        cell = (finite - low) / (high - low or 1.0) * number
+        place[inside] = 2 + np.minimum(cell, number - 1).astype(int)
         return WorstPair(np.bincount(place, self.present), np.bincount(place, self.absent))
 
 
@@ -102,7 +107,7 @@ def compose_pairs(counted: Counted, rate: float, aim: Aim) -> WorstPair:
         for component, n in merge_gaussians(counted).items()
         if not isinstance(component, BoundedRangeDpEvent)
     ]
-    choices = {component.epsilon: n for component, n in counted.items() if isinstance(component, BoundedRangeDpEvent)}
+    choices = {choice.epsilon: n for choice, n in of_kind(counted, BoundedRangeDpEvent).items()}
     main = max(choices, key=lambda size: choices[size] * size**2, default=0.0)
     for size, n in choices.items():
         if size != main:
@@ -112,13 +117,33 @@ def compose_pairs(counted: Counted, rate: float, aim: Aim) -> WorstPair:
         return others
     rest = choices[main] % MOST_CHOICES or MOST_CHOICES
     blocks = (choices[main] - rest) // MOST_CHOICES
-    own = choices_pair(main, rest, rate, others.merge(MOST_OUTCOMES), moment(1.5) if blocks else aim)
+    pair = choices_pair(
+        main,
+        rest,
+        rate,
+        others.merge(MOST_OUTCOMES),
+        moment(1.5) if blocks else aim,
+    )
     if not blocks:
-        return own
-    return own.times(choices_pair(main, MOST_CHOICES, rate, _NOTHING, moment(1.5)).power(blocks))
+        return pair
+    return pair.times(
+        choices_pair(
+            main,
+            MOST_CHOICES,
+            rate,
+            _NOTHING,
+            moment(1.5),
+        ).power(blocks)
+    )
 
 
-def choices_pair(size: float, count: int, rate: float, known: WorstPair, aim: Aim) -> WorstPair:
+def choices_pair(
+    size: float,
+    count: int,
+    rate: float,
+    known: WorstPair,
+    aim: Aim,
+) -> WorstPair:
     """``count`` choices of bounded range ``size``, each with the range that serves the aim best after the earlier ones.
 
     known: what is released from the sample before, and which the choices go by too. The state is the loss so far, on
@@ -129,13 +154,15 @@ def choices_pair(size: float, count: int, rate: float, known: WorstPair, aim: Ai
     step = size / CELLS
     both = (known.present > 0) & (known.absent > 0)
     start, first, beside = _starts(known.present[both], known.absent[both], step)
-    reach = CELLS * (min(count, math.ceil(count * size / 8 + math.sqrt(-_LOG_TAIL / 2 * count)) + 1) + 1)
+    deviation = math.sqrt(-_LOG_TAIL / 2 * count)
+    reach = CELLS * (min(count, math.ceil(count * size / 8 + deviation) + 1) + 1)
     lowest = int(start.min()) - reach
     loss = np.arange(lowest, int(start.max()) + reach + 1) * step
     t = np.arange(CELLS + 1) * step
     high = np.exp(-t) * np.expm1(t - size) / math.expm1(-size)  # without the record, the larger loss
     n, policy = loss.size, []
-    inner, value = np.arange(CELLS, n - CELLS), aim(1 - rate + rate * np.exp(loss))
+    inner = np.arange(CELLS, n - CELLS)
+    value = aim(1 - rate + rate * np.exp(loss))
     for _ in range(count):
         reached = np.stack(
             [high[j] * value[inner + j] + (1 - high[j]) * value[inner + j - CELLS] for j in range(CELLS + 1)]
@@ -149,8 +176,15 @@ def choices_pair(size: float, count: int, rate: float, known: WorstPair, aim: Ai
     for chosen in reversed(policy):
         mass, after = absent[:, inner], absent.copy()
         after[:, inner] = 0.0
-        for place, part in ((inner + chosen, high[chosen]), (inner + chosen - CELLS, 1 - high[chosen])):
-            after += np.bincount((row + place).ravel(), (mass * part).ravel(), after.size).reshape(after.shape)
+        for place, part in (
+            (inner + chosen, high[chosen]),
+            (inner + chosen - CELLS, 1 - high[chosen]),
+        ):
+            after += np.bincount(
+                (row + place).ravel(),
+                (mass * part).ravel(),
+                after.size,
+            ).reshape(after.shape)
         absent = after
     some = absent > 0
     present = (absent * np.exp(loss + beside[:, None]))[some]
@@ -158,7 +192,11 @@ def choices_pair(size: float, count: int, rate: float, known: WorstPair, aim: Ai
     return WorstPair(np.concatenate([present, only.present]), np.concatenate([absent[some], only.absent]))
 
 
-def _starts(present: np.ndarray, absent: np.ndarray, step: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _starts(
+    present: np.ndarray,
+    absent: np.ndarray,
+    step: float,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(multiple of ``step``, mass without the record, loss beside the multiple) of outcomes, those of one multiple
     merged."""
     places, which = np.unique(np.round(np.log(present / absent) / step).astype(int), return_inverse=True)
@@ -166,7 +204,13 @@ def _starts(present: np.ndarray, absent: np.ndarray, step: float) -> tuple[np.nd
     return places, without, np.log(with_it / without) - places * step
 
 
-def following_pair(size: float, rate: float, count: int, threshold: float, way: int) -> WorstPair:
+def following_pair(
+    size: float,
+    rate: float,
+    count: int,
+    threshold: float,
+    way: int,
+) -> WorstPair:
     """``count`` samples at ``rate``, each with one choice of bounded range ``size`` whose range follows the loss so far
     so as to make the divergence at the threshold large; ``way`` as in `_reach`.
 
@@ -181,19 +225,23 @@ def following_pair(size: float, rate: float, count: int, threshold: float, way: 
     first = present if way == 1 else absent
     step = math.sqrt(float((first * move**2).sum(axis=0).max())) / LOOKBACK_STEPS
     widest = float(np.ptp(move))
-    reach = math.ceil((min(count, count * widest / 8 + math.sqrt(-_LOG_TAIL / 2 * count)) + 1) * widest / step)
+    deviation = math.sqrt(-_LOG_TAIL / 2 * count)
+    reach = math.ceil((min(count, count * widest / 8 + deviation) + 1) * widest / step)
     loss = np.arange(-reach, reach + 1) * step
     cell = np.floor(move / step).astype(int)
-    share, pad = move / step - cell, int(np.abs(cell).max()) + 1
+    share = move / step - cell
+    pad = int(np.abs(cell).max()) + 1
     value, policy = np.maximum(0.0, -np.expm1(threshold - loss)), []
     for _ in range(count):
         wide = np.pad(value, (pad, pad + 1), mode="edge")
-        best, which = np.zeros(loss.size), np.zeros(loss.size, dtype=np.int8)
+        best = np.zeros(loss.size)
+        which = np.zeros(loss.size, dtype=np.int8)
         for j in range(CELLS + 1):
             reached = np.zeros(loss.size)
             for end in (0, 1):
                 at = pad + cell[end, j]
-                below, above = wide[at : at + loss.size], wide[at + 1 : at + 1 + loss.size]
+                below = wide[at : at + loss.size]
+                above = wide[at + 1 : at + 1 + loss.size]
                 reached += first[end, j] * ((1 - share[end, j]) * below + share[end, j] * above)
             which[reached > best] = j
             np.maximum(best, reached, out=best)
@@ -203,10 +251,15 @@ def following_pair(size: float, rate: float, count: int, threshold: float, way: 
     with_it[reach] = without[reach] = 1.0
     for chosen in reversed(policy):
         some = np.flatnonzero((with_it > 0) & (without > 0))
-        picked, here = chosen[some], way * np.log(with_it[some] / without[some])
+        picked = chosen[some]
+        here = way * np.log(with_it[some] / without[some])
         next_with, next_without = np.zeros(loss.size), np.zeros(loss.size)
         for end in (0, 1):
-            at = np.clip(np.round((here + move[end, picked]) / step).astype(int) + reach, 0, 2 * reach)
+            at = np.clip(
+                np.round((here + move[end, picked]) / step).astype(int) + reach,
+                0,
+                2 * reach,
+            )
             next_with += np.bincount(at, with_it[some] * present[end, picked], loss.size)
             next_without += np.bincount(at, without[some] * absent[end, picked], loss.size)
         with_it, without = next_with, next_without
@@ -237,13 +290,25 @@ def _one(component: dp.DpEvent, count: int) -> WorstPair:
                 else WorstPair(*np.ones((2, 1)))
             )
         case dp.LaplaceDpEvent():
-            ends = np.concatenate([[-np.inf], np.linspace(0, 1, MOST_OUTCOMES), [np.inf]])
+            ends = np.concatenate(
+                [
+                    [-np.inf],
+                    np.linspace(0, 1, MOST_OUTCOMES),
+                    [np.inf],
+                ]
+            )
             scale = component.noise_multiplier
-            one = WorstPair(np.diff(laplace.cdf(ends, 1, scale)), np.diff(laplace.cdf(ends, 0, scale)))
+            one = WorstPair(
+                np.diff(laplace.cdf(ends, 1, scale)),
+                np.diff(laplace.cdf(ends, 0, scale)),
+            )
         case EpsilonDeltaDpEvent():
             likely = (1 - component.delta) * expit(component.epsilon)
             rest = (1 - component.delta) * expit(-component.epsilon)
-            one = WorstPair(np.array([component.delta, likely, rest, 0]), np.array([0, rest, likely, component.delta]))
+            one = WorstPair(
+                np.array([component.delta, likely, rest, 0]),
+                np.array([0, rest, likely, component.delta]),
+            )
         case AboveThresholdDpEvent():
             one = round_adversary(component.epsilon)
         case dp.PoissonSampledDpEvent():
@@ -258,11 +323,25 @@ def _one(component: dp.DpEvent, count: int) -> WorstPair:
 def gaussian_pair(multiplier: float) -> WorstPair:
     """A Gaussian whose mean moves by the whole sensitivity, its output rounded to cells."""
     move = 1 / multiplier
-    ends = np.concatenate([[-np.inf], np.linspace(-REACH, move + REACH, OUTPUTS), [np.inf]])
+    ends = np.concatenate(
+        [
+            [-np.inf],
+            np.linspace(-REACH, move + REACH, OUTPUTS),
+            [np.inf],
+        ]
+    )
     below, above = ndtr(ends), ndtr(-ends)  # the tail on either side keeps its digits
     shifted, shifted_above = ndtr(ends - move), ndtr(move - ends)
-    absent = np.where(ends[1:] < 0, np.diff(below), -np.diff(above))
-    present = np.where(ends[1:] < move, np.diff(shifted), -np.diff(shifted_above))
+    absent = np.where(
+        ends[1:] < 0,
+        np.diff(below),
+        -np.diff(above),
+    )
+    present = np.where(
+        ends[1:] < move,
+        np.diff(shifted),
+        -np.diff(shifted_above),
+    )
     return WorstPair(present, absent)
 
 
@@ -294,7 +373,12 @@ def threshold_rounds(scale: float, moved: float) -> Iterator[WorstPair]:
     nodes, weights = np.polynomial.legendre.leggauss(20)
 
     def outcomes(first: float, last: float, number: int) -> np.ndarray:
-        ends = np.unique([*np.linspace(-REACH, REACH, 18) * 4, *np.clip([0.0, first, last], -4 * REACH, 4 * REACH)])
+        ends = np.unique(
+            [
+                *np.linspace(-REACH, REACH, 18) * 4,
+                *np.clip([0.0, first, last], -4 * REACH, 4 * REACH),
+            ]
+        )
         half = np.diff(ends)[:, None] / 2
         noise = (ends[:-1, None] + half + half * nodes).ravel()
         mass = (half * weights).ravel() * laplace.pdf(noise)
@@ -307,7 +391,10 @@ def threshold_rounds(scale: float, moved: float) -> Iterator[WorstPair]:
     for number in (0, 1, 2, 4, 10):
         for first in range(-6, 3) if number else (0,):
             for last in range(-3, 4):
-                pair = WorstPair(outcomes(first - move, last + move, number), outcomes(first, last, number))
+                pair = WorstPair(
+                    outcomes(first - move, last + move, number),
+                    outcomes(first, last, number),
+                )
                 yield from (pair, WorstPair(pair.absent, pair.present))
 
 
@@ -320,6 +407,6 @@ def choice_ends(size: float, t: float) -> WorstPair:
 
 def merge_gaussians(counted: Counted) -> dict[dp.DpEvent, int]:
     """The same components with one Gaussian for all."""
-    plain = {component: n for component, n in counted.items() if isinstance(component, dp.GaussianDpEvent)}
+    plain = of_kind(counted, dp.GaussianDpEvent)
     rest = {component: n for component, n in counted.items() if component not in plain}
     return rest | ({dp.GaussianDpEvent(gaussian_multiplier(plain)): 1} if plain else {})

@@ -42,8 +42,13 @@ LOG_TAIL = -41.0
 
 def choice_delta(epsilon: float, x: np.ndarray) -> np.ndarray:
     """delta_1 at thresholds x of either sign, shape of x: the largest divergence of one bounded-range choice."""
-    inside = np.expm1(np.minimum((x - epsilon) / 2, 0.0)) ** 2 / -math.expm1(-epsilon)
-    return np.where(x < -epsilon, -np.expm1(np.minimum(x, 0.0)), inside)
+    half = np.minimum((x - epsilon) / 2, 0.0)
+    inside = np.expm1(half) ** 2 / -math.expm1(-epsilon)
+    return np.where(
+        x < -epsilon,
+        -np.expm1(np.minimum(x, 0.0)),
+        inside,
+    )
 
 
 def round_pair(epsilon: float) -> tuple[np.ndarray, np.ndarray]:
@@ -52,7 +57,8 @@ def round_pair(epsilon: float) -> tuple[np.ndarray, np.ndarray]:
     Its loss lies in [-2 epsilon, epsilon] for all neighbours, so both ends are known, and by the same convexity the
     worst release has these two losses alone. One pair for all rounds: they compose by convolution.
     """
-    high = math.expm1(-2 * epsilon) / (math.expm1(-2 * epsilon) - math.expm1(epsilon))  # without, the larger loss
+    low_end = math.expm1(-2 * epsilon)
+    high = low_end / (low_end - math.expm1(epsilon))  # without, the larger loss
     without = np.array([high, 1 - high])
     return without * np.exp([epsilon, -2 * epsilon]), without
 
@@ -63,7 +69,8 @@ def choices_delta(epsilon: float, count: int, cells: int) -> np.ndarray:
     Between grid points delta_(k-1), convex in e^x, is replaced by its chord, so each step can only round up. n reaches
     count * epsilon or, for many choices, the loss that is exceeded with probability e^-41 (Azuma).
     """
-    reach = min(count, math.ceil(count * epsilon / 8 + math.sqrt(-LOG_TAIL / 2 * count)) + 1) * cells
+    deviation = math.sqrt(-LOG_TAIL / 2 * count)
+    reach = min(count, math.ceil(count * epsilon / 8 + deviation) + 1) * cells
     x = np.arange(-reach, reach + 1) * (epsilon / cells)
     delta = -np.expm1(np.minimum(x, 0.0))
     for _ in range(count):
@@ -78,7 +85,12 @@ def choices_pld(epsilon: float, count: int, cells: int) -> pld.PrivacyLossDistri
     total = pld.identity(grid)
     for size, times in ((BLOCK, blocks), (rest, 1 if rest else 0)):
         if times:
-            total = total.compose(from_profile(choices_delta(epsilon, size, cells), grid).self_compose(times))
+            total = total.compose(
+                from_profile(
+                    choices_delta(epsilon, size, cells),
+                    grid,
+                ).self_compose(times)
+            )
     return total
 
 
@@ -109,29 +121,39 @@ def sampled_choices_delta(
     Between grid points and in each cell of the range, chords of convex functions stand in for them.
     """
     t = np.arange(cells + 1) * (epsilon / cells)
-    loss = np.log1p(rate * np.expm1(np.stack([t, t - epsilon])))  # ln m at the upper and at the lower end
-    factor, moves = (np.exp(loss), -loss) if removed else (np.ones_like(loss), loss)
+    likelihood = rate * np.expm1(np.stack([t, t - epsilon]))
+    loss = np.log1p(likelihood)  # ln m at the upper and at the lower end
+    factor = np.exp(loss) if removed else np.ones_like(loss)
+    moves = -loss if removed else loss
     steps = np.floor(moves / grid).astype(int)
     share = np.expm1(moves - steps * grid) / math.expm1(grid)  # of the grid point above
-    width, pad = float(np.ptp(loss)), int(np.abs(steps).max()) + 1
-    reach = math.ceil(min(count, count * width / 8 + math.sqrt(-LOG_TAIL / 2 * count) + 1) * width / grid) + 1
+    width = float(np.ptp(loss))
+    pad = int(np.abs(steps).max()) + 1
+    deviation = math.sqrt(-LOG_TAIL / 2 * count)
+    reach = math.ceil(min(count, count * width / 8 + deviation + 1) * width / grid) + 1
     x = np.arange(-reach, reach + 1) * grid
-    low, below, s = math.exp(-epsilon), np.exp(np.arange(-pad, 0) * grid), np.exp(t - epsilon)
+    low = math.exp(-epsilon)
+    below = np.exp(np.arange(-pad, 0) * grid)
+    s = np.exp(t - epsilon)
     delta = -np.expm1(np.minimum(x, 0.0))
     for _ in range(count):
         start = 1 - below * (1 - delta[0])  # the chord from delta(-inf) = 1
         values = np.concatenate([start, delta, np.full(pad + 1, delta[-1])])
 
         def end(which: int, j: int, values: np.ndarray = values) -> np.ndarray:
-            at, own = pad + steps[which, j], share[which, j]
-            beside = (1 - own) * values[at : at + x.size] + own * values[at + 1 : at + 1 + x.size]
+            at, weight = pad + steps[which, j], share[which, j]
+            beside = (1 - weight) * values[at : at + x.size] + weight * values[at + 1 : at + 1 + x.size]
             return factor[which, j] * beside
 
         upper, lower = end(0, 0), end(1, 0)
         best = upper  # t = 0: the loss is 0
         for j in range(cells):
             next_upper, next_lower = end(0, j + 1), end(1, j + 1)
-            inner = _largest(low, (s[j + 1], next_lower, next_upper), (s[j], lower, upper))
+            inner = _largest(
+                low,
+                (s[j + 1], next_lower, next_upper),
+                (s[j], lower, upper),
+            )
             best, upper, lower = np.maximum(best, inner), next_upper, next_lower
         delta = np.minimum(best, 1.0)
     return delta
@@ -146,14 +168,22 @@ def sampled_choices_pld(
     for size, times in ((BLOCK, blocks), (rest, 1 if rest else 0)):
         if times:
             remove, add = (
-                _pmf(sampled_choices_delta(epsilon, rate, size, grid, removed=removed, cells=cells), grid)
+                _pmf(
+                    sampled_choices_delta(epsilon, rate, size, grid, removed=removed, cells=cells),
+                    grid,
+                )
                 for removed in (True, False)
             )
             total = total.compose(pld.PrivacyLossDistribution(remove, add).self_compose(times))
     return total
 
 
-def _one_more(delta: np.ndarray, epsilon: float, cells: int, x: np.ndarray) -> np.ndarray:
+def _one_more(
+    delta: np.ndarray,
+    epsilon: float,
+    cells: int,
+    x: np.ndarray,
+) -> np.ndarray:
     """delta_k from delta_(k-1): the maximum over all t in [0, epsilon], cell by cell.
 
     In a cell s = e^-t runs over [after, at] and both deltas are linear in s, so the maximum is at an end or inside
@@ -176,24 +206,41 @@ def _one_more(delta: np.ndarray, epsilon: float, cells: int, x: np.ndarray) -> n
     return best
 
 
-def _mix(s: np.ndarray | float, high: np.ndarray, small: np.ndarray, low: float) -> np.ndarray:
+def _mix(
+    s: np.ndarray | float,
+    high: np.ndarray,
+    small: np.ndarray,
+    low: float,
+) -> np.ndarray:
     weight = (1 - low / s) / (1 - low)
     return weight * high + (1 - weight) * small
 
 
 def _largest(
-    low: float, at: tuple[float, np.ndarray, np.ndarray], after: tuple[float, np.ndarray, np.ndarray]
+    low: float,
+    at: tuple[float, np.ndarray, np.ndarray],
+    after: tuple[float, np.ndarray, np.ndarray],
 ) -> np.ndarray:
     """The largest `_mix` value of a cell but for its end ``at``: (s, high, small) at both ends, linear in between.
 
     The sum is const + slope s + bend/s.
     """
     (first, high, small), (last, next_high, next_small) = at, after
-    rise, small_rise = (high - next_high) / (first - last), (small - next_small) / (first - last)
+    rise = (high - next_high) / (first - last)
+    small_rise = (small - next_small) / (first - last)
     slope = rise - low * small_rise
     bend = low * (small - small_rise * first - high + rise * first)
     concave = (slope < 0) & (bend < 0)
-    s = np.clip(np.sqrt(np.divide(bend, slope, out=np.full(high.size, first), where=concave)), last, first)
+    s = np.clip(
+        np.sqrt(np.divide(bend, slope, out=np.full(high.size, first), where=concave)),
+        last,
+        first,
+    )
     share = (s - last) / (first - last)
-    inner = _mix(s, share * high + (1 - share) * next_high, share * small + (1 - share) * next_small, low)
+    inner = _mix(
+        s,
+        share * high + (1 - share) * next_high,
+        share * small + (1 - share) * next_small,
+        low,
+    )
     return np.maximum(inner, _mix(last, next_high, next_small, low))

@@ -55,8 +55,8 @@ class Calibration:
     @classmethod
     def from_labels(cls, each: Mapping[str, Calibration], event: dp.DpEvent) -> Calibration:
         """Labels that compose in parallel, each calibrated by itself to the same target; ``event`` is of them all."""
-        worst = max(each.values(), key=lambda own: own.bounds.upper)
-        knobs = {label: own.knob for label, own in each.items()}
+        worst = max(each.values(), key=lambda calibration: calibration.bounds.upper)
+        knobs = {label: calibration.knob for label, calibration in each.items()}
         return replace(worst, knob=max(knobs.values()), event=event, by_label=knobs)
 
 
@@ -120,17 +120,23 @@ def slack_of(
     it takes too long."""
     key = calibration_cache.slack_key(event, delta, upper)
     if stored := calibration_cache.read_value(cache, key):
-        found: float | None = stored[0]
-        return found
+        value: float | None = stored[0]
+        return value
     try:
-        found = time_limit.run_within(time_limit.ACCOUNTANT_SECONDS, lambda: slack(event, delta, upper))
+        value = time_limit.run_within(time_limit.ACCOUNTANT_SECONDS, lambda: slack(event, delta, upper))
     except (time_limit.TookTooLong, MemoryError):
         return None
-    calibration_cache.write_value(cache, key, found)
-    return found
+    calibration_cache.write_value(cache, key, value)
+    return value
 
 
-def _calibrate_without_knob(event: dp.DpEvent, target: float, delta: float, mode: str, name: str) -> Calibration:
+def _calibrate_without_knob(
+    event: dp.DpEvent,
+    target: float,
+    delta: float,
+    mode: str,
+    name: str,
+) -> Calibration:
     """The event as it is: nothing can be tuned. The target may be 0 for a mechanism that costs nothing."""
     bounds = epsilon(event, delta)
     if not target >= bounds.upper:
@@ -165,8 +171,8 @@ class _Search:
         place = self.start
         for cells, tolerance in ROUGH_STAGES:
             place = self._meet(cost(cells), place, tolerance)
-        found = self._meet(lambda value: compute_bounds(value).upper, place, FULL_TOLERANCE).x
-        return found, compute_bounds(found)
+        answer = self._meet(lambda value: compute_bounds(value).upper, place, FULL_TOLERANCE).x
+        return answer, compute_bounds(answer)
 
     def search_by_paper(self, paper: Callable[[float], float | None]) -> tuple[float, Bounds]:
         """With the authors' own formula; the bounds also hold what is proved."""
@@ -177,30 +183,46 @@ class _Search:
                 raise UsageError(f"{self.name} has no accounting of its paper; use mode 'proved'.")
             return cost
 
-        found = self._meet(claim, self.start, PAPER_TOLERANCE).x
-        cost = claim(found)
+        knob = self._meet(claim, self.start, PAPER_TOLERANCE).x
+        cost = claim(knob)
         notes: tuple[str, ...] = ("the authors' accounting, not a proof",)
         try:
-            proved = epsilon(self.events(found), self.delta)
-            said = {"paper": cost, "proved": {"upper": proved.upper, "accountants": proved.accountants}}
+            proved = epsilon(self.events(knob), self.delta)
+            accountants = {
+                "paper": cost,
+                "proved": {"upper": proved.upper, "accountants": proved.accountants},
+            }
             notes += proved.notes
         except (UnsupportedEvent, AccountantsDisagree) as error:
-            said = {"paper": cost, "proved": None}
+            accountants = {"paper": cost, "proved": None}
             notes += (f"nothing is proved: {error}",)
-        return found, Bounds(cost, cost, cost, said, notes)
+        return knob, Bounds(cost, cost, cost, accountants, notes)
 
-    def _meet(self, cost: Callable[[float], float], start: Meeting, tolerance: float) -> Meeting:
+    def _meet(
+        self,
+        cost: Callable[[float], float],
+        start: Meeting,
+        tolerance: float,
+    ) -> Meeting:
         """`meet` over knob values that are rounded up to 6 digits. Raises UsageError for a target out of reach."""
         knob = self.knob
 
         def tidy(value: float) -> float:
             return min(round_up(value), knob.high)
 
-        found = meet(lambda x: cost(tidy(x)), self.target, knob.low, knob.high, start.x, tolerance, start.slope)
-        if found is None:
+        meeting = meet(
+            lambda x: cost(tidy(x)),
+            self.target,
+            knob.low,
+            knob.high,
+            start.x,
+            tolerance,
+            start.slope,
+        )
+        if meeting is None:
             raise UsageError(
                 f"{self.name} cannot reach epsilon = {self.target:g}: even {knob.name} = {knob.high:g}, its upper end, "
                 f"costs {cost(knob.high):.4g}. Ask for a larger epsilon or delta, fewer tokens or shots, or a smaller "
                 "share of the records."
             )
-        return Meeting(tidy(found.x), found.slope)
+        return Meeting(tidy(meeting.x), meeting.slope)

@@ -29,9 +29,24 @@ DEFAULT = Path("default")
 _PLACE = ("accounting", "all")
 
 
-def key(name: str, knob: Knob, middle: dp.DpEvent, epsilon: float, delta: float, mode: str) -> bytes:
+def key(
+    name: str,
+    knob: Knob,
+    middle: dp.DpEvent,
+    epsilon: float,
+    delta: float,
+    mode: str,
+) -> bytes:
     """Of everything that the answer depends on. middle: the event in the middle of the knob's range."""
-    return key_of(name, dataclasses.asdict(knob), repr(middle), epsilon, delta, mode, accounting_code())
+    return key_of(
+        name,
+        dataclasses.asdict(knob),
+        repr(middle),
+        epsilon,
+        delta,
+        mode,
+        accounting_code(),
+    )
 
 
 def slack_key(event: dp.DpEvent, delta: float, upper: float) -> bytes:
@@ -50,7 +65,10 @@ def accounting_code() -> str:
     return digest.hexdigest()
 
 
-def read(where: Path | None, key: bytes) -> tuple[float, Bounds, dp.DpEvent] | None:
+def read(
+    where: Path | None,
+    key: bytes,
+) -> tuple[float, Bounds, dp.DpEvent] | None:
     """The stored knob, its bounds and its event, or None when there are none that can be read."""
     try:
         (data,) = read_value(where, key) or ({},)
@@ -60,15 +78,25 @@ def read(where: Path | None, key: bytes) -> tuple[float, Bounds, dp.DpEvent] | N
         return None
 
 
-def write(where: Path | None, key: bytes, knob: float, bounds: Bounds, event: dp.DpEvent) -> None:
+def write(
+    where: Path | None,
+    key: bytes,
+    knob: float,
+    bounds: Bounds,
+    event: dp.DpEvent,
+) -> None:
     """Stores an answer under its key."""
-    write_value(where, key, {"knob": knob, "bounds": dataclasses.asdict(bounds), "event": to_json(event)})
+    write_value(
+        where,
+        key,
+        {"knob": knob, "bounds": dataclasses.asdict(bounds), "event": to_json(event)},
+    )
 
 
 def read_value(where: Path | None, key: bytes) -> tuple[Any] | None:
     """The stored value, which may be None, as a tuple; or None where there is none."""
-    found = {} if where is None else _find_cache(where).get(*_PLACE, [key])
-    return (found[key],) if key in found else None
+    values = {} if where is None else _find_cache(where).get(*_PLACE, [key])
+    return (values[key],) if key in values else None
 
 
 def write_value(where: Path | None, key: bytes, value: Any) -> None:

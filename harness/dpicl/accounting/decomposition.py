@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from dpicl.accounting import dp_event as dp
 from dpicl.accounting.events import compose
@@ -51,11 +51,11 @@ def components(event: dp.DpEvent, group: str | None) -> DecomposedEvents:
             return Counter({dp.NonPrivateDpEvent(): 1}) if dp.NonPrivateDpEvent() in total else total
         case dp.SelfComposedDpEvent():
             _require(event.count >= 0, event)
-            return Counter(
-                {component: n * event.count for component, n in components(event.event, group).items() if event.count}
-            )
+            inside = components(event.event, group).items()
+            return Counter({component: n * event.count for component, n in inside if event.count})
         case dp.ParallelDpEvent():
-            return components(dict(event.branches).get(str(group), dp.NoOpDpEvent()), group)
+            branch = dict(event.branches).get(str(group), dp.NoOpDpEvent())
+            return components(branch, group)
         case dp.PoissonSampledDpEvent():
             return _decompose_sample(event, group)
         case dp.SampledWithoutReplacementDpEvent():
@@ -66,10 +66,17 @@ def components(event: dp.DpEvent, group: str | None) -> DecomposedEvents:
     return _decompose_elementary(event)
 
 
+def of_kind(counted: Mapping[dp.DpEvent, int], kind: type[dp.DpEvent]) -> dict[Any, int]:
+    """The components of one kind, with their counts."""
+    return {component: n for component, n in counted.items() if isinstance(component, kind)}
+
+
 def gaussian_multiplier(counted: Mapping[dp.DpEvent, int]) -> float:
-    """The noise multiplier of the one Gaussian that a composition of Gaussians equals: (sum n/sigma^2)^(-1/2)."""
+    """The noise multiplier of the one Gaussian that all Gaussians among components equal: (sum n/sigma^2)^(-1/2);
+    infinity without any."""
+    gaussians = of_kind(counted, dp.GaussianDpEvent)
     try:
-        precision = sum(n * (1 / event.noise_multiplier) ** 2 for event, n in counted.items())
+        precision = sum(n * (1 / event.noise_multiplier) ** 2 for event, n in gaussians.items())
     except OverflowError:
         raise UnsupportedEvent("A noise multiplier below 1e-154 is too small to be accounted for.") from None
     return precision**-0.5 if precision else math.inf
@@ -131,13 +138,15 @@ def _decompose_elementary(event: dp.DpEvent) -> DecomposedEvents:
             free, exposed = math.isinf(event.noise_multiplier), event.noise_multiplier == 0
         case dp.ZCDpEvent():
             _require(event.rho >= 0 and event.xi >= 0, event)
-            free, exposed = event.rho == 0 == event.xi, math.isinf(event.rho) or math.isinf(event.xi)
+            free = event.rho == 0 == event.xi
+            exposed = math.isinf(event.rho) or math.isinf(event.xi)
         case dp.BoundedRangeDpEvent() | dp.AboveThresholdDpEvent():
             _require(event.epsilon >= 0, event)
             free, exposed = event.epsilon == 0, math.isinf(event.epsilon)
         case dp.EpsilonDeltaDpEvent():
             _require(event.epsilon >= 0 and 0 <= event.delta <= 1, event)
-            free, exposed = event.epsilon == 0 == event.delta, math.isinf(event.epsilon) or event.delta == 1
+            free = event.epsilon == 0 == event.delta
+            exposed = math.isinf(event.epsilon) or event.delta == 1
         case _:
             raise UnsupportedEvent(
                 f"No theorem is implemented for the event {type(event).__name__}: {event!r}. "

@@ -35,10 +35,10 @@ def merge_groups(events: Iterable[dp.DpEvent]) -> dp.DpEvent:
     """Events of disjoint groups, each a `ParallelDpEvent` of its own groups, as one."""
     branches: dict[str | None, dp.DpEvent] = {}
     for event in events:
-        own = event.branches if isinstance(event, dp.ParallelDpEvent) else ((None, event),)
-        if taken := branches.keys() & {name for name, _ in own}:
+        groups = event.branches if isinstance(event, dp.ParallelDpEvent) else ((None, event),)
+        if taken := branches.keys() & {name for name, _ in groups}:
             raise UnsupportedEvent(f"Two events are of the group {sorted(map(str, taken))[0]!r}: they overlap.")
-        branches.update(own)
+        branches.update(groups)
     return parallel(branches)
 
 
@@ -94,7 +94,8 @@ def flatten(event: dp.DpEvent) -> Counter[dp.DpEvent]:
         if not isinstance(event.count, int) or event.count < 0:
             raise UnsupportedEvent(f"An event cannot happen {event.count!r} times; counts are whole numbers from 0 on.")
         # 0 times is nothing at all: as a component it would be a release that costs nothing.
-        return Counter({component: n * event.count for component, n in flatten(event.event).items() if event.count})
+        inside = flatten(event.event).items()
+        return Counter({component: n * event.count for component, n in inside if event.count})
     if isinstance(event, dp.PoissonSampledDpEvent):
         inner = compose([event.event])
         if isinstance(inner, dp.NoOpDpEvent):
@@ -132,7 +133,13 @@ _KINDS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "parallel": ("ParallelDpEvent", {}),
 }
 #: Kinds that hold other events, under the key "of" in JSON -> attribute.
-_INSIDE = {"poisson": "event", "fixed_size": "event", "repeat": "event", "compose": "events", "parallel": "branches"}
+_INSIDE = {
+    "poisson": "event",
+    "fixed_size": "event",
+    "repeat": "event",
+    "compose": "events",
+    "parallel": "branches",
+}
 _WHOLE_NUMBERS = ("count", "size", "sample")
 _DEEPEST, _MOST_PARTS, _LARGEST_COUNT = 12, 5000, 10**9
 
@@ -141,15 +148,18 @@ def to_json(event: dp.DpEvent) -> dict[str, Any]:
     """A JSON object that `from_json` turns back into an equal event."""
     for kind, (name, numbers) in _KINDS.items():
         if isinstance(event, getattr(dp, name)):
-            said = {"event": kind, **{name: getattr(event, attribute) for name, attribute in numbers.items()}}
+            document = {
+                "event": kind,
+                **{name: getattr(event, attribute) for name, attribute in numbers.items()},
+            }
             inside: Any = getattr(event, _INSIDE[kind]) if kind in _INSIDE else None
             if kind == "compose":
-                said["of"] = [to_json(part) for part in inside]
+                document["of"] = [to_json(part) for part in inside]
             elif kind == "parallel":
-                said["of"] = {name: to_json(branch) for name, branch in inside}
+                document["of"] = {name: to_json(branch) for name, branch in inside}
             elif kind in _INSIDE:
-                said["of"] = to_json(inside)
-            return said
+                document["of"] = to_json(inside)
+            return document
     raise UnsupportedEvent(f"No JSON form for the event {event!r}; add one in harness/dpicl/accounting/events.py.")
 
 
@@ -170,9 +180,9 @@ def check_json(data: Any, depth: int = 0) -> None:
             f"Unknown kind of event '{str(kind)[:40]}' in a ledger; was it written by a newer version?"
         )
     _, numbers = _KINDS[kind]
-    wanted = {"event", *numbers, *(("of",) if kind in _INSIDE else ())}
-    if set(data) != wanted:
-        raise UnsupportedEvent(f"The event {kind} has {', '.join(sorted(wanted))}, and nothing else.")
+    keys = {"event", *numbers, *(("of",) if kind in _INSIDE else ())}
+    if set(data) != keys:
+        raise UnsupportedEvent(f"The event {kind} has {', '.join(sorted(keys))}, and nothing else.")
     for name in numbers:
         _require_number(kind, name, data[name])
     if kind == "compose":
@@ -196,7 +206,12 @@ def _build(data: Mapping[str, Any]) -> dp.DpEvent:
     return getattr(dp, name)(**attributes)
 
 
-def _check_parts(kind: str, inside: Any, shape: type[Any], depth: int) -> None:
+def _check_parts(
+    kind: str,
+    inside: Any,
+    shape: type[Any],
+    depth: int,
+) -> None:
     if not isinstance(inside, shape) or len(inside) > _MOST_PARTS:
         what = "an object of groups" if shape is dict else "a list of events"
         raise UnsupportedEvent(f"The event {kind} has {what}, at most {_MOST_PARTS} of them.")

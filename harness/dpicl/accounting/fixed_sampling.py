@@ -37,13 +37,19 @@ def fixed_size_delta(epsilon: np.ndarray, multiplier: float, rate: float) -> np.
 
 
 @lru_cache(maxsize=128)
-def fixed_replace_one(multiplier: float, rate: float, steps: int, delta: float, grid: float = GRID) -> float:
+def fixed_replace_one(
+    multiplier: float,
+    rate: float,
+    steps: int,
+    delta: float,
+) -> float:
     """Upper bound on the epsilon of ``steps`` Gaussian steps on fresh samples of fixed size; replace-one neighbours."""
     reach = 0.5 / multiplier**2 - float(ndtri(TAIL)) / multiplier
-    top = max(0.0, math.log1p(rate * math.expm1(min(reach, 700.0)))) if rate < 1 else reach
-    cells = max(1, math.ceil(top / grid))
+    amplified = math.log1p(rate * math.expm1(min(reach, 700.0)))
+    top = max(0.0, amplified) if rate < 1 else reach
+    cells = max(1, math.ceil(top / GRID))
     points = np.arange(-cells, cells + 1)
-    deltas = fixed_size_delta(points * grid, multiplier, rate)
+    deltas = fixed_size_delta(points * GRID, multiplier, rate)
     deltas = np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
-    one = pld_pmf.create_pmf_pessimistic_connect_dots(grid, points, deltas).to_dense_pmf()
+    one = pld_pmf.create_pmf_pessimistic_connect_dots(GRID, points, deltas).to_dense_pmf()
     return float(one.self_compose(steps).get_epsilon_for_delta(delta))

@@ -26,7 +26,7 @@ from prv_accountant.privacy_random_variables.gaussian_mechanism import GaussianM
 from dpicl.accounting import dp_event as dp
 from dpicl.accounting import time_limit
 from dpicl.accounting.bounds import Bounds
-from dpicl.accounting.decomposition import gaussian_multiplier
+from dpicl.accounting.decomposition import gaussian_multiplier, of_kind
 from dpicl.core.errors import AccountantsDisagree, UnsupportedEvent
 
 #: (rate, noise multiplier, count) of each part; rate 1: a Gaussian without subsampling.
@@ -62,13 +62,10 @@ def exact_epsilon(multiplier: float, delta: float) -> float:
 
 def parts_of(components: Mapping[dp.DpEvent, int]) -> Parts:
     """The parts of a composition of (sampled) Gaussians; the unsampled ones are merged into one."""
-    plain = gaussian_multiplier(
-        {component: n for component, n in components.items() if isinstance(component, dp.GaussianDpEvent)}
-    )
+    plain = gaussian_multiplier(components)
     parts = [
-        (component.sampling_probability, component.event.noise_multiplier, n)
-        for component, n in components.items()
-        if isinstance(component, dp.PoissonSampledDpEvent)
+        (sample.sampling_probability, sample.event.noise_multiplier, n)
+        for sample, n in of_kind(components, dp.PoissonSampledDpEvent).items()
     ]
     if math.isfinite(plain):
         parts.append((1.0, plain, 1))
@@ -87,7 +84,11 @@ def _quick_bound(parts: Parts, delta: float) -> tuple[float, int]:
     return quick if quick[1] < _QUICK_ORDERS[-1] else _rdp_bound(parts, delta, _LARGE_ORDERS)
 
 
-def _rdp_bound(parts: Parts, delta: float, orders: Sequence[int]) -> tuple[float, int]:
+def _rdp_bound(
+    parts: Parts,
+    delta: float,
+    orders: Sequence[int],
+) -> tuple[float, int]:
     """(upper bound by Renyi DP at the best of these whole orders, that order); for both directions of neighbours."""
     accountant = rdp.RdpAccountant(orders)
     for rate, multiplier, count in parts:
@@ -102,7 +103,14 @@ def _renyi_below(parts: Parts, delta: float, upper: float) -> float | None:
     if quick > upper * _QUICK_LOSS:
         return None
     orders = np.unique(np.linspace(max(2, order // 2), 2 * order, 60).round())
-    value = min(quick, _rdp_bound(parts, delta, [int(each) for each in orders])[0])
+    value = min(
+        quick,
+        _rdp_bound(
+            parts,
+            delta,
+            [int(each) for each in orders],
+        )[0],
+    )
     return value if value < upper else None
 
 
@@ -155,7 +163,11 @@ def prv_epsilon(parts: Parts, delta: float, eps_error: float) -> dict[str, float
         low, estimate, upper = accountant.compute_epsilon(delta, counts)
     if not (math.isfinite(estimate) and math.isfinite(upper)):
         raise RuntimeError("prv-accountant gave no finite number")
-    return {"low": max(0.0, low), "estimate": max(0.0, estimate), "upper": max(0.0, upper)}
+    return {
+        "low": max(0.0, low),
+        "estimate": max(0.0, estimate),
+        "upper": max(0.0, upper),
+    }
 
 
 def _random_variable(rate: float, multiplier: float) -> Any:
@@ -202,26 +214,38 @@ def bounds(parts: Parts, delta: float) -> Bounds:
     error = eps_error_for(discrete)
     prv = _run_guarded("prv-accountant", notes, lambda: prv_epsilon(parts, delta, error))
     if prv is None:
-        found = Bounds(0.0, discrete, discrete, {"pld": discrete}, (*notes, "the PLD alone counts"))
+        crossed = Bounds(0.0, discrete, discrete, {"pld": discrete}, (*notes, "the PLD alone counts"))
     else:
         discrete = _find_agreement(parts, delta, prv, discrete, grid)
         upper = discrete
         if prv["upper"] < discrete:
             upper = min(discrete, max(prv["upper"], addition_epsilon(parts, delta, grid)))
-        found = Bounds(prv["low"], prv["estimate"], upper, {"prv": prv, "pld": discrete}, tuple(notes))
-    renyi = _renyi_below(parts, delta, found.upper)
-    return found if renyi is None else _take_renyi(found, renyi, tuple(notes))
-
-
-def _take_renyi(found: Bounds, renyi: float, notes: tuple[str, ...]) -> Bounds:
-    """The bounds with that of Renyi DP, which is below theirs. Raises AccountantsDisagree below a lower bound."""
-    if renyi < found.low - _CROSSING:
-        raise AccountantsDisagree(
-            f"Renyi DP proves {renyi:.6g} and prv-accountant {found.low:.6g} at least; report these numbers."
+        crossed = Bounds(
+            prv["low"],
+            prv["estimate"],
+            upper,
+            {"prv": prv, "pld": discrete},
+            tuple(notes),
         )
-    said = {**found.accountants, "rdp": renyi}
-    note = f"the bound by Renyi DP counts: it is smaller than the other ones ({found.upper:.6g})"
-    return Bounds(found.low, min(found.estimate, renyi), renyi, said, (*notes, note))
+    renyi = _renyi_below(parts, delta, crossed.upper)
+    return crossed if renyi is None else _take_renyi(crossed, renyi, tuple(notes))
+
+
+def _take_renyi(crossed: Bounds, renyi: float, notes: tuple[str, ...]) -> Bounds:
+    """The bounds with that of Renyi DP, which is below theirs. Raises AccountantsDisagree below a lower bound."""
+    if renyi < crossed.low - _CROSSING:
+        raise AccountantsDisagree(
+            f"Renyi DP proves {renyi:.6g} and prv-accountant {crossed.low:.6g} at least; report these numbers."
+        )
+    accountants = {**crossed.accountants, "rdp": renyi}
+    note = f"the bound by Renyi DP counts: it is smaller than the other ones ({crossed.upper:.6g})"
+    return Bounds(
+        crossed.low,
+        min(crossed.estimate, renyi),
+        renyi,
+        accountants,
+        (*notes, note),
+    )
 
 
 #: By so much an upper bound of one accountant may lie below the lower bound of the other.
@@ -245,16 +269,27 @@ def _finite_pld(parts: Parts, delta: float, grid: float) -> float:
     return value
 
 
-def _find_agreement(parts: Parts, delta: float, prv: dict[str, float], discrete: float, grid: float) -> float:
+def _find_agreement(
+    parts: Parts,
+    delta: float,
+    prv: dict[str, float],
+    discrete: float,
+    grid: float,
+) -> float:
     """The PLD's answer once it is within 1% of prv-accountant's and not below its lower bound, on finer grids if need
     be (many tiny steps)."""
     tried = discrete
     for finer in (1, 4, 16):
         if finer > 1:
-            again = _run_guarded("dp_accounting's PLD", [], lambda f=finer: pld_epsilon(parts, delta, grid / f))
+            again = _run_guarded(
+                "dp_accounting's PLD",
+                [],
+                lambda f=finer: pld_epsilon(parts, delta, grid / f),
+            )
             tried = tried if again is None else min(tried, again)
-        near = abs(prv["estimate"] - tried) <= max(AGREEMENT * max(prv["estimate"], tried), ABSOLUTE_AGREEMENT)
-        if near and tried >= prv["low"] - _CROSSING:
+        distance = abs(prv["estimate"] - tried)
+        allowed = max(AGREEMENT * max(prv["estimate"], tried), ABSOLUTE_AGREEMENT)
+        if distance <= allowed and tried >= prv["low"] - _CROSSING:
             return tried
         if tried < prv["estimate"]:
             break
@@ -269,6 +304,13 @@ def _run_guarded(name: str, notes: list[str], compute: Any) -> Any:
     """The accountant's answer within the time limit; None, and a note, when it has none."""
     try:
         return time_limit.run_within(time_limit.ACCOUNTANT_SECONDS, compute)
-    except (RuntimeError, OverflowError, FloatingPointError, MemoryError, ValueError, time_limit.TookTooLong) as error:
+    except (
+        RuntimeError,
+        OverflowError,
+        FloatingPointError,
+        MemoryError,
+        ValueError,
+        time_limit.TookTooLong,
+    ) as error:
         notes.append(f"{name} gave no answer ({str(error).rstrip('.')})")
         return None

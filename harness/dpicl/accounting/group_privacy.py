@@ -32,7 +32,12 @@ def of_person(epsilon: float, delta: float, rows: int) -> tuple[float, float]:
     return rows * epsilon, delta * growth(epsilon, rows)
 
 
-def of_record(epsilon: float, delta: float, rows: int, secure: bool) -> tuple[float, float]:
+def of_record(
+    epsilon: float,
+    delta: float,
+    rows: int,
+    secure: bool,
+) -> tuple[float, float]:
     """(epsilon, delta) that a record needs, so that a person with so many has the one that is given.
 
     Raises UsageError where secure noise cannot be accounted at so small a delta, with the least one of the person.

@@ -38,10 +38,15 @@ class Ledger:
         self._notes: dict[tuple[Partition, dp.DpEvent], str] = {}
         self.epsilon = epsilon
 
-    def charge(self, event: dp.DpEvent, partition: Partition = None, note: str = "") -> None:
+    def charge(
+        self,
+        event: dp.DpEvent,
+        partition: Partition = None,
+        note: str = "",
+    ) -> None:
         """Puts an event on the ledger. Raises BudgetExceeded, and records nothing, for what was not declared."""
-        wanted = flatten(event)
-        spent = self._spent.get(partition, Counter()) + wanted
+        components = flatten(event)
+        spent = self._spent.get(partition, Counter()) + components
         trial = {**self._spent, partition: spent}
         if not (math.isinf(self.epsilon) or self._is_inside_allowance(trial)):
             raise BudgetExceeded(
@@ -49,7 +54,7 @@ class Ledger:
                 " drawn. Declare it in `events`, so that it is calibrated."
             )
         self._spent[partition] = spent
-        for component in wanted:
+        for component in components:
             self._notes.setdefault((partition, component), note)
 
     def settle(self) -> None:
@@ -84,7 +89,8 @@ class Ledger:
         An allowance for all records covers what a record of any group meets.
         """
         if None not in self._allowed:
-            return all(components <= self._allowed.get(group, Counter()) for group, components in spent.items())
+            nothing = Counter[dp.DpEvent]()
+            return all(components <= self._allowed.get(group, nothing) for group, components in spent.items())
         shared = spent.get(None, Counter())
         return all(
             components + (Counter() if group is None else shared) <= self._allowed[None]

@@ -22,7 +22,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dpicl.accounting import decomposition, gaussians
 from dpicl.accounting import dp_event as dp
 from dpicl.accounting.bounds import Bounds
-from dpicl.accounting.decomposition import is_sampled_gaussian
+from dpicl.accounting.decomposition import is_sampled_gaussian, of_kind
 from dpicl.accounting.events import (
     AboveThresholdDpEvent,
     BoundedRangeDpEvent,
@@ -78,7 +78,12 @@ def _largest_loss(component: dp.DpEvent) -> float:
     return math.inf
 
 
-def one_sample(event: dp.PoissonSampledDpEvent, delta: float, account: Account, cells: int = FULL) -> Bounds:
+def one_sample(
+    event: dp.PoissonSampledDpEvent,
+    delta: float,
+    account: Account,
+    cells: int = FULL,
+) -> Bounds:
     """Epsilon of one Poisson sample of any mechanism: the whole delta goes into its inside, delta0 = delta/q."""
     rate = event.sampling_probability
     if delta >= rate:
@@ -86,18 +91,25 @@ def one_sample(event: dp.PoissonSampledDpEvent, delta: float, account: Account, 
         return Bounds(0.0, 0.0, 0.0, rule)
     inside = account(event.event, delta / rate, cells)
     value = amplify(inside.upper, rate)
-    said = {
+    accountants = {
         "rule": f"Poisson amplification at rate {rate:g} of the (epsilon, delta) inside",
-        "inside": {"epsilon": inside.upper, "delta": delta / rate, "accountants": inside.accountants},
+        "inside": {
+            "epsilon": inside.upper,
+            "delta": delta / rate,
+            "accountants": inside.accountants,
+        },
     }
-    return Bounds(0.0, value, value, said, inside.notes)
+    return Bounds(0.0, value, value, accountants, inside.notes)
 
 
-def composition(components: Mapping[dp.DpEvent, int], delta: float, account: Account, cells: int = FULL) -> Bounds:
+def composition(
+    components: Mapping[dp.DpEvent, int],
+    delta: float,
+    account: Account,
+    cells: int = FULL,
+) -> Bounds:
     """Epsilon of a composition of any components, through privacy loss distributions."""
-    known = tuple(
-        Parameters(e.epsilon, e.delta, n) for e, n in components.items() if isinstance(e, EpsilonDeltaDpEvent)
-    )
+    known = tuple(Parameters(e.epsilon, e.delta, n) for e, n in of_kind(components, EpsilonDeltaDpEvent).items())
     native = {component: n for component, n in components.items() if _is_native(component)}
     if native:
         gaussians.check_delta(delta)
@@ -110,21 +122,37 @@ def composition(components: Mapping[dp.DpEvent, int], delta: float, account: Acc
     shares = (SHARES if cells == FULL else ROUGH_SHARES) if unknown else (0.0,)
     best = min(shares, key=lambda share: compose_at(share, ROUGH)[0]) if len(shares) > 1 else shares[0]
     value, parts = compose_at(best, cells)
-    said: dict[str, Any] = {"pld": value, "rule": "composition of privacy parameters", "delta_share_of_parts": best}
+    accountants: dict[str, Any] = {
+        "pld": value,
+        "rule": "composition of privacy parameters",
+        "delta_share_of_parts": best,
+    }
     if not native:
         spare = delta - sum(part.delta * part.count for part in known)
         simple = known + (_resolve(unknown, spare, account, cells) if spare > 0 else ())
         if spare >= 0 and (spare > 0 or not unknown):
-            said["basic"] = sum(part.epsilon * part.count for part in simple)
-            if said["basic"] < value:
-                value, parts = said["basic"], simple
-    said["parts"] = [{"epsilon": part.epsilon, "delta": part.delta, "count": part.count} for part in parts]
-    return Bounds(0.0, value, value, said)
+            accountants["basic"] = sum(part.epsilon * part.count for part in simple)
+            if accountants["basic"] < value:
+                value, parts = accountants["basic"], simple
+    accountants["parts"] = [
+        {
+            "epsilon": part.epsilon,
+            "delta": part.delta,
+            "count": part.count,
+        }
+        for part in parts
+    ]
+    return Bounds(0.0, value, value, accountants)
 
 
-def compose_parameters(parts: tuple[Parameters, ...], native: Mapping[dp.DpEvent, int], delta: float) -> float:
+def compose_parameters(
+    parts: tuple[Parameters, ...],
+    native: Mapping[dp.DpEvent, int],
+    delta: float,
+) -> float:
     """Upper bound on the epsilon of all parts and of native components (Gaussians, their samples, Laplace) together."""
-    if any(math.isinf(part.epsilon) for part in parts) or sum(part.delta * part.count for part in parts) >= 1:
+    total_delta = sum(part.delta * part.count for part in parts)
+    if any(math.isinf(part.epsilon) for part in parts) or total_delta >= 1:
         return math.inf
     if delta < gaussians.SMALLEST_DELTA:
         return math.inf  # lost in rounding errors; plain addition may still bound it
@@ -132,7 +160,13 @@ def compose_parameters(parts: tuple[Parameters, ...], native: Mapping[dp.DpEvent
     total = pld.identity(grid)
     with np.errstate(over="ignore"):  # of e^epsilon, on very large epsilons
         for part in parts:
-            total = total.compose(dominate_parameters(part.epsilon, part.delta, grid).self_compose(part.count))
+            total = total.compose(
+                dominate_parameters(
+                    part.epsilon,
+                    part.delta,
+                    grid,
+                ).self_compose(part.count)
+            )
         for component, count in native.items():
             total = total.compose(_build_native(component, count, grid))
     return float(total.get_epsilon_for_delta(delta - gaussians.ROUNDING))
@@ -144,11 +178,12 @@ def _is_native(component: dp.DpEvent) -> bool:
 
 def _conditional(components: Mapping[dp.DpEvent, int]) -> tuple[tuple[dp.DpEvent, int], ...]:
     """Components that need a delta of their own; all zCDP together counts as one event."""
-    rho = sum(component.rho * n for component, n in components.items() if isinstance(component, dp.ZCDpEvent))
-    xi = sum(component.xi * n for component, n in components.items() if isinstance(component, dp.ZCDpEvent))
-    samples = {e: n for e, n in components.items() if isinstance(e, dp.PoissonSampledDpEvent)}
-    rest = tuple((sample, n) for sample, n in samples.items() if not is_sampled_gaussian(sample))
-    return (((dp.ZCDpEvent(rho, xi), 1),) if rho or xi else ()) + rest
+    curves = of_kind(components, dp.ZCDpEvent).items()
+    rho = sum(event.rho * n for event, n in curves)
+    xi = sum(event.xi * n for event, n in curves)
+    samples = of_kind(components, dp.PoissonSampledDpEvent).items()
+    rest = tuple((sample, n) for sample, n in samples if not is_sampled_gaussian(sample))
+    return ((dp.ZCDpEvent(rho, xi), 1), *rest) if rho or xi else rest
 
 
 def _resolve(
@@ -164,18 +199,19 @@ def _resolve(
     return tuple(parts)
 
 
-def _grid(parts: tuple[Parameters, ...], native: Mapping[dp.DpEvent, int], delta: float) -> float:
+def _grid(
+    parts: tuple[Parameters, ...],
+    native: Mapping[dp.DpEvent, int],
+    delta: float,
+) -> float:
     """A grid fine enough for the smallest part and for the composed epsilon; the largest part lies on it exactly."""
     basic = sum(part.epsilon * part.count for part in parts)
     squares = sum(part.epsilon**2 * part.count for part in parts)
     scale = min(basic, squares / 2 + math.sqrt(2 * math.log(1 / delta) * squares))
-    smooth = gaussians.parts_of(
-        {component: n for component, n in native.items() if not isinstance(component, dp.LaplaceDpEvent)}
-    )
+    laplace = of_kind(native, dp.LaplaceDpEvent)
+    smooth = gaussians.parts_of(native)
     scale += gaussians.rdp_epsilon(smooth, delta) if smooth else 0.0
-    scale += sum(
-        n / component.noise_multiplier for component, n in native.items() if isinstance(component, dp.LaplaceDpEvent)
-    )
+    scale += sum(n / event.noise_multiplier for event, n in laplace.items())
     sizes = [part.epsilon for part in parts if part.epsilon > 0]
     grid = max(scale, 1e-3) / RESOLUTION
     if not sizes:
@@ -193,7 +229,11 @@ def dominate_parameters(epsilon: float, delta: float, grid: float) -> pld.Privac
     points = np.unique(np.concatenate([np.floor(ends), np.ceil(ends)])).astype(int)
     x = points * grid
     between = -np.expm1(np.minimum(x - epsilon, 0.0)) / (1 + math.exp(-epsilon))
-    curve = np.where(x <= -epsilon, -np.expm1(np.minimum(x, 0.0)), between)
+    curve = np.where(
+        x <= -epsilon,
+        -np.expm1(np.minimum(x, 0.0)),
+        between,
+    )
     deltas = np.clip(delta + (1 - delta) * curve, 0.0, 1.0)
     return pld.PrivacyLossDistribution(pld_pmf.create_pmf_pessimistic_connect_dots(grid, points, deltas).to_dense_pmf())
 

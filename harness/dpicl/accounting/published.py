@@ -41,7 +41,13 @@ def advanced_composition(epsilon0: float, steps: int, delta: float) -> float:
     return prism_formula(epsilon0, steps, delta) + steps * epsilon0 * growth
 
 
-def dp_opt_epsilon(epsilon0: float, delta0: float, rate: float, steps: int, delta: float) -> float:
+def dp_opt_epsilon(
+    epsilon0: float,
+    delta0: float,
+    rate: float,
+    steps: int,
+    delta: float,
+) -> float:
     """DP-OPT's own epsilon for ``steps`` limited-domain choices with parameters (epsilon0, delta0) on samples at rate.
 
     Every choice pays delta0 q for its failures. Raises UsageError when they leave nothing of delta.
@@ -50,7 +56,13 @@ def dp_opt_epsilon(epsilon0: float, delta0: float, rate: float, steps: int, delt
 
 
 def ksa_ptr_epsilon(
-    epsilon0: float, multiplier: float, delta0: float, rate: float, steps: int, delta: float, failures: int = 1
+    epsilon0: float,
+    multiplier: float,
+    delta0: float,
+    rate: float,
+    steps: int,
+    delta: float,
+    failures: int = 1,
 ) -> float:
     """KSA-PTR's own epsilon: an epsilon0-DP choice of k, then a propose-test-release with Gaussian noise on the gap.
 
@@ -100,7 +112,8 @@ def sampled_exponential_epsilon(
     curve = np.where(orders < 2, moments[1], curve)
     most = math.log1p(rate * math.expm1(epsilon0)) if math.isinf(multiplier) else math.inf
     total = count * np.minimum(curve, most)
-    return max(0.0, float(np.min(total + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1))))
+    converted = total + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
+    return max(0.0, float(np.min(converted)))
 
 
 def _sampled_moments(epsilon0: float, rate: float, multiplier: float) -> np.ndarray:
@@ -115,12 +128,15 @@ def _sampled_moments(epsilon0: float, rate: float, multiplier: float) -> np.ndar
         return (orders - 1) * curve(orders)
     inside = orders * curve(orders + 1)
     inside[0] = curve(np.array([2.0]))[0]
-    kept, part = math.log1p(-rate), math.log(rate)
+    log_absent, part = math.log1p(-rate), math.log(rate)
     order, j = orders[:, None], orders[None, :]
     outside = np.maximum(order - j, 0)
-    chosen = gammaln(order + 1) - gammaln(j + 1) - gammaln(outside + 1) + j * part + outside * kept
-    two_or_more = logsumexp(np.where(j <= order, chosen + inside, -np.inf), axis=1)
-    none_or_one = (orders - 1) * kept + np.log1p((orders - 1) * rate)
+    chosen = gammaln(order + 1) - gammaln(j + 1) - gammaln(outside + 1) + j * part + outside * log_absent
+    two_or_more = logsumexp(
+        np.where(j <= order, chosen + inside, -np.inf),
+        axis=1,
+    )
+    none_or_one = (orders - 1) * log_absent + np.log1p((orders - 1) * rate)
     return np.logaddexp(none_or_one, two_or_more)
 
 

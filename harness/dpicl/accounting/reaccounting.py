@@ -38,7 +38,14 @@ from dpicl.core.errors import UsageError, require_known
 FAMILIES: Final = {
     "gaussian": ("noise", "noise_on", "slots", "sensitivity", "claimed_sensitivity"),
     "classical": ("epsilon0", "noise_on", "slots", "sensitivity", "claimed_sensitivity"),
-    "bounded-range": ("epsilon0", "temperature", "delta0", "noise", "sensitivity", "claimed_sensitivity"),
+    "bounded-range": (
+        "epsilon0",
+        "temperature",
+        "delta0",
+        "noise",
+        "sensitivity",
+        "claimed_sensitivity",
+    ),
     "above-threshold": ("noise", "epsilon0", "sensitivity", "claimed_sensitivity"),
     "epsilon-delta": ("epsilon0", "delta0"),
     "no-noise": (),
@@ -82,8 +89,8 @@ class Setting:
 
     def __post_init__(self) -> None:
         require_known("family", [str(self.family)], FAMILIES)
-        given = [name for names in FAMILIES.values() for name in names if getattr(self, name) is not None]
-        for name in given:
+        parameters = [name for names in FAMILIES.values() for name in names if getattr(self, name) is not None]
+        for name in parameters:
             if name not in FAMILIES[self.family]:
                 known = ", ".join(family for family, names in FAMILIES.items() if name in names)
                 raise UsageError(f"'{name}' says nothing about the family {self.family}; it goes with {known}.")
@@ -96,7 +103,7 @@ class Setting:
                     "'temperature' is on the scale of the scores; leave 'claimed_sensitivity' and 'noise' out, or give"
                     " 'epsilon0' instead."
                 )
-        elif needed and needed[0] not in given:
+        elif needed and needed[0] not in parameters:
             raise UsageError(f"The family {self.family} needs '{needed[0]}'.")
         if (self.slots is not None) != (self.noise_on in ("slot", "mean")):
             raise UsageError("'noise_on' as slot or mean needs 'slots', and nothing else does.")
@@ -162,12 +169,16 @@ def _event(setting: Setting, release: dp.DpEvent) -> dp.DpEvent:
     return dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(setting.rate, release), setting.steps)
 
 
-def _ends(setting: Setting, event: dp.DpEvent, theorem: str = "") -> Iterator[Accounting]:
+def _ends(
+    setting: Setting,
+    event: dp.DpEvent,
+    theorem: str = "",
+) -> Iterator[Accounting]:
     """Between what epsilon lies: the proof, and the best adversary. theorem: "" for what the accountants say."""
-    found = epsilon(event, setting.delta)
+    bounds = epsilon(event, setting.delta)
     default = "bounded range as zCDP (Cesar & Rogers 2021), by Renyi DP"
-    yield "proved", found.upper, "upper", theorem or str(found.accountants.get("rule", default))
-    yield "lower", compute_lower_bound(event, setting.delta, found.upper), "lower", _ADVERSARY
+    yield "proved", bounds.upper, "upper", theorem or str(bounds.accountants.get("rule", default))
+    yield "lower", compute_lower_bound(event, setting.delta, bounds.upper), "lower", _ADVERSARY
 
 
 def _gaussian(answer: dict[str, Any], setting: Setting) -> Iterator[Accounting]:
@@ -185,17 +196,17 @@ def _gaussian(answer: dict[str, Any], setting: Setting) -> Iterator[Accounting]:
         # T Gaussians on one sample are one Gaussian of T^-1/2 times the multiplier.
         once = setting.sample == "once"
         one = multiplier / math.sqrt(setting.steps) if once else multiplier
-        said = account_subsampled_gaussian(one, setting.rate, 1 if once else setting.steps, setting.delta)
-        answer["notes"] += said.get("notes", [])
+        accounts = account_subsampled_gaussian(one, setting.rate, 1 if once else setting.steps, setting.delta)
+        answer["notes"] += accounts.get("notes", [])
         theorem = "PRV accountant (Gopi, Lee & Wutschitz 2021); Poisson sampling"
-        yield "prv", said["prv"], "low, estimate, upper", theorem
+        yield "prv", accounts["prv"], "low, estimate, upper", theorem
         theorem = "privacy loss distribution (Doroshenko et al. 2022); Poisson sampling"
-        yield "pld", said["pld"], "upper", theorem
-        if "rdp" in said:
+        yield "pld", accounts["pld"], "upper", theorem
+        if "rdp" in accounts:
             theorem = "Renyi DP (Mironov, Talwar & Zhang 2019), converted by Canonne, Kamath & Steinke 2020"
-            yield "rdp", said["rdp"], "upper", f"{theorem}; Poisson sampling"
+            yield "rdp", accounts["rdp"], "upper", f"{theorem}; Poisson sampling"
         theorem = "samples of fixed size without replacement (Balle, Barthe & Gaboardi 2018, theorem 9)"
-        yield "fixed_replace_one", said["fixed_replace_one"], "upper", theorem
+        yield "fixed_replace_one", accounts["fixed_replace_one"], "upper", theorem
     if setting.moved != 1:
         claimed = epsilon(_event(setting, dp.GaussianDpEvent(setting.claimed_multiplier)), setting.delta).estimate
         yield "as_claimed", claimed, "estimate", "the same accounting at the claimed sensitivity"
@@ -213,7 +224,12 @@ def _bounded_range(answer: dict[str, Any], setting: Setting) -> Iterator[Account
     yield from _ends(setting, _event(setting, dp.ComposedDpEvent(tuple(release))))
     if setting.rate == 1 and len(release) == 1:
         zcdp = epsilon(dp.SelfComposedDpEvent(bounded_range(size), setting.steps), setting.delta).upper
-        yield "zcdp", zcdp, "upper", "bounded range as zCDP, rho = range^2/8 (Cesar & Rogers 2021), by Renyi DP"
+        yield (
+            "zcdp",
+            zcdp,
+            "upper",
+            "bounded range as zCDP, rho = range^2/8 (Cesar & Rogers 2021), by Renyi DP",
+        )
     yield from _account_published(answer, setting, setting.claimed_range)
 
 
@@ -227,12 +243,22 @@ def _above_threshold(answer: dict[str, Any], setting: Setting) -> Iterator[Accou
     noise, choice = setting.noise or math.nan, setting.epsilon0 or 0.0
     claimed = 2 / noise
     answer["round_epsilon"] = claimed * setting.moved
-    release = [EpsilonDeltaDpEvent(claimed * setting.moved, 0.0), *([bounded_range_choice(choice)] if choice else [])]
+    release = [
+        EpsilonDeltaDpEvent(claimed * setting.moved, 0.0),
+        *([bounded_range_choice(choice)] if choice else []),
+    ]
     event = _event(setting, dp.ComposedDpEvent(tuple(release)))
     proved = next(_ends(setting, event))
     yield proved
     if setting.rate == 1:  # an adversary of epsilon-DP rounds is none of AboveThreshold: this one asks it
-        lower = rounds_bound(noise, setting.moved, choice, setting.steps, setting.delta, proved[1])
+        lower = rounds_bound(
+            noise,
+            setting.moved,
+            choice,
+            setting.steps,
+            setting.delta,
+            proved[1],
+        )
         lower = require_below_proof(lower, event, setting.delta, proved[1])
         yield "lower", lower, "lower", f"{_ADVERSARY}, and chooses all queries of a round"
         rho = setting.steps * (claimed**2 / 2 + choice**2 / 8)
@@ -247,13 +273,30 @@ def _parameters(answer: dict[str, Any], setting: Setting) -> Iterator[Accounting
     yield from _account_published(answer, setting, epsilon0)
 
 
-def _account_published(answer: dict[str, Any], setting: Setting, epsilon0: float) -> Iterator[Accounting]:
+def _account_published(
+    answer: dict[str, Any],
+    setting: Setting,
+    epsilon0: float,
+) -> Iterator[Accounting]:
     """What the authors of choices compute from epsilon0 alone, where their formula applies."""
-    rate, steps, delta, delta0 = setting.rate, setting.steps, setting.delta, setting.delta0 or 0.0
+    rate = setting.rate
+    steps = setting.steps
+    delta = setting.delta
+    delta0 = setting.delta0 or 0.0
     if rate == 1 and not delta0 and setting.noise is None:
-        yield "basic_composition", steps * epsilon0, "upper", "the sum over all steps, at every delta"
+        yield (
+            "basic_composition",
+            steps * epsilon0,
+            "upper",
+            "the sum over all steps, at every delta",
+        )
         value = published.prism_formula(epsilon0, steps, delta)
-        yield "prism_formula", value, "no bound", "PRISM: advanced composition without its second term, no theorem"
+        yield (
+            "prism_formula",
+            value,
+            "no bound",
+            "PRISM: advanced composition without its second term, no theorem",
+        )
         value = published.advanced_composition(epsilon0, steps, delta)
         yield "advanced_composition", value, "upper", "Dwork, Rothblum & Vadhan 2010, theorem III.3"
     if setting.sample == "once" or epsilon0 > published.LARGEST:
@@ -265,7 +308,12 @@ def _account_published(answer: dict[str, Any], setting: Setting, epsilon0: float
             yield "ksa_ptr", value, "no bound", theorem
         elif delta0:
             value = published.dp_opt_epsilon(epsilon0, delta0, rate, steps, delta)
-            yield "dp_opt", value, "estimate", "autodp's Renyi DP with every failure charged, as DP-OPT's code"
+            yield (
+                "dp_opt",
+                value,
+                "estimate",
+                "autodp's Renyi DP with every failure charged, as DP-OPT's code",
+            )
         else:
             value = published.sampled_exponential_epsilon(epsilon0, rate, steps, delta)
             theorem = "autodp's Renyi DP of Poisson samples of epsilon0-DP choices (Zhu & Wang 2019)"
@@ -281,10 +329,10 @@ def _no_noise(answer: dict[str, Any], setting: Setting) -> Iterator[Accounting]:
     as long as delta < p; and with probability 1 - p nothing depends on it, which is (0, p)-DP.
     """
     once = setting.rate == 1 or setting.steps == 1 or setting.sample == "once"
-    seen = setting.rate if once else -math.expm1(setting.steps * math.log1p(-setting.rate))
-    theorem = f"the record itself is released with probability {seen:.4g}; no epsilon exists for a smaller delta"
+    probability = setting.rate if once else -math.expm1(setting.steps * math.log1p(-setting.rate))
+    theorem = f"the record itself is released with probability {probability:.4g}; no epsilon exists for a smaller delta"
     for end in ("proved", "lower"):
-        yield end, math.inf if setting.delta < seen else 0.0, "exact", theorem
+        yield end, math.inf if setting.delta < probability else 0.0, "exact", theorem
 
 
 _ACCOUNTINGS: Final = {

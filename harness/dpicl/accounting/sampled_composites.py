@@ -30,7 +30,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dpicl.accounting import dp_event as dp
 from dpicl.accounting import gaussians
 from dpicl.accounting.bounded_range import choice_pld, choices_pld, round_pair, sampled_choices_pld
-from dpicl.accounting.decomposition import components, gaussian_multiplier
+from dpicl.accounting.decomposition import components, gaussian_multiplier, of_kind
 from dpicl.accounting.events import AboveThresholdDpEvent, BoundedRangeDpEvent, EpsilonDeltaDpEvent
 from dpicl.accounting.parameters import dominate_parameters
 from dpicl.core.errors import UnsupportedEvent
@@ -85,7 +85,13 @@ def has_distribution(component: dp.DpEvent) -> bool:
     """True for a component with a dominating pair, not known by its Renyi curve alone."""
     if isinstance(component, dp.PoissonSampledDpEvent):
         return all(has_distribution(inner) for inner in components(component.event, None))
-    native = (dp.GaussianDpEvent, dp.LaplaceDpEvent, BoundedRangeDpEvent, AboveThresholdDpEvent, EpsilonDeltaDpEvent)
+    native = (
+        dp.GaussianDpEvent,
+        dp.LaplaceDpEvent,
+        BoundedRangeDpEvent,
+        AboveThresholdDpEvent,
+        EpsilonDeltaDpEvent,
+    )
     return isinstance(component, native)
 
 
@@ -113,7 +119,7 @@ def compose_losses(counted: Counted, steps: int) -> pld.PrivacyLossDistribution 
                 return _sampled_choices(component.event, component.sampling_probability, samples[0], steps)
             del others[component]
     grid = _grid(others, samples, steps)
-    choices = {component.epsilon: n for component, n in others.items() if isinstance(component, BoundedRangeDpEvent)}
+    choices = {choice.epsilon: n for choice, n in of_kind(others, BoundedRangeDpEvent).items()}
     main = max(choices, key=lambda size: choices[size] * size**2, default=0.0)
     if main > grid:  # the family of choices with the largest share is worked out by its recursion, on a grid of its own
         cells = math.ceil(main / grid)
@@ -154,7 +160,8 @@ def _build_plain(component: dp.DpEvent, count: int, grid: float) -> pld.PrivacyL
             present, absent = round_pair(component.epsilon)
             loss = np.log(present / absent)
             one = pld.PrivacyLossDistribution(
-                _pmf(Losses(loss, present, 0.0), grid), _pmf(Losses(-loss, absent, 0.0), grid)
+                _pmf(Losses(loss, present, 0.0), grid),
+                _pmf(Losses(-loss, absent, 0.0), grid),
             )
         case _:
             raise UnsupportedEvent(f"The event {component!r} has no privacy loss distribution.")
@@ -163,17 +170,21 @@ def _build_plain(component: dp.DpEvent, count: int, grid: float) -> pld.PrivacyL
 
 def sample_losses(inside: pld.PrivacyLossDistribution, rate: float, count: int = 1) -> Sampled:
     """The losses of a Poisson sample at ``rate`` in (0, 1) of a mechanism that ``inside`` dominates."""
-    kept, part = math.log1p(-rate), math.log(rate)
+    log_absent, part = math.log1p(-rate), math.log(rate)
     removed, added = _losses(inside._pmf_remove), _losses(inside._pmf_add)
     # Under P the record is there: P-mass m at loss l is Q-mass m e^-l. What Q has besides lies at loss -infinity.
     others = removed.mass * np.exp(-removed.loss)
     rest = max(0.0, 1.0 - float(others.sum()))
     remove = Losses(
-        np.append(np.logaddexp(kept, part + removed.loss), kept),
+        np.append(np.logaddexp(log_absent, part + removed.loss), log_absent),
         np.append((1 - rate) * others + rate * removed.mass, (1 - rate) * rest),
         rate * removed.infinite,
     )
-    add = Losses(np.append(-np.logaddexp(kept, part - added.loss), -kept), np.append(added.mass, added.infinite), 0.0)
+    add = Losses(
+        np.append(-np.logaddexp(log_absent, part - added.loss), -log_absent),
+        np.append(added.mass, added.infinite),
+        0.0,
+    )
     return Sampled(remove, add, count)
 
 
@@ -181,7 +192,11 @@ def _losses(pmf: pld_pmf.PLDPmf) -> Losses:
     """The atoms of a distribution of `dp_accounting`, which has no public access to them; rounding noise cut off."""
     dense = pmf.to_dense_pmf()
     loss = (np.arange(dense.size) + dense._lower_loss) * dense._discretization
-    return Losses(np.maximum(loss, LOWEST_LOSS), np.maximum(dense._probs, 0.0), dense._infinity_mass)
+    return Losses(
+        np.maximum(loss, LOWEST_LOSS),
+        np.maximum(dense._probs, 0.0),
+        dense._infinity_mass,
+    )
 
 
 def _variance(losses: Losses) -> float:
@@ -195,16 +210,18 @@ def _pmf(losses: Losses, grid: float) -> pld_pmf.PLDPmf:
     upper = losses.mass * np.expm1(cell * grid - losses.loss) / math.expm1(-grid)
     lowest = int(cell.min())
     size = int(cell.max()) - lowest + 2
-    mass = np.bincount(cell - lowest, losses.mass - upper, size) + np.bincount(cell - lowest + 1, upper, size)
+    mass = np.bincount(
+        cell - lowest,
+        losses.mass - upper,
+        size,
+    ) + np.bincount(cell - lowest + 1, upper, size)
     return pld_pmf.DensePLDPmf(grid, lowest, mass, losses.infinite, True)
 
 
 def _grid(others: Counted, samples: list[Sampled], steps: int) -> float:
     """A grid that resolves the average component's loss in ``steps`` steps, within the limit on cells."""
     scales = [(sample.count, sample.variance, sample.reach) for sample in samples]
-    plain = gaussian_multiplier(
-        {component: n for component, n in others.items() if isinstance(component, dp.GaussianDpEvent)}
-    )
+    plain = gaussian_multiplier(others)
     if math.isfinite(plain):
         scales.append((1, plain**-2, plain**-2 / 2 + 10 / plain))
     for component, count in others.items():

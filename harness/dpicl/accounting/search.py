@@ -13,9 +13,9 @@ Point = tuple[float, float]
 MOST_EVALUATIONS = 60
 
 
-def round_up(value: float, digits: int = 6) -> float:
-    """The value rounded up to so many significant decimal digits."""
-    return float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(value)))
+def round_up(value: float) -> float:
+    """The value rounded up to six significant decimal digits."""
+    return float(Context(prec=6, rounding=ROUND_CEILING).create_decimal(repr(value)))
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,13 @@ class Meeting:
 
 
 def meet(
-    cost: Callable[[float], float], target: float, low: float, high: float, start: float, tolerance: float, slope: float
+    cost: Callable[[float], float],
+    target: float,
+    low: float,
+    high: float,
+    start: float,
+    tolerance: float,
+    slope: float,
 ) -> Meeting | None:
     """A knob x in [low, high] with cost(x) in [(1 - tolerance) target, target], for a cost that decreases with x.
 
@@ -41,7 +47,10 @@ def meet(
     x = min(max(start, low), high)
     for evaluation in range(MOST_EVALUATIONS):
         value = cost(x)
-        point = (math.log(x), math.log(value) if 0 < value < math.inf else math.copysign(700.0, value - target))
+        point = (
+            math.log(x),
+            math.log(value) if 0 < value < math.inf else math.copysign(700.0, value - target),
+        )
         slope, last = _slope(last, point, slope), point
         if value > target:
             if x >= high:
@@ -51,7 +60,13 @@ def meet(
             if value >= (1 - tolerance) * target or x <= low:
                 return Meeting(x, slope)
             below = point
-        x = min(max(math.exp(_next(above, below, aim, slope, evaluation)), low), high)
+        x = min(
+            max(
+                math.exp(_next(above, below, aim, slope, evaluation)),
+                low,
+            ),
+            high,
+        )
         if above and below and below[0] - above[0] < 1e-9:
             break
     return Meeting(math.exp(below[0]), slope) if below else None
@@ -59,13 +74,21 @@ def meet(
 
 def _slope(last: Point | None, point: Point, known: float) -> float:
     """The slope between two evaluations; the known one where they tell nothing."""
-    if last is None or abs(last[0] - point[0]) < 1e-6 or max(abs(last[1]), abs(point[1])) >= 700:
+    if last is None or abs(last[0] - point[0]) < 1e-6:
+        return known
+    if max(abs(last[1]), abs(point[1])) >= 700:
         return known
     slope = (last[1] - point[1]) / (last[0] - point[0])
     return max(slope, -100.0) if slope < -1e-3 else known
 
 
-def _next(above: Point | None, below: Point | None, aim: float, slope: float, evaluation: int) -> float:
+def _next(
+    above: Point | None,
+    below: Point | None,
+    aim: float,
+    slope: float,
+    evaluation: int,
+) -> float:
     """The next log x: by the secant inside a bracket (every third time its middle), else a step towards the target."""
     if above is None or below is None:
         point = above or below

@@ -118,7 +118,14 @@ def require_below_proof(lower: float, event: dp.DpEvent, delta: float, proved: f
     return lower
 
 
-def rounds_bound(scale: float, moved: float, choice: float, count: int, delta: float, upper: float) -> float:
+def rounds_bound(
+    scale: float,
+    moved: float,
+    choice: float,
+    count: int,
+    delta: float,
+    upper: float,
+) -> float:
     """The epsilon at delta that the best of `threshold_rounds` reaches in ``count`` rounds, each with a choice of
     bounded range ``choice`` after it (0: none). The likeliest by mean and deviation of their loss are worked out.
 
@@ -131,11 +138,16 @@ def rounds_bound(scale: float, moved: float, choice: float, count: int, delta: f
     def gain(pair: WorstPair) -> float:
         loss = np.log(np.maximum(pair.present, 1e-300) / np.maximum(pair.absent, 1e-300))
         mean = float(pair.present @ loss)
-        return count * mean + 4 * math.sqrt(count * max(0.0, float(pair.present @ (loss - mean) ** 2)))
+        variance = float(pair.present @ (loss - mean) ** 2)
+        return count * mean + 4 * math.sqrt(count * max(0.0, variance))
 
     rounds = sorted(threshold_rounds(scale, moved), key=gain)[-TRIED_ROUNDS:]
     return max(
-        pairs_epsilon([(pair, count) for pair in (one, other) if pair is not None], delta, min(upper, MOST))
+        pairs_epsilon(
+            [(pair, count) for pair in (one, other) if pair is not None],
+            delta,
+            min(upper, MOST),
+        )
         for one in rounds
         for other in choices
     )
@@ -160,7 +172,10 @@ def lower_bound(event: dp.DpEvent, delta: float, upper: float) -> float:
     if dp.NonPrivateDpEvent() in counted:
         return math.inf
     if upper > MOST:
-        return max((_two_outcomes(component, count, delta) for component, count in counted.items()), default=0.0)
+        return max(
+            (_two_outcomes(component, count, delta) for component, count in counted.items()),
+            default=0.0,
+        )
     parts = _parts(counted)
     best = _reach(parts, delta, upper, 1)
     return max(best, _reach(parts, delta, upper, -1)) if best < math.inf else best
@@ -171,7 +186,8 @@ def _two_outcomes(component: dp.DpEvent, count: int, delta: float) -> float:
     number: what can be had of an epsilon whose likelihood ratios are no floating-point numbers. 0 for other parts."""
     match component:
         case BoundedRangeDpEvent():
-            size, moves = component.epsilon, np.linspace(0.0, component.epsilon, CELLS + 1)[1:-1]
+            size = component.epsilon
+            moves = np.linspace(0.0, component.epsilon, CELLS + 1)[1:-1]
         case EpsilonDeltaDpEvent(delta=0.0):
             size, moves = 2 * component.epsilon, np.array([component.epsilon])
         case _:
@@ -179,13 +195,24 @@ def _two_outcomes(component: dp.DpEvent, count: int, delta: float) -> float:
     high, best = np.arange(count + 1), 0.0
     for move in moves:
         loss = high * move - (count - high) * (size - move)
-        mass = binom.pmf(high, count, np.expm1(move - size) / np.expm1(-size))
+        mass = binom.pmf(
+            high,
+            count,
+            np.expm1(move - size) / np.expm1(-size),
+        )
 
-        def excess(x: float, loss: np.ndarray = loss, mass: np.ndarray = mass) -> float:
+        def excess(
+            x: float,
+            loss: np.ndarray = loss,
+            mass: np.ndarray = mass,
+        ) -> float:
             return float((mass * -np.expm1(np.minimum(x - loss, 0.0))).sum()) - delta
 
         if excess(0.0) > 0:
-            best = max(best, float(brentq(excess, 0.0, float(loss[-1]), xtol=1e-9)))
+            best = max(
+                best,
+                float(brentq(excess, 0.0, float(loss[-1]), xtol=1e-9)),
+            )
     return best
 
 
@@ -202,7 +229,12 @@ def _parts(counted: Counted) -> list[Samples]:
     return parts
 
 
-def _reach(parts: list[Samples], delta: float, upper: float, way: int) -> float:
+def _reach(
+    parts: list[Samples],
+    delta: float,
+    upper: float,
+    way: int,
+) -> float:
     """The largest epsilon that adversaries reach, for a record that is removed (way 1) or added (way -1).
 
     Each one is improved part by part: given the others' composition, the divergence at the epsilon that was found is an
@@ -215,7 +247,10 @@ def _reach(parts: list[Samples], delta: float, upper: float, way: int) -> float:
             return best
     chooses = any(isinstance(component, BoundedRangeDpEvent) for part in parts for component in part.inside)
     alone = sum(part.count for part in parts) == 1
-    starts = [hockey(way * upper), *(moment(order) for order in (STARTS[way] if chooses and not alone else ()))]
+    starts = [
+        hockey(way * upper),
+        *(moment(order) for order in (STARTS[way] if chooses and not alone else ())),
+    ]
     if chooses and alone:  # no range on the grid may reach what is claimed
         starts.append(hockey(way * 0.95 * upper))
     for start in starts:
@@ -223,13 +258,22 @@ def _reach(parts: list[Samples], delta: float, upper: float, way: int) -> float:
         for _ in range(ROUNDS if chooses else 1):
             pairs = [part.pair(aim) for part, aim in zip(parts, aims, strict=True)]
             counts = [part.count for part in parts]
-            seen = pairs if way == 1 else [WorstPair(pair.absent, pair.present) for pair in pairs]
-            found = pairs_epsilon(list(zip(seen, counts, strict=True)), delta, upper)
-            best = max(best, found)
-            if alone or not 0 < found < math.inf:
+            directed = pairs if way == 1 else [WorstPair(pair.absent, pair.present) for pair in pairs]
+            reached = pairs_epsilon(list(zip(directed, counts, strict=True)), delta, upper)
+            best = max(best, reached)
+            if alone or not 0 < reached < math.inf:
                 break
-            target = found
-            aims = [_aim_given(pairs, counts, at, way * target, upper) for at in range(len(parts))]
+            target = reached
+            aims = [
+                _aim_given(
+                    pairs,
+                    counts,
+                    at,
+                    way * target,
+                    upper,
+                )
+                for at in range(len(parts))
+            ]
     return best
 
 
@@ -246,7 +290,8 @@ class _LookingBack:
     def pair(self, upper: float, way: int) -> WorstPair:
         """The adversary's pair; one outcome, which is none without the record, stands for every failure."""
         pair = following_pair(self.size, self.rate, self.count, upper, way)
-        return WorstPair(np.append(pair.present * (1 - self.failure), self.failure), np.append(pair.absent, 0.0))
+        present = np.append(pair.present * (1 - self.failure), self.failure)
+        return WorstPair(present, np.append(pair.absent, 0.0))
 
 
 def _looking_back(parts: list[Samples]) -> _LookingBack | None:
@@ -257,7 +302,8 @@ def _looking_back(parts: list[Samples]) -> _LookingBack | None:
         failures = {c: inside.pop(c) for c in part.inside if isinstance(c, EpsilonDeltaDpEvent) and not c.epsilon}
         if sum(inside.values()) != 1:
             return None
-        fails = part.rate * (1 - math.prod((1 - component.delta) ** n for component, n in failures.items()))
+        passes = math.prod((1 - component.delta) ** n for component, n in failures.items())
+        fails = part.rate * (1 - passes)
         choices.add((part.rate, next(iter(inside))))
         rates.append((part.rate - fails) / (1 - fails))
         fine *= (1 - fails) ** part.count
@@ -266,7 +312,14 @@ def _looking_back(parts: list[Samples]) -> _LookingBack | None:
         return None
     ((_, choice),) = choices
     return (
-        _LookingBack(min(rates), choice.epsilon, 1 - fine, count) if isinstance(choice, BoundedRangeDpEvent) else None
+        _LookingBack(
+            min(rates),
+            choice.epsilon,
+            1 - fine,
+            count,
+        )
+        if isinstance(choice, BoundedRangeDpEvent)
+        else None
     )
 
 
@@ -275,18 +328,32 @@ def _compare_with_look_back(looked: _LookingBack, delta: float, upper: float, wa
 
     def reach(aim: float) -> float:
         pair = looked.pair(aim, way)
-        return pairs_epsilon([(pair if way == 1 else WorstPair(pair.absent, pair.present), 1)], delta, upper)
+        return pairs_epsilon(
+            [(pair if way == 1 else WorstPair(pair.absent, pair.present), 1)],
+            delta,
+            upper,
+        )
 
     best = reach(upper)
     again = looked.count <= MOST_TRIED and 0 < best < AIMED * upper
     return max(best, reach(best)) if again else best
 
 
-def _aim_given(pairs: list[WorstPair], counts: list[int], at: int, threshold: float, upper: float) -> Aim:
+def _aim_given(
+    pairs: list[WorstPair],
+    counts: list[int],
+    at: int,
+    threshold: float,
+    upper: float,
+) -> Aim:
     """The divergence at the threshold of everything, as an aim for one more sample of a part: with R the likelihood
     ratio of this sample and R' that of all the rest, E (R R' - a)_+ = R E (R' - a/R)_+."""
     rest = [(pair, n - (here == at)) for here, (pair, n) in enumerate(zip(pairs, counts, strict=True))]
-    loss, mass, infinite, _ = _compose([(pair, n) for pair, n in rest if n], upper, 1e-9)
+    loss, mass, infinite, _ = _compose(
+        [(pair, n) for pair, n in rest if n],
+        upper,
+        1e-9,
+    )
 
     def aim(ratio: np.ndarray) -> np.ndarray:
         return ratio * _deltas(loss, mass, infinite, threshold - np.log(ratio))
@@ -294,7 +361,11 @@ def _aim_given(pairs: list[WorstPair], counts: list[int], at: int, threshold: fl
     return aim
 
 
-def pairs_epsilon(pairs: list[tuple[WorstPair, int]], delta: float, upper: float) -> float:
+def pairs_epsilon(
+    pairs: list[tuple[WorstPair, int]],
+    delta: float,
+    upper: float,
+) -> float:
     """Lower bound on epsilon at delta of independent pairs, each so many times, for the present world against the
     absent one; 0 where none is found, infinity where outcomes of the first alone have mass delta.
 
@@ -316,17 +387,29 @@ def _compose(
     total, lowest, finite = np.ones(1), 0, 1.0
     for pair, count in pairs:
         mass, start, infinite = _losses(pair, grid)
-        offset, own = self_convolve(mass, count, TAIL) if count > 1 else (0, mass)
-        total = fftconvolve(total, np.maximum(own, 0.0)) if total.size > 1 else np.maximum(own, 0.0)
+        offset, convolved = self_convolve(mass, count, TAIL) if count > 1 else (0, mass)
+        positive = np.maximum(convolved, 0.0)
+        total = fftconvolve(total, positive) if total.size > 1 else positive
         lowest, finite = lowest + start * count + offset, finite * (1 - infinite) ** count
-    return (lowest + np.arange(total.size)) * grid, np.maximum(total, 0.0), 1 - finite, grid * deviation
+    return (
+        (lowest + np.arange(total.size)) * grid,
+        np.maximum(total, 0.0),
+        1 - finite,
+        grid * deviation,
+    )
 
 
-def _deltas(loss: np.ndarray, mass: np.ndarray, infinite: float, x: np.ndarray) -> np.ndarray:
+def _deltas(
+    loss: np.ndarray,
+    mass: np.ndarray,
+    infinite: float,
+    x: np.ndarray,
+) -> np.ndarray:
     """infinite + sum of mass (1 - e^(x - loss))_+ at every x."""
     above = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
     with np.errstate(over="ignore"):
-        weighed = np.append(np.cumsum((mass * np.exp(-np.maximum(loss, -600.0)))[::-1])[::-1], 0.0)
+        absent = mass * np.exp(-np.maximum(loss, -600.0))
+        weighed = np.append(np.cumsum(absent[::-1])[::-1], 0.0)
         at = np.searchsorted(loss, x, side="right")
         return infinite + np.maximum(0.0, above[at] - np.exp(x) * weighed[at])
 
@@ -335,23 +418,34 @@ def _losses(pair: WorstPair, grid: float) -> tuple[np.ndarray, int, float]:
     """(masses on the grid, the first point, mass of infinite loss) under the first distribution of the pair."""
     some = (pair.present > 1e-18) & (pair.absent > 0)
     with np.errstate(all="ignore"):  # a grid of 0 is refused below
-        mass, exact = pair.present[some], np.log(pair.present[some] / pair.absent[some]) / grid
+        mass = pair.present[some]
+        exact = np.log(pair.present[some] / pair.absent[some]) / grid
     if exact.size and not np.ptp(exact) < MOST_CELLS:
         raise OverflowError("losses too far apart for a grid")
     cell = np.floor(exact).astype(int)
     lowest, share = int(cell.min()), exact - cell
     size = int(cell.max()) - lowest + 2
-    masses = np.bincount(cell - lowest, mass * (1 - share), size) + np.bincount(cell - lowest + 1, mass * share, size)
+    masses = np.bincount(
+        cell - lowest,
+        mass * (1 - share),
+        size,
+    ) + np.bincount(cell - lowest + 1, mass * share, size)
     return masses, lowest, float(pair.present[pair.absent == 0].sum())
 
 
-def _threshold(loss: np.ndarray, mass: np.ndarray, infinite: float, delta: float) -> float:
+def _threshold(
+    loss: np.ndarray,
+    mass: np.ndarray,
+    infinite: float,
+    delta: float,
+) -> float:
     """The largest x with infinite + sum of mass (1 - e^(x - loss))_+ >= delta; 0 where even x = 0 has less."""
     if infinite >= delta:
         return math.inf
     loss, mass = loss[::-1], mass[::-1]
     inside = loss > 0
-    above, weighed = np.cumsum(mass[inside]), np.cumsum(mass[inside] * np.exp(-loss[inside]))
+    above = np.cumsum(mass[inside])
+    weighed = np.cumsum(mass[inside] * np.exp(-loss[inside]))
     deltas = infinite + above - np.exp(loss[inside]) * weighed  # at x = each loss; rises as x falls
     reached = np.flatnonzero(deltas >= delta)
     last = int(reached[0]) - 1 if reached.size else above.size - 1  # x lies below this loss, and above the next one

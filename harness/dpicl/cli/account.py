@@ -24,12 +24,17 @@ Amount = Annotated[Number, Field(ge=1e-9, le=1e9)]
 Family = Annotated[str, Flag(f"what one release is: {', '.join(FAMILIES)} (default: gaussian)", metavar="F")]
 
 
-def _answer(found: dict[str, Any], given: Mapping[str, Any]) -> Answer:
+def _answer(document: dict[str, Any], arguments: Mapping[str, Any]) -> Answer:
     """Each accounting: its number, whether it is a bound, of which neighbours, and by which theorem."""
-    made = {name: about for name, about in found["about"].items() if found[name] is not None}
-    rows = [[name, _epsilon(found[name]), about["bound"], about["neighbours"]] for name, about in made.items()]
-    said = [*(f"{name}: {about['theorem']}" for name, about in made.items()), *found["notes"]]
-    return Answer(found, [text_table(["accounting", "ε", "bound", "neighbours"], rows), *notes(said)])
+    accountings = {name: about for name, about in document["about"].items() if document[name] is not None}
+    rows = [
+        [name, _epsilon(document[name]), about["bound"], about["neighbours"]] for name, about in accountings.items()
+    ]
+    remarks = [
+        *(f"{name}: {about['theorem']}" for name, about in accountings.items()),
+        *document["notes"],
+    ]
+    return Answer(document, [text_table(["accounting", "ε", "bound", "neighbours"], rows), *notes(remarks)])
 
 
 def _epsilon(value: Any) -> str:
@@ -74,8 +79,8 @@ def account(
     steps: how many releases (default: 1).
     """
     setting = {name: value for name, value in locals().items() if value is not None}
-    made = Setting(**setting)
-    return {"setting": setting, **run_accountants(lambda: reaccount(made))}
+    checked = Setting(**setting)
+    return {"setting": setting, **run_accountants(lambda: reaccount(checked))}
 
 
 def run_accountants(compute: Callable[[], T]) -> T:

@@ -67,7 +67,12 @@ def run_apart(work: Callable[[], int], silence: float = SILENCE_SECONDS) -> int:
     return verdict
 
 
-def _child(work: Callable[[], int], pipe: Connection, key: str, folder: str) -> None:
+def _child(
+    work: Callable[[], int],
+    pipe: Connection,
+    key: str,
+    folder: str,
+) -> None:
     """Does the work and sends the verdict; a bug of ours is a traceback. folder: for temporary files."""
     global _pipe
     os.environ["TMPDIR"], tempfile.tempdir = folder, None

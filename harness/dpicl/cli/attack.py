@@ -63,7 +63,8 @@ def attack(
     no_ends: leave out zero-shot and the controls that show its power.
     """
     plugins, folder = p.as_list(plugins), Path(results)
-    names, epsilons = list(dict.fromkeys(p.as_list(mechanism))), p.as_list(epsilon)
+    names = list(dict.fromkeys(p.as_list(mechanism)))
+    epsilons = p.as_list(epsilon)
     attacks = load_attacks(plugins)
     require_known("attack", [name], attacks)
     registered = attacks[name]
@@ -74,11 +75,24 @@ def attack(
     loaded = Task.load(task, source)
     known_options = {each: option_types(find_mechanism(each, known)) for each in names}
     changes = share_out(known_options, p.option_changes(options))
-    rest: dict[str, Any] = {"model": model, "delta": delta, "seed": seed, "shots": shots, "members": members}
+    rest: dict[str, Any] = {
+        "model": model,
+        "delta": delta,
+        "seed": seed,
+        "shots": shots,
+        "members": members,
+    }
     rest |= {"others": others or MEMBERS, "plugin": registered.plugin_hash}
     jobs, skipped = list[AttackJob](), Skipped()
     for each in names if no_ends else _add_ends(names, chosen, loaded):
-        of_mechanism = jobs_of(chosen, loaded, known[each], epsilons, changes.get(each, {}), **rest)
+        of_mechanism = jobs_of(
+            chosen,
+            loaded,
+            known[each],
+            epsilons,
+            changes.get(each, {}),
+            **rest,
+        )
         reason = chosen.skip(of_mechanism[0].mechanism, loaded)
         if reason:
             skipped[each] = reason
@@ -132,7 +146,12 @@ def _make_all(
 
 
 def _answer(
-    name: str, folder: Path, results: Sequence[AttackResult], skipped: Skipped, made: int, code: int = 0
+    name: str,
+    folder: Path,
+    results: Sequence[AttackResult],
+    skipped: Skipped,
+    new: int,
+    code: int = 0,
 ) -> Answer:
     known = powers([*store.load_attacks(folder)[0], *results])  # controls, shown or not
     rows = [
@@ -149,5 +168,13 @@ def _answer(
         if result.refutes_proof
     ]
     where = f"{count(len(results), 'result')} in {folder / store.ATTACKS}"
-    shown: list[Block | str] = [attacks_table(name, pair_with_settings(results, known)), *notes(refuted, "flag"), where]
-    return Answer({"attack": name, "made": made, "skipped": skipped, "results": rows}, shown, code)
+    shown: list[Block | str] = [
+        attacks_table(name, pair_with_settings(results, known)),
+        *notes(refuted, "flag"),
+        where,
+    ]
+    return Answer(
+        {"attack": name, "made": new, "skipped": skipped, "results": rows},
+        shown,
+        code,
+    )

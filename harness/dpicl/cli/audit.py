@@ -47,7 +47,11 @@ def _answer(audits: Audits, arguments: Mapping[str, Any]) -> Answer:
             )
     title = "exact audit" if arguments.get("exact") else "sampled audit"
     table = attacks_table(title, pair_with_settings(audits.items, {}))
-    return Answer(documents, [table, *notes(audits.notes), *notes(refuted, "flag")], audits.code)
+    return Answer(
+        documents,
+        [table, *notes(audits.notes), *notes(refuted, "flag")],
+        audits.code,
+    )
 
 
 @p.verb("dpicl audit voting --task agnews --epsilon 1 --question lookup", answer=_answer)
@@ -98,25 +102,47 @@ def audit(
     records: private records (default: as many as a sample expects, so q = 1).
     confidence: of the bound (default: 0.95).
     """
-    of_suite = {"suite": suite, "other-records": other_records, "queries": queries, "copies": copies}
+    of_suite = {
+        "suite": suite,
+        "other-records": other_records,
+        "queries": queries,
+        "copies": copies,
+    }
     sampled: dict[str, Any] = {"question": question, "access": access, "runs": runs}
     sampled |= {"records": records, "confidence": confidence}
-    of_row = {"delta": delta, "model": model, "source": source, "seed": seed, "option": options or None}
+    of_row = {
+        "delta": delta,
+        "model": model,
+        "source": source,
+        "seed": seed,
+        "option": options or None,
+    }
     if exact:
-        _refuse(sampled, "An exact audit has no runs, and the row's own records and queries; leave {} out.")
+        _refuse(
+            sampled,
+            "An exact audit has no runs, and the row's own records and queries; leave {} out.",
+        )
     else:
-        _refuse({**of_suite, "limit": test_records}, "{} goes with --exact; add --exact, or leave it out.")
+        _refuse(
+            {**of_suite, "limit": test_records},
+            "{} goes with --exact; add --exact, or leave it out.",
+        )
     if results is None and call.COMMAND.get():  # a program may keep nothing
         results = DEFAULT_RESULTS
     auditor = _Auditor(None if results is None else Path(results), progress)
     folder = Path(results or DEFAULT_RESULTS)
-    files, epsilons = p.as_list(plugins), list(dict.fromkeys(p.as_list(epsilon)))
+    files = p.as_list(plugins)
+    epsilons = list(dict.fromkeys(p.as_list(epsilon)))
     adversary = (other_records or "alone", queries or "own", copies or 1)
     if suite is not None:
         sentence = "Rows of a suite are audited with their own settings; leave {} out, or --suite."
         _refuse({**of_row, "limit": test_records}, sentence)
         rows = [] if mechanism is None else [str(mechanism)]
-        return _audit_exactly(_rows_of(str(suite), rows, task, epsilons, folder, files), adversary, auditor)
+        return _audit_exactly(
+            _rows_of(str(suite), rows, task, epsilons, folder, files),
+            adversary,
+            auditor,
+        )
     owner = None if mechanism is None else given_mechanism(mechanism, files)
     required = {"MECHANISM": owner, "--task T": task, "--epsilon E": epsilons}
     missing = [name for name, value in required.items() if not value]
@@ -139,19 +165,42 @@ def audit(
         files += [owner.plugin] if owner.plugin is not None and owner.plugin not in files else []
         return _audit_exactly(selection_of(row, folder, files), adversary, auditor)
     every = sized_options(owner.cls, task, DEMONSTRATION_SIZES, SIZES, mechanism_options)
-    sampled = {name: value for name, value in sampled.items() if value is not None} | {"delta": delta, "seed": seed}
+    sampled = {name: value for name, value in sampled.items() if value is not None} | {
+        "delta": delta,
+        "seed": seed,
+    }
     whole = Task.load(task, source, limit_test=1)
-    plan = AuditJob(build(owner.cls, every), whole, model, every, owner.registered.plugin_hash, **sampled)
+    plan = AuditJob(
+        build(owner.cls, every),
+        whole,
+        model,
+        every,
+        owner.registered.plugin_hash,
+        **sampled,
+    )
     return _audit_by_sampling(plan, epsilons, Workbench({owner.name: owner.registered}), auditor)
 
 
 def _rows_of(
-    suite: str, rows: list[str], task: str | None, epsilons: list[float], folder: Path, files: list[Any]
+    suite: str,
+    rows: list[str],
+    task: str | None,
+    epsilons: list[float],
+    folder: Path,
+    files: list[Any],
 ) -> Selection:
     """These rows of a suite (none named: all). Raises UsageError for a row or an epsilon that it lacks."""
     known = load_suite(find_suite(suite))
-    require_known(f"row of {suite}", rows, {name for entry in known.mechanisms for name in (entry.row, entry.name)})
-    require_known(f"epsilon of {suite}", map(epsilon_text, epsilons), [epsilon_text(one) for one in known.epsilons])
+    require_known(
+        f"row of {suite}",
+        rows,
+        {name for entry in known.mechanisms for name in (entry.row, entry.name)},
+    )
+    require_known(
+        f"epsilon of {suite}",
+        map(epsilon_text, epsilons),
+        [epsilon_text(one) for one in known.epsilons],
+    )
     changes = Changes(tasks=[task] if task else [], mechanisms=rows, epsilons=epsilons)
     return select(suite, folder, files, changes)
 
@@ -197,7 +246,12 @@ class _Auditor:
         return report
 
 
-def _audit_by_sampling(plan: AuditJob, epsilons: list[float], bench: Workbench, auditor: _Auditor) -> Audits:
+def _audit_by_sampling(
+    plan: AuditJob,
+    epsilons: list[float],
+    bench: Workbench,
+    auditor: _Auditor,
+) -> Audits:
     """With one canary for all target epsilons; the model is read where an audit is not there."""
     plan.check()
     audits = []
@@ -208,12 +262,24 @@ def _audit_by_sampling(plan: AuditJob, epsilons: list[float], bench: Workbench, 
     return Audits(audits)
 
 
-def _audit_exactly(selection: Selection, adversary: tuple[Deal, QueryChoice, int], auditor: _Auditor) -> Audits:
+def _audit_exactly(
+    selection: Selection,
+    adversary: tuple[Deal, QueryChoice, int],
+    auditor: _Auditor,
+) -> Audits:
     """Of the first cell of every row. Raises UsageError where no row can be audited."""
     bench = Workbench(selection.mechanisms)
     cells, skipped = _find_auditable(selection, bench, adversary[1])
     auditor.say(f"Exact audits of {count(len(cells), 'row')}.")
-    jobs = (ExactJob(cell, bench.mechanism(cell), bench.task(cell), *adversary) for cell in cells)
+    jobs = (
+        ExactJob(
+            cell,
+            bench.mechanism(cell),
+            bench.task(cell),
+            *adversary,
+        )
+        for cell in cells
+    )
     audits: list[AttackResult] = []
     failed: list[str] = []
     for outcome in auditor.run(jobs, bench):
@@ -224,7 +290,9 @@ def _audit_exactly(selection: Selection, adversary: tuple[Deal, QueryChoice, int
             audits.append(outcome.result)
     left_out = [f"left out: {name}: {reason}" for name, reason in skipped.items()]
     if not audits:
-        raise UsageError("; ".join([*failed, *left_out]) or f"No row of {selection.asked} has noise to be audited.")
+        raise UsageError(
+            "; ".join([*failed, *left_out]) or f"No row of {selection.suite_name} has noise to be audited."
+        )
     return Audits(audits, (*(f"failed: {sentence}" for sentence in failed), *left_out))
 
 
@@ -232,9 +300,15 @@ def _find_auditable(
     selection: Selection, bench: Workbench, query_choice: QueryChoice
 ) -> tuple[list[Cell], dict[str, str]]:
     """(the first cell of every row that an exact audit says something about, rows left out with their reasons)."""
-    first, skipped = dict[tuple[object, ...], Cell](), dict[str, str]()
+    first = dict[tuple[object, ...], Cell]()
+    skipped = dict[str, str]()
     for cell in selection.cells:
-        reason = reason_against(bench.mechanism(cell), Task.read_public(cell.task), cell.epsilon, query_choice)
+        reason = reason_against(
+            bench.mechanism(cell),
+            Task.read_public(cell.task),
+            cell.epsilon,
+            query_choice,
+        )
         if reason is not None:
             skipped[f"{cell.label} on {cell.task}" if cell.epsilon else cell.label] = reason
             continue

@@ -48,32 +48,35 @@ def _row(each: dict[str, Any]) -> list[str]:
 
 
 def _release(entry: dict[str, Any]) -> list[str]:
-    made = [str(entry["what"].get(key, "")) for key in ("mechanism", "task", "model")]
+    facts = [str(entry["what"].get(key, "")) for key in ("mechanism", "task", "model")]
     rows = entry.get("rows_per_person")
     unit = "a record" if rows is None else "a person" if rows == 1 else f"a person, {rows} rows"
-    return [entry["when"], *made, show_rounded_up(entry["epsilon"]), f"{entry['delta']:g}", unit]
+    return [entry["when"], *facts, show_rounded_up(entry["epsilon"]), f"{entry['delta']:g}", unit]
 
 
-def _answer(found: list[dict[str, Any]], given: Mapping[str, Any]) -> Answer:
-    document = {"private_sets": found}
-    if not found:
+def _answer(
+    sets: list[dict[str, Any]],
+    arguments: Mapping[str, Any],
+) -> Answer:
+    document = {"private_sets": sets}
+    if not sets:
         return Answer(document, ["Nothing was released with secure noise on this machine."])
-    blocks: list[Block] = [text_table(_SETS, map(_row, found))]
-    for each in found if given.get("private_set") is not None else ():
+    blocks: list[Block] = [text_table(_SETS, map(_row, sets))]
+    for each in sets if arguments.get("private_set") is not None else ():
         blocks.append(text_table(_RELEASES, [_release(one) for one in each["entries"] if one["kind"] == "charge"]))
     spent = [
         f"{each['private_set']}: the limit is spent, so nothing more will be released; `dpicl budget --private-set"
         f" {shlex.quote(each['private_set'])} --total-epsilon E --raise` raises it."
-        for each in found
+        for each in sets
         if each["total_epsilon"] is not None and each["sum_epsilon"] >= each["total_epsilon"]
     ]
     spent += [
         f"{each['private_set']}: the limit of deltas is spent, so nothing more will be released; `dpicl budget"
         f" --private-set {shlex.quote(each['private_set'])} --total-delta D --raise` raises it."
-        for each in found
+        for each in sets
         if each["total_delta"] is not None and each["sum_delta"] >= each["total_delta"]
     ]
-    units = [f"{each['private_set']}: {_UNITS[each['unit']]}" for each in found]
+    units = [f"{each['private_set']}: {_UNITS[each['unit']]}" for each in sets]
     return Answer(document, [*blocks, *notes([_MEANING, *units, *spent])])
 
 

@@ -27,34 +27,37 @@ from dpicl.releasing.release import calibrate_mechanism, per_query_epsilon
 from dpicl.tables.document import notes, text_table
 
 
-def _answer(found: dict[str, Any], given: Mapping[str, Any]) -> Answer:
-    proved = "proved" if found["mode"] == "proved" else "by the authors' accounting"
-    if found["knob"] is None:
-        cost = show_rounded_up(found["epsilon_upper"])
-        return Answer(found, [f"{found['mechanism']} has no knob: epsilon = {cost} whatever the target."])
-    by_label, smallest = found["noise_by_label"], min(found["sizes"].values())
-    upper = show_rounded_up(found["epsilon_upper"], 5)
+def _answer(document: dict[str, Any], arguments: Mapping[str, Any]) -> Answer:
+    proved = "proved" if document["mode"] == "proved" else "by the authors' accounting"
+    if document["knob"] is None:
+        cost = show_rounded_up(document["epsilon_upper"])
+        return Answer(
+            document,
+            [f"{document['mechanism']} has no knob: epsilon = {cost} whatever the target."],
+        )
+    by_label, smallest = document["noise_by_label"], min(document["sizes"].values())
+    upper = show_rounded_up(document["epsilon_upper"], 5)
     facts = {
-        found["knob"]: f"{found['noise']:.6g}",
-        "ε": f"{found['epsilon']:g} at δ = {found['delta']:.3g} ({proved}: {upper})",
+        document["knob"]: f"{document['noise']:.6g}",
+        "ε": f"{document['epsilon']:g} at δ = {document['delta']:.3g} ({proved}: {upper})",
         "neighbours": NEIGHBOURS_TEXT,
         "of each label": ", ".join(f"{label} {value:.6g}" for label, value in by_label.items()),
-        "options": " ".join(f"{name}={value}" for name, value in found["options"].items()),
+        "options": " ".join(f"{name}={value}" for name, value in document["options"].items()),
     }
     if len(set(by_label.values())) < 2:
         del facts["of each label"]
-    if found["epsilon_per_query"] is not None:
-        facts |= {"records": str(smallest), "queries": str(found["queries"])}
-        facts["one query alone"] = f"proved to cost epsilon = {show_rounded_up(found['epsilon_per_query'])}"
+    if document["epsilon_per_query"] is not None:
+        facts |= {"records": str(smallest), "queries": str(document["queries"])}
+        facts["one query alone"] = f"proved to cost epsilon = {show_rounded_up(document['epsilon_per_query'])}"
     else:
-        facts["records"] = f"{len(found['sizes'])} groups, the smallest of {smallest}"
-        facts["shots"] = str(sum(found["shots"].values()))
-    if found["slack"] is not None:
-        lower = round_down(found["epsilon_upper"] / found["slack"])
-        facts["slack"] = f"{found['slack']:.3f} (some mechanism with these events costs epsilon = {lower})"
-    facts |= {f"  {name}": str(value) for name, value in found["accountants"].items()}
-    table = text_table([found["mechanism"], f"on {found['task']}"], facts.items())
-    return Answer(found, [table, *notes(found["notes"])])
+        facts["records"] = f"{len(document['sizes'])} groups, the smallest of {smallest}"
+        facts["shots"] = str(sum(document["shots"].values()))
+    if document["slack"] is not None:
+        lower = round_down(document["epsilon_upper"] / document["slack"])
+        facts["slack"] = f"{document['slack']:.3f} (some mechanism with these events costs epsilon = {lower})"
+    facts |= {f"  {name}": str(value) for name, value in document["accountants"].items()}
+    table = text_table([document["mechanism"], f"on {document['task']}"], facts.items())
+    return Answer(document, [table, *notes(document["notes"])])
 
 
 @p.verb("dpicl calibrate tang --task agnews --epsilon 1 --delta 1e-5 --size 30000", answer=_answer)
@@ -83,10 +86,14 @@ def calibrate(
     mode: proved (default), or the accounting of the authors.
     noise: secure: for private records, from the operating system's entropy; needs --size.
     """
-    given = given_mechanism(mechanism, p.as_list(plugins))
-    cls = given.cls
+    chosen = given_mechanism(mechanism, p.as_list(plugins))
+    cls = chosen.cls
     require_known("task", [task], list_tasks())
-    resolved = resolve_options(cls, task, {**given.options, **p.options_of(cls.name, options)})
+    resolved = resolve_options(
+        cls,
+        task,
+        {**chosen.options, **p.options_of(cls.name, options)},
+    )
     built = build(cls, resolved)
     if queries and cls.query_budget(queries) is None:
         raise UsageError(f"The release of {cls.name} is for any number of queries; leave queries out.")
@@ -102,36 +109,43 @@ def calibrate(
         with name_failure(built):
             return calibrate_mechanism(built, sizes, epsilon, accounted_delta(delta, noise), mode)
 
-    found = run_accountants(solve)
-    slack = slack_of(found.event, found.delta, found.bounds.upper) if mode == "proved" else None
+    calibration = run_accountants(solve)
+    slack = slack_of(calibration.event, calibration.delta, calibration.bounds.upper) if mode == "proved" else None
     return {
         "mechanism": cls.name,
         "task": task,
         "options": resolved,
         "knob": built.knob.name if built.knob else None,
-        "noise": found.knob,
-        "noise_by_label": dict(found.by_label),
+        "noise": calibration.knob,
+        "noise_by_label": dict(calibration.by_label),
         "epsilon": epsilon,
-        "epsilon_upper": found.bounds.upper,
+        "epsilon_upper": calibration.bounds.upper,
         "slack": slack,
         "queries": sizes.queries,
-        "epsilon_per_query": per_query_epsilon(built, found.knob, sizes, found.delta),
+        "epsilon_per_query": per_query_epsilon(built, calibration.knob, sizes, calibration.delta),
         "delta": delta,
-        "accounted_delta": found.delta,
+        "accounted_delta": calibration.delta,
         "neighbours": NEIGHBOURS,
-        "mode": found.mode,
+        "mode": calibration.mode,
         "sizes": {name or "": n for name, n in sizes.records.items()},
         "shots": {name or "": n for name, n in sizes.shots.items()},
-        "events": to_json(found.event),
-        "accountants": found.bounds.accountants,
+        "events": to_json(calibration.event),
+        "accountants": calibration.bounds.accountants,
         "notes": [
-            *found.bounds.notes,
+            *calibration.bounds.notes,
             *filter(None, [explain_looseness(slack), large_delta(delta, sum(sizes.records.values()))]),
         ],
     }
 
 
-def _sizes(mechanism: Mechanism, task: str, size: int | None, shots: int, queries: int | None, source: str) -> Sizes:
+def _sizes(
+    mechanism: Mechanism,
+    task: str,
+    size: int | None,
+    shots: int,
+    queries: int | None,
+    source: str,
+) -> Sizes:
     """Sizes of the task; where a size is given, every group that is used has that many records and no data is read."""
     if size is None:
         loaded = Task.load(task, source, limit_test=1)

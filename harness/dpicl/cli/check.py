@@ -24,22 +24,32 @@ from dpicl.results.manifest import cores
 from dpicl.tables.document import Block, text_table
 
 
-def _answer(found: Findings, given: Mapping[str, Any]) -> Answer:
+def _answer(verdicts: Findings, arguments: Mapping[str, Any]) -> Answer:
     documents, shown = [], list[Block | str]()
-    for name, (tasks, findings) in found.own.items():
+    for name, (tasks, findings) in verdicts.own.items():
         failures = sum(finding.status == "failed" for finding in findings)
         checks = [asdict(finding) for finding in findings]
         documents.append({"mechanism": name, "ok": not failures, "tasks": tasks, "checks": checks})
-        shown.append(text_table(["check", "", "seen"], [[f.check, f.status, f.why] for f in findings], name))
+        shown.append(
+            text_table(
+                ["check", "", "seen"],
+                [[f.check, f.status, f.why] for f in findings],
+                name,
+            )
+        )
         end = f"{count(failures, 'check')} failed" if failures else "all checks passed"
         shown.append(f"{name}: {end}{' on ' if tasks else ''}{', '.join(tasks)}")
-    return Answer({"ok": found.ok, "seed": found.seed, "mechanisms": documents}, shown, 0 if found.ok else 1)
+    return Answer(
+        {"ok": verdicts.ok, "seed": verdicts.seed, "mechanisms": documents},
+        shown,
+        0 if verdicts.ok else 1,
+    )
 
 
 @p.verb(
     "dpicl check voting --task agnews",
     answer=_answer,
-    apart=lambda given: apart.SILENCE_SECONDS,  # whatever a plug-in does to its process, it passes only by a verdict
+    apart=lambda changes: apart.SILENCE_SECONDS,  # whatever a plug-in does to its process, it passes only by a verdict
 )
 def check(
     mechanism: Annotated[GivenMechanism, p.OneMechanism, p.Flag(metavar="NAME_OR_FILE")],
@@ -58,28 +68,29 @@ def check(
     mechanism: see `dpicl list mechanisms`, or a Python file.
     task: check on this task only (default: one of every kind that it does).
     """
-    own = dict[str, tuple[list[str], list[CheckFinding]]]()
+    by_name = dict[str, tuple[list[str], list[CheckFinding]]]()
     processes = _count_processes() if apart.is_apart() else 1
     every = _find_given(mechanism, p.as_list(plugins))
-    given = share_out({each.name: option_types(each.cls) for each in every}, p.option_changes(options))
+    changes = share_out({each.name: option_types(each.cls) for each in every}, p.option_changes(options))
     for each in every:
-        seen: list[str] = []
+        tasks: list[str] = []
 
-        def report(task: str, name: str = each.name, seen: list[str] = seen) -> None:
-            seen.append(task)
+        def report(task: str, name: str = each.name, tasks: list[str] = tasks) -> None:
+            tasks.append(task)
             if progress:
                 message(f"{name} on {task}")
 
-        changed = {**each.options, **given[each.name]}
+        changed = {**each.options, **changes[each.name]}
         findings = check_mechanism(each.cls, task, changed, seed, report, apart.report_alive, processes)
-        own[each.name] = seen, findings
-    found = Findings([finding for _, findings in own.values() for finding in findings], own=own, seed=seed)
+        by_name[each.name] = tasks, findings
+    every_finding = [finding for _, findings in by_name.values() for finding in findings]
+    verdicts = Findings(every_finding, own=by_name, seed=seed)
     digest = every[0].registered.plugin_hash if every else None
     if digest and task is None and not options:
-        _note(digest, found.ok)
-    elif digest and found.ok:
+        _note(digest, verdicts.ok)
+    elif digest and verdicts.ok:
         message("Rows of this file keep the mark ‡: only a check without --task and --option counts for them.")
-    return found
+    return verdicts
 
 
 def _count_processes() -> int:

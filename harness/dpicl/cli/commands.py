@@ -35,22 +35,22 @@ class Call:
 
     name: str
     function: Callable[..., Any]
-    given: Mapping[str, Any]
+    arguments: Mapping[str, Any]
     json: bool = False
 
     @property
     def verb(self) -> Verb:
-        found: Verb = vars(self.function)["verb"]
-        return found
+        verb: Verb = vars(self.function)["verb"]
+        return verb
 
     def run(self) -> int:
         """Calls the function and shows what it returns; the exit code."""
-        silence = None if self.verb.apart is None else self.verb.apart(self.given)
+        silence = None if self.verb.apart is None else self.verb.apart(self.arguments)
         return self._run() if silence is None else run_apart(self._run, silence)
 
     def _run(self) -> int:
-        found = inspect.unwrap(self.function)(**self.given)  # its arguments were checked where they were read
-        answer = found if isinstance(found, output.Answer) else self.verb.answer(found, self.given)
+        returned = inspect.unwrap(self.function)(**self.arguments)  # its arguments were checked where they were read
+        answer = returned if isinstance(returned, output.Answer) else self.verb.answer(returned, self.arguments)
         if self.json:
             output.emit_json(answer.document)
         else:
@@ -65,7 +65,13 @@ def load(place: str) -> Callable[..., Any]:
     return function
 
 
-def build(verbs: Verbs, wanted: Collection[str], description: str, epilog: str, version: Callable[[], str]) -> Any:
+def build(
+    verbs: Verbs,
+    loaded: Collection[str],
+    description: str,
+    epilog: str,
+    version: Callable[[], str],
+) -> Any:
     """The program, with the commands that are wanted; of the others it knows what they do, and their code is not
     imported."""
     app = typer.Typer(
@@ -77,7 +83,15 @@ def build(verbs: Verbs, wanted: Collection[str], description: str, epilog: str, 
     )
 
     def root(
-        shown: Annotated[bool, typer.Option("--version", "-V", help="show the version", is_eager=True)] = False,
+        shown: Annotated[
+            bool,
+            typer.Option(
+                "--version",
+                "-V",
+                help="show the version",
+                is_eager=True,
+            ),
+        ] = False,
     ) -> None:
         if shown:
             output.emit([f"dpicl {version()}"])
@@ -85,7 +99,7 @@ def build(verbs: Verbs, wanted: Collection[str], description: str, epilog: str, 
 
     app.callback(invoke_without_command=True)(root)
     for name, (place, help) in verbs.items():
-        if name in wanted:
+        if name in loaded:
             _add(app, name, load(place), help)
         else:
             app.command(name, help=help)(_refuse_unloaded)
@@ -104,7 +118,12 @@ def _refuse_unloaded() -> None:
     """A command whose code nobody asked for."""
 
 
-def _add(app: typer.Typer, name: str, function: Callable[..., Any], help: str) -> None:
+def _add(
+    app: typer.Typer,
+    name: str,
+    function: Callable[..., Any],
+    help: str,
+) -> None:
     from dpicl.api.verbs import parameters  # and pydantic, which `dpicl --help` does without
 
     known = parameters(function)
@@ -114,17 +133,27 @@ def _add(app: typer.Typer, name: str, function: Callable[..., Any], help: str) -
         as_json = texts.pop("json")
         written = _config(texts.pop("config"), name, known)
         written |= {key: text for key, text in texts.items() if text not in (None, False, [], ())}
-        given = {key: _check(known[key], text, name) for key, text in written.items()}
+        arguments = {key: _check(known[key], text, name) for key, text in written.items()}
         for each in known.values():
-            if (each.required or each.name in verb.needs) and each.name not in given:
+            if (each.required or each.name in verb.needs) and each.name not in arguments:
                 raise UsageError(f"{each.written} is missing; see `dpicl {name} --help`.")
-        return Call(name, function, given, as_json)
+        return Call(name, function, arguments, as_json)
 
     flags = [_to_typer(each, verb) for each in known.values() if not each.flag.hidden]
-    own = {"config": (str | None, "--config", "FILE", CONFIG, None), "json": (bool, "--json", None, JSON, False)}
-    for key, (kind, flag, metavar, said, default) in own.items():
-        option = typer.Option(flag, metavar=metavar, help=said)
-        flags.append(inspect.Parameter(key, _KEYWORD, default=default, annotation=Annotated[kind, option]))
+    shared = {
+        "config": (str | None, "--config", "FILE", CONFIG, None),
+        "json": (bool, "--json", None, JSON, False),
+    }
+    for key, (kind, flag, metavar, about, default) in shared.items():
+        option = typer.Option(flag, metavar=metavar, help=about)
+        flags.append(
+            inspect.Parameter(
+                key,
+                _KEYWORD,
+                default=default,
+                annotation=Annotated[kind, option],
+            )
+        )
     call.__signature__ = inspect.Signature(flags)  # type: ignore[attr-defined]
     call.__annotations__ = {each.name: each.annotation for each in flags}
     epilog = "\b\nexample:\n" + "\n".join(f"  {line}" for line in verb.example.splitlines())
@@ -143,7 +172,12 @@ def _to_typer(each: Parameter, verb: Verb) -> inspect.Parameter:
         kind, default = list[str], []  # type: ignore[assignment]
     offered = None if flag.complete is None else _offer(flag.complete)
     if each.positional:
-        about = typer.Argument(metavar=each.written, help=flag.help, autocompletion=offered, show_default=False)
+        about = typer.Argument(
+            metavar=each.written,
+            help=flag.help,
+            autocompletion=offered,
+            show_default=False,
+        )
     else:
         needed = " (required)" if each.required or each.name in verb.needs else ""
         about = typer.Option(
@@ -176,7 +210,11 @@ def _check(each: Parameter, written: Any, name: str) -> Any:
         raise UsageError(f"Argument {each.written} {error}; see `dpicl {name} --help`.") from None
 
 
-def _config(path: str | None, name: str, known: Mapping[str, Parameter]) -> dict[str, Any]:
+def _config(
+    path: str | None,
+    name: str,
+    known: Mapping[str, Parameter],
+) -> dict[str, Any]:
     """The parameters of a file: parameter -> what is written there."""
     if path is None:
         return {}
@@ -188,19 +226,19 @@ def _config(path: str | None, name: str, known: Mapping[str, Parameter]) -> dict
         raise UsageError(f"{path} must hold parameters of `dpicl {name}`, one a line, such as `epsilon: 1`.")
     shown = [each for each in known.values() if not each.flag.hidden]
     flags = {each.name if each.positional else each.written.removeprefix("--"): each for each in shown}
-    found = {}
+    values = {}
     for key, value in document.data.items():
         word = str(key).replace("_", "-").lower()
         if word not in flags:
             raise document.error((key,), str(unknown_name(f"parameter of `dpicl {name}`", word, flags)))
-        if flags[word].name in found:
+        if flags[word].name in values:
             raise document.error((key,), f"'{word}' is given twice; keep one.")
         for text in value if isinstance(value, list) else [value]:
             for part in str(text).split(","):
                 if problem := address_problem(part):
                     raise document.error((key,), problem)
-        found[flags[word].name] = value
-    return {key: value for key, value in found.items() if value is not None}
+        values[flags[word].name] = value
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def parse(program: Any, argv: Sequence[str]) -> Call | None:
@@ -208,10 +246,10 @@ def parse(program: Any, argv: Sequence[str]) -> Call | None:
     if not argv:
         raise UsageError("A command is missing; see `dpicl --help`.")
     try:
-        found = program.main(args=list(argv), prog_name="dpicl", standalone_mode=False)
+        called = program.main(args=list(argv), prog_name="dpicl", standalone_mode=False)
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         path = "dpicl" if context is None else context.command_path
-        said = f"{error.format_message():.400}"
-        raise UsageError(f"{said}{'' if said.endswith(('.', '?')) else '.'} See `{path} --help`.") from None
-    return found if isinstance(found, Call) else None
+        problem = f"{error.format_message():.400}"
+        raise UsageError(f"{problem}{'' if problem.endswith(('.', '?')) else '.'} See `{path} --help`.") from None
+    return called if isinstance(called, Call) else None

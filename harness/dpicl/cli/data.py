@@ -14,7 +14,14 @@ from dpicl.core.decoding import FileFormat
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import count, message
 from dpicl.data.config import add_task_folder, list_tasks, load_config
-from dpicl.data.counts import DataCounts, PersonCounts, SplitCounts, count_persons, count_records, label_words
+from dpicl.data.counts import (
+    DataCounts,
+    PersonCounts,
+    SplitCounts,
+    count_persons,
+    count_records,
+    label_words,
+)
 from dpicl.data.persons import personal_columns
 from dpicl.data.reading import FileRecords, ranges, read_records
 from dpicl.data.sources import read, reading_of, resolve
@@ -27,7 +34,12 @@ from dpicl.scaffold.own_task import own_spec
 from dpicl.tables.document import Block, text_table
 
 #: What the fields of a record are, by the form of texts.
-_FIELDS = {"labelled": ("text", "label"), "plain": ("text",), "pairs": ("input", "output"), "dialogues": ("messages",)}
+_FIELDS = {
+    "labelled": ("text", "label"),
+    "plain": ("text",),
+    "pairs": ("input", "output"),
+    "dialogues": ("messages",),
+}
 #: Labels of which a table has the numbers; JSON has all.
 _SHOWN = 30
 
@@ -80,21 +92,31 @@ def data(
                 )
                 counts = replace(counts, problems=[*counts.problems, nobody])
         names = {"train": path.name, "test": "" if test is None else Path(test).name}
-        found, columns = "local", dict(zip(_FIELDS[form], fields, strict=True))
+        source_found, columns = "local", dict(zip(_FIELDS[form], fields, strict=True))
     else:
-        given: dict[str, object] = {"test": test, "person_field": person_field, **file}
-        if wrong := [name for name, value in given.items() if value]:
+        options: dict[str, object] = {"test": test, "person_field": person_field, **file}
+        if wrong := [name for name, value in options.items() if value]:
             flag = "--" + wrong[0].replace("_", "-")
             raise UsageError(f"{flag} is for a file of records; a task's own file says it (metadata.data.local).")
         spec, names, columns = load_config(name).source, {}, {}
-        found = resolve(source, spec)
-        counts = count_records(*_readings(spec, found), spec.labels)
-    document = {"what": name, "source": found, "ok": not counts.problems, "fields": columns, **asdict(counts)}
+        source_found = resolve(source, spec)
+        counts = count_records(*_readings(spec, source_found), spec.labels)
+    document = {
+        "what": name,
+        "source": source_found,
+        "ok": not counts.problems,
+        "fields": columns,
+        **asdict(counts),
+    }
     if persons:
         document["persons"] = [asdict(each) for each in persons]
     message("These are counts of private records: for you, and not for publication.")
     read_as = [f"Read as {what}: field '{column}'." for what, column in columns.items()]
-    blocks = [*_show(name, found, counts, names), *read_as, *map(_describe_persons, persons)]
+    blocks = [
+        *_show(name, source_found, counts, names),
+        *read_as,
+        *map(_describe_persons, persons),
+    ]
     return Answer(document, blocks, 1 if counts.problems else 0)
 
 
@@ -143,11 +165,25 @@ def _readings(spec: SourceSpec, source: str) -> tuple[FileRecords, FileRecords |
         return reading_of(spec, "train"), None if train_alone else reading_of(spec, "test")
     place = Path(f"{source} records of {spec.name}")
     both = read(spec, source, None, None, 0)
-    train, test = (FileRecords(place, "record", own, [*range(1, len(own) + 1)], {}) for own in both)
+    train, test = (
+        FileRecords(
+            place,
+            "record",
+            records,
+            [*range(1, len(records) + 1)],
+            {},
+        )
+        for records in both
+    )
     return train, test
 
 
-def _show(name: str, source: str, counts: DataCounts, names: Mapping[str, str]) -> Iterator[Block | str]:
+def _show(
+    name: str,
+    source: str,
+    counts: DataCounts,
+    names: Mapping[str, str],
+) -> Iterator[Block | str]:
     """names: split -> its file's name, where files were given; those of a task are called train and test."""
     splits = [replace(each, split=names.get(each.split, each.split)) for each in counts.splits]
     columns = ["", "records", "labels", "words (5%, median, 95%, longest)", "repeated", "wrong"]
@@ -177,4 +213,11 @@ def _row(each: SplitCounts) -> list[str]:
     words = ", ".join(f"{number:,}" for number in each.words.values())
     wrong = sum(map(len, each.faults.values()))
     held = sum(1 for number in each.labels.values() if number)
-    return [each.split, f"{each.records:,}", str(held or "-"), words, f"{len(each.repeated):,}", f"{wrong:,}"]
+    return [
+        each.split,
+        f"{each.records:,}",
+        str(held or "-"),
+        words,
+        f"{len(each.repeated):,}",
+        f"{wrong:,}",
+    ]

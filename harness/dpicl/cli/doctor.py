@@ -79,18 +79,29 @@ def doctor(*, model: Models = (), results: Results = DEFAULT_RESULTS) -> Answer:
     rows = [[check.mark, check.name, check.found, check.remedy] for check in checks]
     end = "Everything that the default run needs is there." if good else "Something is missing; see above."
     document = {"ok": good, "checks": [asdict(check) for check in checks]}
-    return Answer(document, [text_table(["", "what", "found", "to change it"], rows), end], 0 if good else 1)
+    return Answer(
+        document,
+        [text_table(["", "what", "found", "to change it"], rows), end],
+        0 if good else 1,
+    )
 
 
 def _software() -> Iterator[Check]:
     version = platform.python_version()
-    yield Check("python", sys.version_info >= (3, 11), version, "" if sys.version_info >= (3, 11) else "Python 3.11")
+    yield Check(
+        "python",
+        sys.version_info >= (3, 11),
+        version,
+        "" if sys.version_info >= (3, 11) else "Python 3.11",
+    )
     yield Check("dpicl-bench", True, version_of("dpicl-bench") or "not installed")
     for name in (*manifest.PACKAGES, *_LOADERS):
-        if name in ("dpicl-bench", embeddings.WHEEL, static_vectors.WHEEL):  # the models say how to install these
+        # the models say how to install their wheels
+        if name in ("dpicl-bench", embeddings.WHEEL, static_vectors.WHEEL):
             continue
-        found = version_of(name)
-        yield Check(name, found is not None, found or "missing", "" if found else install(name.replace("-", "_")))
+        installed = version_of(name)
+        remedy = "" if installed else install(name.replace("-", "_"))
+        yield Check(name, installed is not None, installed or "missing", remedy)
     commit, dirty = manifest.commit()
     if commit is not None:
         yield Check("commit", True, commit[:12] + (" with changes" if dirty else ""))
@@ -113,9 +124,9 @@ def _models() -> Iterator[Check]:
             if (there := entry["available"]) is not None:
                 needed = kind == "model" and not entry["name"].startswith(models.QWEN.name)
                 missing = f"missing{why}" if needed or why else f"optional, not installed: {entry['about']}"
-                found, remedy = ("installed", "") if there else (missing, entry["get"])
+                state, remedy = ("installed", "") if there else (missing, entry["get"])
                 optional = not there and not needed
-                yield Check(f"{kind} {entry['name']}", there or optional, found, remedy, optional)
+                yield Check(f"{kind} {entry['name']}", there or optional, state, remedy, optional)
 
 
 def _named_model(name: str) -> Iterator[Check]:
@@ -169,7 +180,9 @@ def _check_mechanism(name: str, model: LanguageModel) -> Check:
     if not runs:
         return Check(f"mechanism {name}", False, f"does not run: {first}")
     return Check(
-        f"mechanism {name}", True, f"runs on {join_names(runs, 3)}; not on {join_names([*problems], 3)}: {first}"
+        f"mechanism {name}",
+        True,
+        f"runs on {join_names(runs, 3)}; not on {join_names([*problems], 3)}: {first}",
     )
 
 
@@ -190,7 +203,12 @@ def _data() -> Iterator[Check]:
             yield Check(f"task {task}", False, str(error))
             continue
         missing = folder is not None and source != "local"
-        yield Check(f"task {task}", True, f"{source} records", f"put {spec.name}/train.jsonl there" if missing else "")
+        yield Check(
+            f"task {task}",
+            True,
+            f"{source} records",
+            f"put {spec.name}/train.jsonl there" if missing else "",
+        )
 
 
 def _folders(results: Path) -> Iterator[Check]:
@@ -202,10 +220,13 @@ def _folders(results: Path) -> Iterator[Check]:
         there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
         writable = os.access(there, os.W_OK)
         free = shutil.disk_usage(there).free / 2**30
-        found = f"{folder} ({free:.1f} GB free{'' if writable else ', cannot be written'})"
+        state = f"{folder} ({free:.1f} GB free{'' if writable else ', cannot be written'})"
         good = writable and free >= _LEAST_FREE_GB
-        yield Check(name, good, found, "" if good else remedy)
+        yield Check(name, good, state, "" if good else remedy)
     if (outputs := outputs_folder()).is_dir():
         yield Check(
-            "outputs", True, f"{outputs}: what models said to private prompts", f"rm -r {shlex.quote(str(outputs))}"
+            "outputs",
+            True,
+            f"{outputs}: what models said to private prompts",
+            f"rm -r {shlex.quote(str(outputs))}",
         )

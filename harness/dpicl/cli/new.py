@@ -23,7 +23,11 @@ _NEXT = {
         f"dpicl run open --plugin {{file}} --mechanism {{name}},{_SCALE} --task agnews --epsilon 8 --seed 0",
         "dpicl board open --plugin {file}",
     ),
-    "task": ("export DPICL_DATA={dir}", "dpicl run {suite} --plugin {file}", "dpicl board {suite} --plugin {file}"),
+    "task": (
+        "export DPICL_DATA={dir}",
+        "dpicl run {suite} --plugin {file}",
+        "dpicl board {suite} --plugin {file}",
+    ),
 }
 _NEXT_OWN = (
     "dpicl data {name} --plugin {file}",
@@ -81,8 +85,13 @@ def new(
             format_of(file),
         )
     else:
-        given: dict[str, object] = {"from": train, "from-lm-eval": from_lm_eval, "test": test, **file}
-        if extra := [name.replace("_", "-") for name, value in given.items() if value]:
+        options: dict[str, object] = {
+            "from": train,
+            "from-lm-eval": from_lm_eval,
+            "test": test,
+            **file,
+        }
+        if extra := [name.replace("_", "-") for name, value in options.items() if value]:
             raise UsageError(f"--{extra[0]} is for `dpicl new task NAME --from FILE`; leave it out.")
         example = "task" if what == "task" else kind or "demonstrations"
         taken = list_tasks() if what == "task" else load_mechanisms()

@@ -19,14 +19,28 @@ from dpicl.cli.selecting import Shard, select_cells
 from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
 from dpicl.core.field_types import Number
-from dpicl.core.messages import count, duration, epsilon_text, join_names, message, names_text, score_text
+from dpicl.core.messages import (
+    count,
+    duration,
+    epsilon_text,
+    join_names,
+    message,
+    names_text,
+    score_text,
+)
 from dpicl.core.vocabulary import model_name
 from dpicl.data.sources import SOURCES
 from dpicl.evaluation.statistics import FEWEST_SEEDS, LEVEL
 from dpicl.plan import sizing
 from dpicl.plan.costs import CostEstimate, Costs
 from dpicl.plan.headroom import Headroom, gain_text, headroom_columns, headrooms
-from dpicl.plan.presence import describe_stale, find_presence, find_skipped, select_current, which_of
+from dpicl.plan.presence import (
+    describe_stale,
+    find_presence,
+    find_skipped,
+    select_current,
+    which_of,
+)
 from dpicl.plan.reuse import find_releases
 from dpicl.plan.selection import Selection
 from dpicl.plan.suite import AS_IT_IS
@@ -75,14 +89,14 @@ def plan(
 def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answer:
     """Every cell of a selection, whether it is done, and what it costs."""
     records = Fingerprints()
-    found = find_presence(selection.cells, results, records, selection.mechanisms)
-    left_out = find_skipped(found.missing, selection.mechanisms)
-    status = {cell.id: "present" for cell in found.there} | dict.fromkeys(left_out, "skipped")
-    status |= {each.cell.id: "stale" for each in found.stale}
-    because = {each.cell.id: each.reason for each in found.stale} | left_out
+    presence = find_presence(selection.cells, results, records, selection.mechanisms)
+    left_out = find_skipped(presence.missing, selection.mechanisms)
+    status = {cell.id: "present" for cell in presence.there} | dict.fromkeys(left_out, "skipped")
+    status |= {each.cell.id: "stale" for each in presence.stale}
+    because = {each.cell.id: each.reason for each in presence.stale} | left_out
     missing = [cell for cell in selection.cells if status.get(cell.id) not in ("present", "skipped")]
     costs = Costs(results, selection.mechanisms)
-    scored = find_releases(found.missing, results, records, selection.mechanisms, {}).keys()
+    scored = find_releases(presence.missing, results, records, selection.mechanisms, {}).keys()
     estimates = {**costs.estimates(selection.cells), **costs.estimates(missing, scored)}
     seconds = [value for cell in missing if (value := estimates[cell.id].seconds) is not None]
     unmeasured = list(dict.fromkeys(cell.model for cell in missing if estimates[cell.id].seconds is None))
@@ -97,17 +111,26 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
     document = {
         "suite": selection.suite.name,
         "version": selection.suite.version,
-        "present": len(found.there),
-        "stale": len(found.stale),
+        "present": len(presence.there),
+        "stale": len(presence.stale),
         "skipped": len(left_out),
-        "missing": len(found.missing) - len(left_out),
+        "missing": len(presence.missing) - len(left_out),
         "to_score": len(scored),
         "tokens": sum(estimates[cell.id].tokens for cell in missing),
         "seconds": None if unmeasured else sum(seconds),
-        "unknown": found.unknown or None,
+        "unknown": presence.unknown or None,
         "untuned": untuned_rows(selection),
         "headroom": [{**asdict(one), "rewards": one.rewards} for one in gains],
-        "mde": [dict(zip((*sizing.SHARED, "mde"), (*of, one), strict=True)) for of, one in mde.items()],
+        "mde": [
+            dict(
+                zip(
+                    (*sizing.SHARED, "mde"),
+                    (*of, one),
+                    strict=True,
+                )
+            )
+            for of, one in mde.items()
+        ],
         "tuned": tuned.model_dump(mode="json")["tasks"],
         "cells": [
             {
@@ -123,16 +146,19 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
     }
     cells = [cell for cell in selection.cells if cell.id not in left_out]
     overview, details = _tables(cells, _count_columns(status, estimates), gains, mde)
-    shown: list[Block | str] = [_totals(document, sum(seconds), unmeasured), *overview]
+    shown: list[Block | str] = [
+        _totals(document, sum(seconds), unmeasured),
+        *overview,
+    ]
     others = {one.source for one in gains} - {cell.source for cell in cells}
     if others:
         shown += notes([f"Headroom and MDE are of results on {names_text(sorted(others))} records; none are at hand."])
     shown += [*([tuning_table(tuned)] if tuned.tasks else []), *details]
-    for (row, why), own in _group(selection.cells, lambda cell: (cell.label, left_out.get(cell.id))).items():
-        shown += [f"Skipped: {row} on {', '.join(_group(own, _TASK))}: {why}"] * bool(why)
-    shown += [found.unknown] * bool(found.unknown)
-    if found.stale:
-        shown.append(f"Stale, not made from what is here now: {describe_stale(found.stale)}.")
+    for (row, why), group in _group(selection.cells, lambda cell: (cell.label, left_out.get(cell.id))).items():
+        shown += [f"Skipped: {row} on {', '.join(_group(group, _TASK))}: {why}"] * bool(why)
+    shown += [presence.unknown] * bool(presence.unknown)
+    if presence.stale:
+        shown.append(f"Stale, not made from what is here now: {describe_stale(presence.stale)}.")
         shown.append(f"Next: {stale_advice(suite)}.")
     else:
         run = shlex.join(["dpicl", "run", *call.words(suite)])
@@ -142,10 +168,17 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
     return Answer(document, shown)
 
 
-def _totals(plan: Mapping[str, Any], seconds: float, unmeasured: Sequence[str]) -> Block:
+def _totals(
+    plan: Mapping[str, Any],
+    seconds: float,
+    unmeasured: Sequence[str],
+) -> Block:
     """How many cells are done and left, and what these cost. unmeasured: models of which no cell has run
     on this machine; seconds: of all others."""
-    parts = [f"{plan['present']} done", *(f"{plan[key]} {key}" for key in ("stale", "skipped") if plan[key])]
+    parts = [
+        f"{plan['present']} done",
+        *(f"{plan[key]} {key}" for key in ("stale", "skipped") if plan[key]),
+    ]
     cost = ""
     if plan["missing"] or plan["stale"]:
         which = " with the stale ones" if plan["stale"] else ""
@@ -158,7 +191,10 @@ def _totals(plan: Mapping[str, Any], seconds: float, unmeasured: Sequence[str]) 
     return words(f"{count(len(plan['cells']), 'cell')}: {', '.join(parts)}, {to_do}{cost}.")
 
 
-def _count_columns(status: Mapping[str, str], costs: Mapping[str, CostEstimate]) -> list[Column]:
+def _count_columns(
+    status: Mapping[str, str],
+    costs: Mapping[str, CostEstimate],
+) -> list[Column]:
     """How many cells a line has, and what they cost, done or not."""
 
     def time(cells: Sequence[Cell]) -> float | None:
@@ -167,44 +203,94 @@ def _count_columns(status: Mapping[str, str], costs: Mapping[str, CostEstimate])
 
     return [
         Column("cells", "cells", len),
-        Column("done", "done", lambda cells: sum(status.get(cell.id) == "present" for cell in cells)),
-        Column("tokens", "tokens", lambda cells: sum(costs[c.id].tokens for c in cells), lambda n: f"{n / 1e6:.2f} M"),
+        Column(
+            "done",
+            "done",
+            lambda cells: sum(status.get(cell.id) == "present" for cell in cells),
+        ),
+        Column(
+            "tokens",
+            "tokens",
+            lambda cells: sum(costs[c.id].tokens for c in cells),
+            lambda n: f"{n / 1e6:.2f} M",
+        ),
         Column("time", "time", time, duration, optional=True),
     ]
 
 
 def _tables(
-    cells: Sequence[Cell], counted: Sequence[Column], gains: Sequence[Headroom], mde: Mapping[sizing.Shared, float]
+    cells: Sequence[Cell],
+    counted: Sequence[Column],
+    gains: Sequence[Headroom],
+    mde: Mapping[sizing.Shared, float],
 ) -> tuple[list[Block], list[Block]]:
     """(of every model a line a task; headroom by every metric and a line a row, or how to get them)."""
     first = {(one.model, one.task): one for one in reversed(gains)}
-    found = {(model, task, epsilon): value for (model, task, _, epsilon), value in reversed([*mde.items()])}
-    gain = Column("headroom", "headroom (95%)", lambda own: first.get(_READ(own[0])), gain_text, optional=True)
+    detectable = {(model, task, epsilon): value for (model, task, _, epsilon), value in reversed([*mde.items()])}
+    gain = Column(
+        "headroom",
+        "headroom (95%)",
+        lambda line: first.get(_READ(line[0])),
+        gain_text,
+        optional=True,
+    )
 
     def power(epsilon: float) -> Column:
         name = f"MDE, ε={epsilon:g}"
-        return Column(name, name, lambda own: found.get((*_READ(own[0]), epsilon)), score_text, optional=True)
+        return Column(
+            name,
+            name,
+            lambda line: detectable.get((*_READ(line[0]), epsilon)),
+            score_text,
+            optional=True,
+        )
 
-    task = Column("task", "task", lambda own: own[0].task)
-    whole = [task, *counted, gain, *map(power, sorted({epsilon for *_, epsilon in found}))]
-    every = [*(Column(name, name, attrgetter(name)) for name in ("task", "metric")), *headroom_columns(lambda x: x)]
-    label = Column("label", "mechanism", lambda own: own[0].label, wide=True)
-    rows = [task, label, Column("epsilon", "ε", lambda own: own[0].epsilon, epsilon_text), *counted]
+    task = Column("task", "task", lambda line: line[0].task)
+    whole = [task, *counted, gain, *map(power, sorted({epsilon for *_, epsilon in detectable}))]
+    every = [
+        *(Column(name, name, attrgetter(name)) for name in ("task", "metric")),
+        *headroom_columns(lambda x: x),
+    ]
+    label = Column("label", "mechanism", lambda line: line[0].label, wide=True)
+    rows = [
+        task,
+        label,
+        Column("epsilon", "ε", lambda line: line[0].epsilon, epsilon_text),
+        *counted,
+    ]
     overview, details = list[Block](), list[Block]()
     few = len(_group(cells, _TASK)) == 1 or len(_group(cells, _ROW)) <= _FEW
-    for model, own in _group(cells, attrgetter("model")).items():
-        name, sources = model_name(model), names_text(_group(own, attrgetter("source")))
-        overview.append(make_table(f"{name}, {sources} records", whole, _group(own, _TASK).values(), heading=True))
+    for model, line in _group(cells, attrgetter("model")).items():
+        name, sources = model_name(model), names_text(_group(line, attrgetter("source")))
+        overview.append(
+            make_table(
+                f"{name}, {sources} records",
+                whole,
+                _group(line, _TASK).values(),
+                heading=True,
+            )
+        )
         if few and (mine := [one for one in gains if one.model == model]):
             details.append(make_table(f"Headroom by every metric, {name}", every, mine, keep=2, heading=True))
         if few:
-            details.append(make_table(f"Rows, {name}", rows, _group(own, _ROW).values(), keep=3, heading=True))
+            details.append(
+                make_table(
+                    f"Rows, {name}",
+                    rows,
+                    _group(line, _ROW).values(),
+                    keep=3,
+                    heading=True,
+                )
+            )
     if gains:
         overview += notes([_MEANING])
     return overview, details or [words("A line a row, and headroom by every metric: --task TASK.")]
 
 
-def _group(cells: Iterable[Cell], key: Callable[[Cell], Any]) -> dict[Any, list[Cell]]:
+def _group(
+    cells: Iterable[Cell],
+    key: Callable[[Cell], Any],
+) -> dict[Any, list[Cell]]:
     groups = defaultdict[Any, list[Cell]](list)
     for cell in cells:
         groups[key(cell)].append(cell)
@@ -233,51 +319,85 @@ def stale_advice(suite: str) -> str:
 
 
 def cell_json(cell: Cell) -> dict[str, Any]:
-    keys = ("task", "mechanism", "label", "model", "epsilon", "delta", "seed", "source", "test_records")
+    keys = (
+        "task",
+        "mechanism",
+        "label",
+        "model",
+        "epsilon",
+        "delta",
+        "seed",
+        "source",
+        "test_records",
+    )
     return {"id": cell.id, **{key: getattr(cell, key) for key in keys}}
 
 
-def _select_standing(selection: Selection, results: Iterable[Result]) -> tuple[list[Result], list[str]]:
+def _select_standing(
+    selection: Selection,
+    results: Iterable[Result],
+) -> tuple[list[Result], list[str]]:
     """The results of its cells as on a board, those from the records of the cells first; notes on others."""
-    suite, to_have = selection.suite, {(cell.task, cell.source) for cell in selection.cells}
-    sources, wanted = SOURCES if suite.source == "auto" else (suite.source,), set(map(which_of, selection.cells))
-    own = [one for one in results if one.suite == selection.reference and which_of(one.cell) in wanted]
-    own = [one for one in own if one.cell.source in sources]
-    own.sort(key=lambda one: (one.cell.task, one.cell.source) not in to_have)
-    return select_current(own, Fingerprints(download=False))
+    suite = selection.suite
+    to_have = {(cell.task, cell.source) for cell in selection.cells}
+    sources = SOURCES if suite.source == "auto" else (suite.source,)
+    selected = set(map(which_of, selection.cells))
+    eligible = [one for one in results if one.suite == selection.reference and which_of(one.cell) in selected]
+    eligible = [one for one in eligible if one.cell.source in sources]
+    eligible.sort(key=lambda one: (one.cell.task, one.cell.source) not in to_have)
+    return select_current(eligible, Fingerprints(download=False))
 
 
-def _sizes(selection: Selection, results: Sequence[Result], detect: float, power: float) -> Answer:
+def _sizes(
+    selection: Selection,
+    results: Sequence[Result],
+    detect: float,
+    power: float,
+) -> Answer:
     """What `plan --detect` says: seeds and test records of least cost for every task and epsilon."""
     suite = selection.suite
-    own, left_out = _select_standing(selection, results)
-    if results and not own:
+    eligible, left_out = _select_standing(selection, results)
+    if results and not eligible:
         message(f"{count(len(results), 'result')} with other suite settings, model or options left out.")
     for note in left_out:
         message(note)
-    found = sizing.tables(own, detect, power)
-    if without := {cell.task: None for cell in selection.cells if cell.task not in {table.task for table in found}}:
+    sized = sizing.tables(eligible, detect, power)
+    if without := {cell.task: None for cell in selection.cells if cell.task not in {table.task for table in sized}}:
         message(f"No two rows have results at two common seeds on {', '.join(without)}.")
     document = {
         "suite": suite.name,
         "version": suite.version,
         "detect": detect,
         "power": power,
-        "tables": [asdict(table) for table in found],
+        "tables": [asdict(table) for table in sized],
     }
-    mde = sizing.find_mde(own)
+    mde = sizing.find_mde(eligible)
     tables = [
-        text_table(_SIZES, [_size_row(one, mde) for one in found if one.model == model], model_name(model), keep=2)
-        for model in dict.fromkeys(table.model for table in found)
+        text_table(
+            _SIZES,
+            [_size_row(one, mde) for one in sized if one.model == model],
+            model_name(model),
+            keep=2,
+        )
+        for model in dict.fromkeys(table.model for table in sized)
     ]
-    return Answer(document, [*tables, *notes([_sizes_meaning(found, detect, power)])])
+    return Answer(
+        document,
+        [
+            *tables,
+            *notes([_sizes_meaning(sized, detect, power)]),
+        ],
+    )
 
 
 _SIZES = ("task", "ε", "rows", "records", "sd", "seeds now", "MDE", "needs", "costs")
 
 
-def _size_row(table: sizing.Table, mde: Mapping[sizing.Shared, float]) -> list[str]:
-    found = mde.get((table.model, table.task, table.source, table.epsilon))
+def _size_row(
+    table: sizing.Table,
+    mde: Mapping[sizing.Shared, float],
+) -> list[str]:
+    difference = mde.get((table.model, table.task, table.source, table.epsilon))
     return [
         table.task,
         f"{table.epsilon:g}",
@@ -285,14 +405,14 @@ def _size_row(table: sizing.Table, mde: Mapping[sizing.Shared, float]) -> list[s
         str(table.documents),
         f"{table.deviation:.3f}",
         str(table.seeds),
-        score_text(found) if found else "none",
+        score_text(difference) if difference else "none",
         count(table.needed, "seed") if table.needed else f"more than {sizing.MOST_SEEDS:,}",
         duration(table.seconds) if table.seconds is not None else "",
     ]
 
 
-def _sizes_meaning(found: Sequence[sizing.Table], detect: float, power: float) -> str:
-    made_from = {f"{table.task}: {table.source}": None for table in found}
+def _sizes_meaning(sized: Sequence[sizing.Table], detect: float, power: float) -> str:
+    made_from = {f"{table.task}: {table.source}": None for table in sized}
     return (
         f"Records: {', '.join(made_from)}. So many seeds find a difference of {detect:g} between any two rows of a"
         f" table with probability {power:g}, at a family-wise error of {1 - LEVEL:.2g}, by Student's t of sd, the"

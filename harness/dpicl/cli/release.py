@@ -39,7 +39,14 @@ from dpicl.own.card import NOT_MEASURED, describe_proof, guarantee_of, unit_of_c
 from dpicl.own.job import STAYS, ReleaseJob
 from dpicl.own.records import OwnRecords, queries_of, query_of, require_different
 from dpicl.own.released import PrivateRelease, UnsavedRelease, check_format, try_places
-from dpicl.own.state import OF_A_PROMPT, SavedState, answers_from, public_task, read_state, require_same
+from dpicl.own.state import (
+    OF_A_PROMPT,
+    SavedState,
+    answers_from,
+    public_task,
+    read_state,
+    require_same,
+)
 from dpicl.own.utility import Utility
 
 #: A file; in a program also a DataFrame, a dataset, a list of dictionaries or of (text, label).
@@ -49,7 +56,10 @@ Data = Any
 class Own(p.OwnFile, total=False):
     """Private records of one's own, what they are, and what a release of them may cost."""
 
-    data: Annotated[Data, p.Flag("CSV, JSON Lines, JSON, Excel or Parquet; all of it is private", metavar="FILE")]
+    data: Annotated[
+        Data,
+        p.Flag("CSV, JSON Lines, JSON, Excel or Parquet; all of it is private", metavar="FILE"),
+    ]
     task: Annotated[p.Task, p.Flag("a known task with its labels and prompts, instead of --labels")]
     text_is: Annotated[str, p.Flag("what a text is, for prompts: 'support ticket'", metavar="WORDS")]
     person_field: p.PersonField
@@ -64,16 +74,23 @@ class Own(p.OwnFile, total=False):
         ),
     ]
     measure_only: Annotated[
-        bool, p.Flag("stop after the utility is measured on --public-test: charges nothing, writes nothing")
+        bool,
+        p.Flag("stop after the utility is measured on --public-test: charges nothing, writes nothing"),
     ]
     contact: Annotated[str, Field(max_length=200), p.Flag("who is to be asked, for the card", metavar="WHO")]
-    epsilon: Annotated[Number, Field(gt=0, allow_inf_nan=False), p.Flag("proved epsilon of this release", metavar="E")]
+    epsilon: Annotated[
+        Number,
+        Field(gt=0, allow_inf_nan=False),
+        p.Flag("proved epsilon of this release", metavar="E"),
+    ]
     delta: Annotated[p.Delta, p.Flag("delta (default: 1e-6)")]
     allow_large_delta: Annotated[
-        bool, p.Flag("release also where delta is above one over the declared number of records; the card says so")
+        bool,
+        p.Flag("release also where delta is above one over the declared number of records; the card says so"),
     ]
     allow_unchecked: Annotated[
-        bool, p.Flag("release also with a plug-in that has not passed `dpicl check` here; the card says so first")
+        bool,
+        p.Flag("release also with a plug-in that has not passed `dpicl check` here; the card says so first"),
     ]
     size: p.DeclaredSizes
     model: p.Model
@@ -109,44 +126,59 @@ _WITH_STATE = {
 }
 
 
-def _answer(made: PrivateRelease, given: Mapping[str, Any]) -> Answer:
-    budgets = [each for each in read_sets() if each["private_set"] in made.charged_to]
-    return Answer({"out": given["out"], "card": made.card, "budgets": budgets}, _show(made, given, budgets))
+def _answer(release: PrivateRelease, arguments: Mapping[str, Any]) -> Answer:
+    budgets = [each for each in read_sets() if each["private_set"] in release.charged_to]
+    return Answer(
+        {"out": arguments["out"], "card": release.card, "budgets": budgets},
+        _show(release, arguments, budgets),
+    )
 
 
-def _show(made: PrivateRelease, given: Mapping[str, Any], budgets: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    epsilon, delta = guarantee_of(made.card)
-    if given.get("measure_only"):
-        yield Utility.model_validate(made.card["utility"]).sentence
+def _show(
+    release: PrivateRelease,
+    arguments: Mapping[str, Any],
+    budgets: Sequence[Mapping[str, Any]],
+) -> Iterator[str]:
+    epsilon, delta = guarantee_of(release.card)
+    if arguments.get("measure_only"):
+        yield Utility.model_validate(release.card["utility"]).sentence
         yield (
             "Nothing was charged or written; the release, without --measure-only, would cost epsilon ="
             f" {show_rounded_up(epsilon)}."
         )
-        if made.card["manifest"].get("plugin_checked") is False:
-            yield f"{made.card['mechanism']} has not passed `dpicl check`, without which it releases nothing."
+        if release.card["manifest"].get("plugin_checked") is False:
+            yield f"{release.card['mechanism']} has not passed `dpicl check`, without which it releases nothing."
         return
-    out = Path(given["out"])
-    if made.card["warning"]:
-        message(f"dpicl: {made.card['warning']}")
-    texts = count(len(made.answers), "answer") if made.queries else count(len(made.prompt.texts), "text")
-    what = f"The state of {made.card['mechanism']}" if made.state is not None else texts
-    yield (
-        f"{what} in {out}; epsilon = {show_rounded_up(epsilon)} {describe_proof(made.card)} at delta = {delta:g}, for"
-        f" {unit_of_card(made.card)}; card: {out.with_name(f'{out.stem}.card.md')}"
-    )
-    yield from made.card.get("texts", ())
-    if made.card["utility"] is None:
+    out = Path(arguments["out"])
+    if release.card["warning"]:
+        message(f"dpicl: {release.card['warning']}")
+    texts = count(len(release.answers), "answer") if release.queries else count(len(release.prompt.texts), "text")
+    what = f"The state of {release.card['mechanism']}" if release.state is not None else texts
+    cost = f"epsilon = {show_rounded_up(epsilon)} {describe_proof(release.card)} at delta = {delta:g}"
+    card = out.with_name(f"{out.stem}.card.md")
+    yield f"{what} in {out}; {cost}, for {unit_of_card(release.card)}; card: {card}"
+
+    yield from release.card.get("texts", ())
+    if release.card["utility"] is None:
         yield f"{capitalize(NOT_MEASURED)}."
-    if made.state is not None:
-        words = ["dpicl", "answer", str(given["mechanism"]), "--state", str(out), "--queries", "FILE"]
-        for name, value in (given.get("options") or {}).items():
+    if release.state is not None:
+        words = [
+            "dpicl",
+            "answer",
+            str(arguments["mechanism"]),
+            "--state",
+            str(out),
+            "--queries",
+            "FILE",
+        ]
+        for name, value in (arguments.get("options") or {}).items():
             words += ["--option", f"{name.rpartition('.')[2]}={value}"]
-        words += [] if given.get("model", "embedded") == "embedded" else ["--model", given["model"]]
-        words += [word for plugin in p.as_list(given.get("plugins", ())) for word in ("--plugin", str(plugin))]
+        words += [] if arguments.get("model", "embedded") == "embedded" else ["--model", arguments["model"]]
+        words += [word for plugin in p.as_list(arguments.get("plugins", ())) for word in ("--plugin", str(plugin))]
         yield f"It answers any number of queries at no further cost: {shlex.join([*words, '--out', 'FILE'])}"
-    if "state_sha256" in made.card:
+    if "state_sha256" in release.card:
         yield "Nothing was charged: the answers follow from what was released before."
-    declared = sum(made.card["manifest"]["data"]["sizes"].values())
+    declared = sum(release.card["manifest"]["data"]["sizes"].values())
     for each in budgets:
         name, limit, delta_limit = each["private_set"], each["total_epsilon"], each["total_delta"]
         of_epsilon, of_delta = ("" if one is None else f" of {one:g}" for one in (limit, delta_limit))
@@ -156,8 +188,8 @@ def _show(made: PrivateRelease, given: Mapping[str, Any], budgets: Sequence[Mapp
             f" {'person' if each['unit'] == 'person' else 'record'}. See: dpicl"
             f" budget --private-set {name}"
         )
-        if each["releases"] > 1 and (said := large_delta(each["sum_delta"], declared)):
-            yield f"All releases of '{name}' together: {said}."
+        if each["releases"] > 1 and (warning := large_delta(each["sum_delta"], declared)):
+            yield f"All releases of '{name}' together: {warning}."
         if each["releases"] == 1:
             yield f"This budget is new; it is kept in {private_folder()}"
 
@@ -176,7 +208,7 @@ def release(
     shots: p.LabelShots | None = None,
     shots_per_label: Annotated[AnyShots, p.Flag("demonstrations of every label", metavar="K")] | None = None,
     format: Literal["jsonl", "csv", "parquet", "hf", "prompt", "messages-openai", "messages-anthropic"] | None = None,
-    **own: Unpack[Own],
+    **arguments: Unpack[Own],
 ) -> PrivateRelease:
     """Demonstrations (or an instruction) from the private records of a file, once, charged to their budget.
 
@@ -191,7 +223,7 @@ def release(
         messages of a chat; what a prepared mechanism releases has a format of its own.
     """
     unfit = {"answers": "answers queries; use `dpicl answer`"}
-    job = _job(mechanism, own, unfit, _Shots(shots, shots_per_label))
+    job = _job(mechanism, arguments, unfit, _Shots(shots, shots_per_label))
     if job.mechanism.reads_all and format is not None:
         raise UsageError(f"{job.mechanism.name} releases a state, and no texts; leave --format out.")
     check_format(format or "jsonl", job.task, job.own.form)
@@ -210,7 +242,7 @@ def answer(
     *,
     queries: Annotated[Path | str | Sequence[str], p.Flag(metavar="FILE", check=p.queries_given)],
     state: p.OnePath | None = None,
-    **own: Unpack[Own],
+    **arguments: Unpack[Own],
 ) -> PrivateRelease:
     """Answers to queries from the private records of a file, charged to their budget: for all queries together.
 
@@ -226,26 +258,26 @@ def answer(
         nothing more.
     """
     if state is not None:
-        return _answer_from(Path(state), mechanism, queries, own)
+        return _answer_from(Path(state), mechanism, queries, arguments)
     needed = ("data", "epsilon") if call.COMMAND.get() else ("data",)
-    if missing := [f"--{name}" for name in needed if own.get(name) is None]:
+    if missing := [f"--{name}" for name in needed if arguments.get(name) is None]:
         raise UsageError(
             f"{' and '.join(missing)} must be given, to answer from private records; or --state FILE, to answer from"
             " what was released before."
         )
     if mechanism is None:
         raise UsageError("MECHANISM must be given, to answer from private records; see `dpicl list mechanisms`.")
-    said = "releases demonstrations, which answer any query at no further cost; use `dpicl release`"
-    job = _job(mechanism, own, {"demonstrations": said})
+    unfit = "releases demonstrations, which answer any query at no further cost; use `dpicl release`"
+    job = _job(mechanism, arguments, {"demonstrations": unfit})
     if isinstance(queries, Path):
         require_different({"--data": job.data, "--queries": queries})
     every = _read_queries(queries, job.own, job.tell)
-    made = replace(job, queries=[query for query in every if query.text]).run()
-    return _save(made.answer_all(every), None if job.measure_only else job.out)
+    answered = replace(job, queries=[query for query in every if query.text]).run()
+    return _save(answered.answer_all(every), None if job.measure_only else job.out)
 
 
-def _answer_from(file: Path, mechanism: GivenMechanism | None, queries: Any, own: Own) -> PrivateRelease:
-    if extra := [name for name in own if name not in _WITH_STATE and own.get(name) is not None]:
+def _answer_from(file: Path, mechanism: GivenMechanism | None, queries: Any, arguments: Own) -> PrivateRelease:
+    if extra := [name for name in arguments if name not in _WITH_STATE and arguments.get(name) is not None]:
         raise UsageError(
             f"--state answers from what was released before, and reads no record; leave out"
             f" --{extra[0].replace('_', '-')}."
@@ -254,50 +286,59 @@ def _answer_from(file: Path, mechanism: GivenMechanism | None, queries: Any, own
         "answers": "prepares nothing: it pays for each query, and needs --data",
         "demonstrations": f"releases demonstrations, and no state. {OF_A_PROMPT.removesuffix('.')}",
     }
-    found = read_state(file)
-    given = _given_of(mechanism or _maker_of(found, own), own, unfit)
-    task = public_task(found)
-    resolved = resolve_options(given.cls, task.name, {**given.options, **p.options_of(given.name, own.get("options"))})
-    built = cast(PreparedMechanism, build(given.cls, resolved))
-    require_same(found, built, resolved)
-    words = replace(found.own, text_field=own.get("text_field"), format=p.format_of(own))
+    saved = read_state(file)
+    chosen = _given_of(mechanism or _maker_of(saved, arguments), arguments, unfit)
+    task = public_task(saved)
+    resolved = resolve_options(
+        chosen.cls,
+        task.name,
+        {**chosen.options, **p.options_of(chosen.name, arguments.get("options"))},
+    )
+    built = cast(PreparedMechanism, build(chosen.cls, resolved))
+    require_same(saved, built, resolved)
+    words = replace(
+        saved.own,
+        text_field=arguments.get("text_field"),
+        format=p.format_of(arguments),
+    )
     every = _read_queries(queries, words, _tell())
-    asked = [query for query in every if query.text]
-    out = own.get("out")
+    filled = [query for query in every if query.text]
+    out = arguments.get("out")
     if out is not None:
         try_places(Path(out))
     stages = Stages(_tell())
     with repeat(stages.say_how_far):
         stages.begin("loading the model")
-        lm = models.load(own.get("model") or "embedded")
+        lm = models.load(arguments.get("model") or "embedded")
         stages.begin("answering")
-        answers = answers_from(found, built, lm, asked, stages.report)
-    return _save(PrivateRelease(found.card, task, answers=answers).answer_all(every), out)
+        answers = answers_from(saved, built, lm, filled, stages.report)
+    return _save(PrivateRelease(saved.card, task, answers=answers).answer_all(every), out)
 
 
-def _maker_of(found: SavedState, own: Own) -> type[Mechanism]:
+def _maker_of(saved: SavedState, arguments: Own) -> type[Mechanism]:
     """The mechanism that a state names, among those that are shipped or that the caller named: no file is loaded."""
-    known, name = load_mechanisms(p.as_list(own.get("plugins") or ())), found.file.card.mechanism
+    known = load_mechanisms(p.as_list(arguments.get("plugins") or ()))
+    name = saved.file.card.mechanism
     if name not in known:
-        raise UsageError(f"{found.path} was made by '{name[:80]}', which is not known here; give its file as --plugin.")
+        raise UsageError(f"{saved.path} was made by '{name[:80]}', which is not known here; give its file as --plugin.")
     return known[name].cls
 
 
-def _save(made: PrivateRelease, out: Path | str | None, format: str = "jsonl") -> PrivateRelease:
+def _save(release: PrivateRelease, out: Path | str | None, format: str = "jsonl") -> PrivateRelease:
     """The release, written where ``out`` names a file. Raises UnsavedRelease for one that cannot be written, which a
     command puts on stdout: it was paid for."""
     try:
         if out is not None:
-            made.save(out, format)
+            release.save(out, format)
     except (ResultError, UsageError) as error:
         if call.COMMAND.get():
-            output.emit([made.text(format)])
-            output.emit_json(made.card)
-        raise UnsavedRelease(f"{error} What was released, and paid for, is not lost.", made) from error
+            output.emit([release.text(format)])
+            output.emit_json(release.card)
+        raise UnsavedRelease(f"{error} What was released, and paid for, is not lost.", release) from error
     except KeyboardInterrupt as stop:
         stop.add_note(STAYS)
         raise
-    return made
+    return release
 
 
 class _Shots(NamedTuple):
@@ -324,54 +365,65 @@ class _Shots(NamedTuple):
         return ReleaseConfig.model_validate({**job.config.model_dump(), **settings})
 
 
-def _job(mechanism: GivenMechanism, own: Own, unfit: Mapping[str, str], shots: _Shots | None = None) -> ReleaseJob:
+def _job(
+    mechanism: GivenMechanism, arguments: Own, unfit: Mapping[str, str], shots: _Shots | None = None
+) -> ReleaseJob:
     """What is to be released, checked before a record is read."""
-    if own.get("data") is None:
+    if arguments.get("data") is None:
         raise UsageError("A release needs --data, the file of private records.")
-    given = _given_of(mechanism, own, unfit)
-    epsilon, out = own.get("epsilon") or 1.0, own.get("out")
-    data, public, test = (None if table is None else as_table(table) for table in map(own.get, _TABLES))
+    chosen = _given_of(mechanism, arguments, unfit)
+    epsilon, out = arguments.get("epsilon") or 1.0, arguments.get("out")
+    data, public, test = (None if table is None else as_table(table) for table in map(arguments.get, _TABLES))
     assert data is not None
     default = (
-        re.sub(r"[^A-Za-z0-9_.-]", "_", name_of(data) if isinstance(data, Path) else data.stem).lstrip("_.-")[:80]
+        re.sub(
+            r"[^A-Za-z0-9_.-]",
+            "_",
+            name_of(data) if isinstance(data, Path) else data.stem,
+        ).lstrip("_.-")[:80]
         or "records"
     )
     job = ReleaseJob(
-        given=given,
-        chosen=p.options_of(given.name, own.get("options")),
+        given=chosen,
+        chosen=p.options_of(chosen.name, arguments.get("options")),
         own=OwnRecords(
-            p.labels_of(own),
-            own.get("task"),
-            text_field=own.get("text_field"),
-            label_field=own.get("label_field"),
-            text_is=own.get("text_is") or "text",
-            format=p.format_of(own),
-            person_field=own.get("person_field"),
-            rows_per_person=own.get("rows_per_person") or 1,
-            per_record=bool(own.get("per_record")),
-            form=p.form_of(own),
-            output_field=own.get("output_field"),
-            skip_invalid=bool(own.get("skip_invalid")),
-            skip_other_labels=bool(own.get("skip_other_labels")),
+            p.labels_of(arguments),
+            arguments.get("task"),
+            text_field=arguments.get("text_field"),
+            label_field=arguments.get("label_field"),
+            text_is=arguments.get("text_is") or "text",
+            format=p.format_of(arguments),
+            person_field=arguments.get("person_field"),
+            rows_per_person=arguments.get("rows_per_person") or 1,
+            per_record=bool(arguments.get("per_record")),
+            form=p.form_of(arguments),
+            output_field=arguments.get("output_field"),
+            skip_invalid=bool(arguments.get("skip_invalid")),
+            skip_other_labels=bool(arguments.get("skip_other_labels")),
         ),
-        model=own.get("model") or "embedded",
+        model=arguments.get("model") or "embedded",
         config=ReleaseConfig(
             epsilon=epsilon,
-            delta=own.get("delta") or 1e-6,
-            seed=own.get("seed") or 0,
-            noise=own.get("noise") or "secure",
-            allow_large_delta=bool(own.get("allow_large_delta")),
+            delta=arguments.get("delta") or 1e-6,
+            seed=arguments.get("seed") or 0,
+            noise=arguments.get("noise") or "secure",
+            allow_large_delta=bool(arguments.get("allow_large_delta")),
         ),
-        size=own.get("size"),
+        size=arguments.get("size"),
         data=data,
         public=public,
         public_test=test,
-        payer=ChargeTo(own.get("private_set"), default, own.get("total_epsilon"), own.get("total_delta")),
+        payer=ChargeTo(
+            arguments.get("private_set"),
+            default,
+            arguments.get("total_epsilon"),
+            arguments.get("total_delta"),
+        ),
         out=None if out is None else Path(out),
         tell=_tell(),
-        allow_unchecked=bool(own.get("allow_unchecked")),
-        measure_only=bool(own.get("measure_only")),
-        contact=own.get("contact") or "",
+        allow_unchecked=bool(arguments.get("allow_unchecked")),
+        measure_only=bool(arguments.get("measure_only")),
+        contact=arguments.get("contact") or "",
     )
     if shots is not None:
         job = replace(job, config=shots.of(job))
@@ -379,12 +431,12 @@ def _job(mechanism: GivenMechanism, own: Own, unfit: Mapping[str, str], shots: _
     return job
 
 
-def _given_of(mechanism: GivenMechanism, own: Own, unfit: Mapping[str, str]) -> Given:
+def _given_of(mechanism: GivenMechanism, arguments: Own, unfit: Mapping[str, str]) -> Given:
     """unfit: kind of mechanism -> what is said of one that is not for this."""
-    found = given_mechanism(mechanism, p.as_list(own.get("plugins") or ()))
-    if (said := unfit.get(str(found.cls.kind))) is not None:
-        raise UsageError(f"{found.name} {said}.")
-    return found
+    chosen = given_mechanism(mechanism, p.as_list(arguments.get("plugins") or ()))
+    if (reason := unfit.get(str(chosen.cls.kind))) is not None:
+        raise UsageError(f"{chosen.name} {reason}.")
+    return chosen
 
 
 def _tell() -> Callable[[str], None]:
@@ -392,12 +444,16 @@ def _tell() -> Callable[[str], None]:
     return partial(message, stream=sys.stderr) if call.COMMAND.get() else lambda text: None
 
 
-def _read_queries(given: Any, own: OwnRecords, tell: Callable[[str], None]) -> list[Query]:
+def _read_queries(
+    source: Any,
+    records: OwnRecords,
+    tell: Callable[[str], None],
+) -> list[Query]:
     """Raises DataError for a file without queries."""
-    if isinstance(given, Path):
-        queries = queries_of(given, own, tell)
+    if isinstance(source, Path):
+        queries = queries_of(source, records, tell)
     else:
-        queries = [query_of(str(number), text) for number, text in enumerate(given, start=1)]
+        queries = [query_of(str(number), text) for number, text in enumerate(source, start=1)]
     if blank := sum(not query.text for query in queries):
         tell(f"{blank} of {len(queries)} queries have no text: they are not asked, and their answers are empty.")
     return queries

@@ -46,11 +46,11 @@ def run(
     gpus: Ray: GPUs of each worker (default: 1 where there are any, else 0).
     """
     selection = select_cells(suite, cells, shard)
-    made = make_engine(engine, workers, address=address, cpus=cpus, gpus=gpus)
-    if said := describe_untuned(selection):
-        raise UsageError(said)
+    engine_made = make_engine(engine, workers, address=address, cpus=cpus, gpus=gpus)
+    if advice := describe_untuned(selection):
+        raise UsageError(advice)
     start = time.perf_counter()
-    there, finished = run_missing(selection, made, stale_advice(selection.asked), rerun_stale)
+    there, finished = run_missing(selection, engine_made, stale_advice(selection.suite_name), rerun_stale)
     return _summary(selection, there, finished, time.perf_counter() - start)
 
 
@@ -73,15 +73,15 @@ def score(
     workers: workers of the engine (default: one for two cores).
     """
     selection = select_cells(suite, cells, None)
-    made = make_engine(engine, workers)
-    if said := describe_untuned(selection):
-        raise UsageError(said)
+    engine_made = make_engine(engine, workers)
+    if message := describe_untuned(selection):
+        raise UsageError(message)
     start = time.perf_counter()
-    there, finished = run_missing(selection, made, stale_advice(selection.asked), scores_only=True)
+    there, finished = run_missing(selection, engine_made, stale_advice(selection.suite_name), scores_only=True)
     answer = _summary(selection, there, finished, time.perf_counter() - start)
     rest = len(selection.cells) - len(there) - len(finished)
-    said = f"{count(rest, 'cell')} without a release that can be scored; `dpicl run` with the same words makes one."
-    return replace(answer, shown=[said, *answer.shown]) if rest else answer
+    message = f"{count(rest, 'cell')} without a release that can be scored; `dpicl run` with the same words makes one."
+    return replace(answer, shown=[message, *answer.shown]) if rest else answer
 
 
 def _next(selection: Selection) -> str:
@@ -92,7 +92,12 @@ def _next(selection: Selection) -> str:
     return selection.command("board")
 
 
-def _summary(selection: Selection, there: list[Cell], finished: list[Done], seconds: float) -> Answer:
+def _summary(
+    selection: Selection,
+    there: list[Cell],
+    finished: list[Done],
+    seconds: float,
+) -> Answer:
     counts = Counter(done.status for done in finished)
     counts["present"] += len(there)
     failed = [done for done in finished if done.status == "failed"]

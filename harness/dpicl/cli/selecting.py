@@ -14,8 +14,8 @@ from dpicl.plan.suite import Changes
 
 def _shard(value: Any) -> tuple[int, int]:
     """'2/8' -> (2, 8): the second of eight parts."""
-    found = re.fullmatch("([0-9]{1,6})/([0-9]{1,6})", str(value))  # int() takes digits of every script
-    number, of = map(int, found.groups()) if found else (0, 0)
+    match = re.fullmatch("([0-9]{1,6})/([0-9]{1,6})", str(value))  # int() takes digits of every script
+    number, of = map(int, match.groups()) if match else (0, 0)
     if not 1 <= number <= of:
         raise ValueError(f"must be I/N, the I-th of N parts from 1/N to N/N, such as 2/8, not '{str(value)[:40]}'")
     return number, of
@@ -44,5 +44,10 @@ def select_cells(suite: str | Path, cells: Cells, part: Any = None) -> Selection
         test_records=cells.get("test_records"),
         options=option_changes(cells.get("options")),
     )
-    found = select(str(suite), folder_of(cells), as_list(cells.get("plugins") or ()), changes)
-    return found if part is None else replace(found, cells=shard(found.cells, *part))
+    selection = select(
+        str(suite),
+        folder_of(cells),
+        as_list(cells.get("plugins") or ()),
+        changes,
+    )
+    return selection if part is None else replace(selection, cells=shard(selection.cells, *part))

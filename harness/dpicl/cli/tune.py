@@ -8,7 +8,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dpicl.api.evaluate import run_selection
-from dpicl.api.parameters import Count, Limit, Plugins, Results, Rows, Shots, SuiteName, Tasks, as_list, verb
+from dpicl.api.parameters import (
+    Count,
+    Limit,
+    Plugins,
+    Results,
+    Rows,
+    Shots,
+    SuiteName,
+    Tasks,
+    as_list,
+    verb,
+)
 from dpicl.cli import call
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError, require_known
@@ -27,9 +38,9 @@ class Tuning:
     path: Path
 
 
-def _answer(found: Tuning, given: Mapping[str, Any]) -> Answer:
-    document = {**found.tuned.model_dump(mode="json"), "file": found.path}
-    return Answer(document, [tuning_table(found.tuned), f"Written to {found.path}, with all scores."])
+def _answer(tuning: Tuning, arguments: Mapping[str, Any]) -> Answer:
+    document = {**tuning.tuned.model_dump(mode="json"), "file": tuning.path}
+    return Answer(document, [tuning_table(tuning.tuned), f"Written to {tuning.path}, with all scores."])
 
 
 @verb(
@@ -65,11 +76,16 @@ def tune(
     require_known(f"task of {name}", tasks, whole.tasks)
     grids = {entry.row: str(entry.tune) for entry in whole.mechanisms if isinstance(entry.tune, str)}
     rows = [grids.get(row, row) for row in as_list(mechanism)]
-    own = select(name, folder, files, Changes(tasks=tasks, mechanisms=rows, test_records=test_records))
-    made = tuning_suite(own.suite, own.mechanisms, shots)
-    selection = selection_of(made, folder, files, asked=name)
+    chosen = select(
+        name,
+        folder,
+        files,
+        Changes(tasks=tasks, mechanisms=rows, test_records=test_records),
+    )
+    trial = tuning_suite(chosen.suite, chosen.mechanisms, shots)
+    selection = selection_of(trial, folder, files, suite_name=name)
     finished = run_selection(selection, engine, workers, True)
     if failed := [note for note in finished.notes if note.startswith("failed")]:
         raise UsageError(f"Nothing was chosen: {failed[0]}.")
-    tuned = choose_settings(own.suite, made, list(finished), call.line("dpicl.tune"))
+    tuned = choose_settings(chosen.suite, trial, list(finished), call.line("dpicl.tune"))
     return Tuning(tuned, write_choice(path, tuned))

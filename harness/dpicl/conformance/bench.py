@@ -252,7 +252,7 @@ def _items(execution: Execution, transcript: Transcript) -> tuple[Item, ...]:
         return tuple(items)
     if output.state is None or output.restore is None:
         return tuple(output.answers.items())
-    restored = replace(output, made=output.restore(output.state))
+    restored = replace(output, prepared=output.restore(output.state))
     if restored.answer(execution.queries) != output.answers:
         transcript.refused = "What `restore` makes of its saved state gives other answers than it."
     numbers = tuple(f"{array.shape} {array.tolist()}" for array in output.state.values())

@@ -26,14 +26,22 @@ from dpicl.core.seeds import streams
 from dpicl.core.vocabulary import Partition, Record
 
 
-def draw_classes(labels: Sequence[str], count: int, seed: int) -> tuple[str, ...]:
+def draw_classes(
+    labels: Sequence[str],
+    count: int,
+    seed: int,
+) -> tuple[str, ...]:
     """``count`` label words of the base task in their public order, each set with the same probability, by public
     randomness of the seed."""
     drawn = streams(seed).stream("classes of codes").permutation(len(labels))[:count]
     return tuple(labels[at] for at in sorted(drawn.tolist()))
 
 
-def code_map(labels: Sequence[str], codewords: Sequence[str], seed: int) -> Mapping[str, str]:
+def code_map(
+    labels: Sequence[str],
+    codewords: Sequence[str],
+    seed: int,
+) -> Mapping[str, str]:
     """Label word of the base task -> codeword: one of all k! one-to-one maps, uniformly, a function of the seed.
 
     labels: as many as there are codewords.
@@ -42,7 +50,10 @@ def code_map(labels: Sequence[str], codewords: Sequence[str], seed: int) -> Mapp
     return {label: codewords[at] for label, at in zip(labels, order.tolist(), strict=True)}
 
 
-def encode_labels(records: Sequence[Record], codes: Mapping[str, str]) -> list[Record]:
+def encode_labels(
+    records: Sequence[Record],
+    codes: Mapping[str, str],
+) -> list[Record]:
     """The records of the classes that have codewords, in their order, with these."""
     return [Record(record.text, codes[record.label]) for record in records if record.label in codes]
 

@@ -9,7 +9,14 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    nullcontext,
+    redirect_stderr,
+    redirect_stdout,
+)
 from functools import cache
 from os import devnull
 from typing import TextIO
@@ -35,12 +42,18 @@ class _Concealment(AbstractContextManager[None]):
     def __enter__(self) -> None:
         self._silence.enter_context(_silence())
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: object,
+    ) -> None:
         self._silence.close()
         if kind is None:
             return
         failure = KeyboardInterrupt() if issubclass(kind, KeyboardInterrupt) else Concealed(self._sentence)
-        del kind, value, trace  # the new error holds neither the old one nor its frames, and no frame of its own does
+        # The new error holds neither the old one nor its frames, and no frame of its own does.
+        del kind, value, trace
         try:
             raise failure
         finally:

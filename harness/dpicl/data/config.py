@@ -46,8 +46,8 @@ _given: dict[str, TaskFolder] = {}
 
 def task_folders() -> dict[str, TaskFolder]:
     """Every task by name: built-in ones and given folders."""
-    found = {path.parent.name: TaskFolder(path.parent, "built in") for path in TASKS.glob("*/task.yaml")}
-    return dict(sorted({**found, **_given}.items()))
+    folders = {path.parent.name: TaskFolder(path.parent, "built in") for path in TASKS.glob("*/task.yaml")}
+    return dict(sorted({**folders, **_given}.items()))
 
 
 def add_task_folder(path: Path) -> list[str]:
@@ -55,14 +55,14 @@ def add_task_folder(path: Path) -> list[str]:
 
     Raises PluginError where no task.yaml is, for a file that cannot be used, and for a name that is taken.
     """
-    found = task_folders()
+    folders = task_folders()
     new = [TaskFolder(folder, f"plugin {path}") for folder in _folders_in(path.resolve())]
     if not new:
         raise PluginError(
             f"The folder {path} holds no task.yaml; give a task's folder, or one that holds such folders."
         )
     for folder in new:
-        old = found.setdefault(folder.path.name, folder)
+        old = folders.setdefault(folder.path.name, folder)
         if old.path != folder.path:
             raise PluginError(
                 f"Two tasks are called '{folder.path.name}': {old.origin} and {folder.origin}; rename one of them."
@@ -93,15 +93,15 @@ def _read_task_file(name: str) -> TaskFile:
 def _base_of(config: TaskFile, base: str) -> TaskFile:
     """The file of the task whose records a task of codes has. Raises UsageError for one that is not known, and
     DataError for one whose records cannot carry the codewords."""
-    found, codewords = _read_task_file(base), config.classes
-    fits = not found.metadata.codes and len(found.classes) >= len(codewords) and not found.data.public
-    if not fits or {*found.classes, *found.data.local.labels} & {*codewords}:
+    base_config, codewords = _read_task_file(base), config.classes
+    fits = not base_config.metadata.codes and len(base_config.classes) >= len(codewords) and not base_config.data.public
+    if not fits or {*base_config.classes, *base_config.data.local.labels} & {*codewords}:
         raise DataError(
             f"Task {config.metadata.name} cannot take its records from {base}: `codes` names a classification task with"
             " at least as many labels as there are codewords, none of them a codeword, and with no public records,"
             " which would tell them."
         )
-    return found
+    return base_config
 
 
 @cache
@@ -120,10 +120,10 @@ def _keywords(folder: Path) -> tuple[str, ...]:
     if not path.is_file():
         raise DataError(f"Task {folder.name} has no keywords.txt; put the public list of phrases there, one a line.")
     lines = _text(path, f"keywords.txt of task {folder.name}").splitlines()
-    found = tuple(line for line in lines if line.strip() and not line.startswith("#"))
-    if not found or len(set(found)) < len(found):
+    keywords = tuple(line for line in lines if line.strip() and not line.startswith("#"))
+    if not keywords or len(set(keywords)) < len(keywords):
         raise DataError(f"keywords.txt of task {folder.name} needs at least one phrase, and each of them once.")
-    return found
+    return keywords
 
 
 def _text(path: Path, what: str) -> str:

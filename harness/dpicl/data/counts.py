@@ -80,11 +80,17 @@ def _counts(split: str, reading: FileRecords, labels: Sequence[str]) -> SplitCou
         if (key := normalise(record.text)) in keys:
             repeated.append(number)
         keys.add(key)
-    found = Counter(record.label for record in reading.records)
+    counted = Counter(record.label for record in reading.records)
     lengths = [len(record.text.split()) for record in reading.records] or [0]
     quantiles = np.quantile(lengths, [0.05, 0.5, 0.95, 1.0], method="higher")
-    words = dict(zip(("5%", "median", "95%", "longest"), map(int, quantiles), strict=True))
-    of_labels = {label: found[label] for label in labels}
+    words = dict(
+        zip(
+            ("5%", "median", "95%", "longest"),
+            map(int, quantiles),
+            strict=True,
+        )
+    )
+    of_labels = {label: counted[label] for label in labels}
     return SplitCounts(
         split=split,
         unit=reading.unit,
@@ -130,7 +136,7 @@ def count_persons(reading: FileRecords, column: str, most: int) -> PersonCounts:
         largest=max(numbers.values(), default=0),
         most=most,
         above=above / len(numbers) if numbers else 0.0,
-        kept=sum(min(most, len(own)) for own in texts.values()),
+        kept=sum(min(most, len(rows)) for rows in texts.values()),
         unit=reading.unit,
     )
 
@@ -140,15 +146,15 @@ def label_words(reading: FileRecords, column: str) -> list[str]:
 
     Raises DataError where they look like texts of records.
     """
-    found = Counter(record.label for record in reading.records)
-    long = max(map(len, found), default=0)
-    wordy = max((len(label.split()) for label in found), default=0)
-    many = len(found) > _MOST_LABELS or (len(found) > _FEW and len(found) > len(reading.records) / 2)
+    counted = Counter(record.label for record in reading.records)
+    long = max(map(len, counted), default=0)
+    wordy = max((len(label.split()) for label in counted), default=0)
+    many = len(counted) > _MOST_LABELS or (len(counted) > _FEW and len(counted) > len(reading.records) / 2)
     if many or long > _LONGEST_LABEL or wordy > _MOST_WORDS:
         raise DataError(
-            f"The field '{column}' of {reading.path} has {count(len(found), 'value')} for"
+            f"The field '{column}' of {reading.path} has {count(len(counted), 'value')} for"
             f" {count(len(reading.records), 'record')}, the longest of {long} characters: these look like texts, not"
             " labels, and labels are public. Name the field of the labels with --label-field, or the labels with"
             " --labels."
         )
-    return [label for label, _ in found.most_common()]
+    return [label for label, _ in counted.most_common()]

@@ -56,7 +56,8 @@ def describe_form(texts: Sequence[str], form: Form) -> list[str]:
     if form == "pairs":
         wrong, what = sum(not all(read_pair(text)) for text in texts), "have no output"
     elif form == "dialogues":
-        wrong, what = sum(not _is_answered(read_dialogue(text)) for text in texts), "hold no message with an answer"
+        wrong = sum(not _is_answered(read_dialogue(text)) for text in texts)
+        what = "hold no message with an answer"
     else:
         return []
     return [f"{wrong} of {len(texts)} texts {what}."] if wrong else []

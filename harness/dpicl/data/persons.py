@@ -20,7 +20,21 @@ _PERSONS = """
 """
 _PERSON_WORDS = frozenset(_PERSONS.split())
 #: Names of columns that are a person's as a whole, and seldom so inside a longer name.
-_WHOLE = frozenset(("name", "names", "from", "subjectid", "uid", "userid", "pid", "mrn", "nhsnumber", "nom", "nombre"))
+_WHOLE = frozenset(
+    (
+        "name",
+        "names",
+        "from",
+        "subjectid",
+        "uid",
+        "userid",
+        "pid",
+        "mrn",
+        "nhsnumber",
+        "nom",
+        "nombre",
+    )
+)
 #: What may follow such a word.
 _ENDINGS = ("identifier", "number", "hash", "key", "ids", "id", "no", "nr", "s")
 #: What a name of a column is made of; a longer one may be a text of a file without a header.
@@ -49,7 +63,12 @@ def personal_columns(columns: Iterable[str], others: Iterable[str]) -> list[str]
     return [column for column in columns if column not in known and looks_personal(column)]
 
 
-def keep_rows(records: Sequence[Record], persons: Sequence[str], most: int, key: bytes) -> list[Record]:
+def keep_rows(
+    records: Sequence[Record],
+    persons: Sequence[str],
+    most: int,
+    key: bytes,
+) -> list[Record]:
     """At most ``most`` records of each person, in the order of the file.
 
     persons: whose each record is, in the order of the records. key: of the machine, at most 64 bytes: without it nobody
@@ -69,15 +88,19 @@ def keep_rows(records: Sequence[Record], persons: Sequence[str], most: int, key:
 
     def rank(at: int) -> tuple[bytes, str, str]:
         content = repr((records[at].text, records[at].label)).encode("utf-8", "surrogatepass")
-        return hashlib.blake2b(content, key=key, person=b"kept row").digest(), records[at].text, records[at].label
+        return (
+            hashlib.blake2b(content, key=key, person=b"kept row").digest(),
+            records[at].text,
+            records[at].label,
+        )
 
     rows: Mapping[str, list[int]] = defaultdict(list)
     for at, person in enumerate(persons):
         rows[person].append(at)
-    kept: list[int] = []
+    rows_kept: list[int] = []
     for numbers in rows.values():
         different: dict[str, int] = {}
         for at in sorted(numbers, key=rank):
             different.setdefault(normalise(records[at].text), at)
-        kept += list(different.values())[:most]
-    return [records[at] for at in sorted(kept)]
+        rows_kept += list(different.values())[:most]
+    return [records[at] for at in sorted(rows_kept)]

@@ -19,7 +19,15 @@ from dpicl.core.messages import count
 from dpicl.core.vocabulary import Record
 from dpicl.data.free_texts import write_dialogue, write_pair
 from dpicl.data.splits import normalise
-from dpicl.data.tables import BLANK, JOINS_ROWS, NO_QUOTING, Table, missing_column_error, open_table, unreadable_error
+from dpicl.data.tables import (
+    BLANK,
+    JOINS_ROWS,
+    NO_QUOTING,
+    Table,
+    missing_column_error,
+    open_table,
+    unreadable_error,
+)
 from dpicl.data.task_file import LocalKeys, SourceSpec
 
 
@@ -68,10 +76,10 @@ class FileRecords:
         """The records. Raises DataError, in one sentence with the first line and how many more, where one is wrong."""
         if not self.faults:
             return self.records
-        said, numbers = min(self.faults.items(), key=lambda each: each[1][0])
+        fault, numbers = min(self.faults.items(), key=lambda each: each[1][0])
         wrong = sorted(number for each in self.faults.values() for number in each)
         more = f" {len(wrong)} {self.unit}s are wrong: {ranges(wrong)}." if len(wrong) > 1 else ""
-        raise DataError(f"{self.path} {self.unit} {numbers[0]} {said}; repair or remove it.{more}")
+        raise DataError(f"{self.path} {self.unit} {numbers[0]} {fault}; repair or remove it.{more}")
 
     def add_fault(self, number: int, fault: RowFault, skip: bool) -> None:
         """skip: whether the row may be left out."""
@@ -126,8 +134,15 @@ def read_records(path: Table, spec: SourceSpec) -> FileRecords:
     reader = function_of(local.reader, f"The reader of task {spec.name}") if not fields else None
     table = open_table(path, local.columns, local.format)
     words = _label_words(spec)
-    found = FileRecords(path, table.unit, [], [], {}, columns=dict.fromkeys(table.columns))
-    found.columns_by_row = not table.columns
+    reading = FileRecords(
+        path,
+        table.unit,
+        [],
+        [],
+        {},
+        columns=dict.fromkeys(table.columns),
+    )
+    reading.columns_by_row = not table.columns
     keys: list[str] = []
     rows_read = False
     try:
@@ -136,8 +151,8 @@ def read_records(path: Table, spec: SourceSpec) -> FileRecords:
                 continue
             keys = keys or list(row.values)
             if not table.columns and row.values:
-                shared = found.columns if rows_read else row.values
-                found.columns = {name: None for name in shared if name in row.values}
+                shared = reading.columns if rows_read else row.values
+                reading.columns = {name: None for name in shared if name in row.values}
                 rows_read = True
             try:
                 if row.fault:
@@ -152,23 +167,23 @@ def read_records(path: Table, spec: SourceSpec) -> FileRecords:
                         raise JoinedRows(JOINS_ROWS)
                 record = normal_record(spec, text, label)
                 if person:
-                    found.persons.append(person_key(row.values, person))
-                found.records.append(record)
-                found.numbers.append(row.number)
+                    reading.persons.append(person_key(row.values, person))
+                reading.records.append(record)
+                reading.numbers.append(row.number)
                 if row.joined:
-                    found.joined.append(row.number)
+                    reading.joined.append(row.number)
             except RowFault as fault:
                 skip = local.skip_invalid or (local.skip_other_labels and isinstance(fault, OtherLabel))
-                found.add_fault(row.number, fault, skip)
+                reading.add_fault(row.number, fault, skip)
     except OSError as error:
         raise unreadable_error(path, error) from error
-    wanted = (*fields, person) if person else fields
-    wrong = found.faults.keys() | found.skipped.keys()
-    if keys and not found.records and wrong <= {_name_missing(name) for name in wanted}:
-        for name in wanted:
+    columns = (*fields, person) if person else fields
+    wrong = reading.faults.keys() | reading.skipped.keys()
+    if keys and not reading.records and wrong <= {_name_missing(name) for name in columns}:
+        for name in columns:
             if name not in keys:
                 raise missing_column_error(path, [name], keys)
-    return found
+    return reading
 
 
 def _name_missing(name: str) -> str:
@@ -196,7 +211,10 @@ def person_key(values: Mapping[str, Any], name: str) -> str:
 
 
 def _text_and_label(
-    values: Mapping[str, Any], fields: Sequence[str], words: Mapping[str, str], names: Mapping[str, Sequence[str]]
+    values: Mapping[str, Any],
+    fields: Sequence[str],
+    words: Mapping[str, str],
+    names: Mapping[str, Sequence[str]],
 ) -> tuple[str, str]:
     """The text and the label word of a row. names: column -> the class names that numbers stand for in this file."""
     for name in fields:
@@ -246,7 +264,12 @@ def _free_text(values: Mapping[str, Any], local: LocalKeys) -> str:
         raise RowFault(str(error)) from None
 
 
-def _joins_rows(values: Mapping[str, str], fields: Sequence[str], words: Mapping[str, str], mark: str) -> bool:
+def _joins_rows(
+    values: Mapping[str, str],
+    fields: Sequence[str],
+    words: Mapping[str, str],
+    mark: str,
+) -> bool:
     """Whether a line of the text has a known label where a row has its own: the end of one that a quotation mark opens,
     or the beginning of one that it closes; or a line of another cell has one anywhere."""
     others = [value for name, value in values.items() if name not in fields and isinstance(value, str)]
@@ -262,11 +285,14 @@ def _joins_rows(values: Mapping[str, str], fields: Sequence[str], words: Mapping
 
 def _label_words(spec: SourceSpec) -> dict[str, str]:
     """A label as written in the file -> label word."""
-    given = {word: word for word in spec.labels} | spec.local.labels
-    return {_normalise(key): word for key, word in given.items()} | given
+    words = {word: word for word in spec.labels} | spec.local.labels
+    return {_normalise(key): word for key, word in words.items()} | words
 
 
-def _text_by(reader: Callable[[dict[str, Any]], str], values: dict[str, Any]) -> str:
+def _text_by(
+    reader: Callable[[dict[str, Any]], str],
+    values: dict[str, Any],
+) -> str:
     """The text of a row by the task's own reader, whose exceptions may quote the row unless it means them for us."""
     try:
         text = reader(values)
@@ -282,8 +308,8 @@ def _text_by(reader: Callable[[dict[str, Any]], str], values: dict[str, Any]) ->
 def _normalise(label: str) -> str:
     """A label as texts of numbers and truth values are compared: '1.0' is 1, 'True' is true; an accent may be a
     character of its own."""
-    said = re.sub(r"^(-?\d+)\.0+$", r"\1", unicodedata.normalize("NFC", label.strip()))
-    return said.lower() if said.lower() in ("true", "false") else said
+    number = re.sub(r"^(-?\d+)\.0+$", r"\1", unicodedata.normalize("NFC", label.strip()))
+    return number.lower() if number.lower() in ("true", "false") else number
 
 
 def normal_record(spec: SourceSpec, text: str, label: str) -> Record:

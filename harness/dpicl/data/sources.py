@@ -101,29 +101,31 @@ def split_file(spec: SourceSpec, split: str) -> Path:
     if spec.local.missing:
         raise DataError(f"{spec.local.missing} Use `--source synthetic`, or another task.")
     if spec.local.train:
-        given = spec.local.train if split == "train" else spec.local.test
-        if not given or not Path(given).exists():
-            said = f"names {given}, which is not there, for" if given else "names no file of"
-            raise DataError(f"task.yaml of {spec.name} {said} the {split} records; correct metadata.data.local there.")
-        return Path(given)
+        file = spec.local.train if split == "train" else spec.local.test
+        if not file or not Path(file).exists():
+            reason = f"names {file}, which is not there, for" if file else "names no file of"
+            raise DataError(
+                f"task.yaml of {spec.name} {reason} the {split} records; correct metadata.data.local there."
+            )
+        return Path(file)
     folder = data_folder()
     if folder is None:
         raise DataError(
             f"DPICL_DATA is not set; point it to a folder that holds {spec.name}/train.jsonl and"
             f" {spec.name}/test.jsonl, or use `--source synthetic`."
         )
-    own = folder.absolute() / spec.name
-    found = _candidates(own, split)
-    names = " and ".join(path.name for path in found)
-    readable = [path for path in found if path.suffix.lower() in SUFFIXES]
+    base = folder.absolute() / spec.name
+    candidates = _candidates(base, split)
+    names = " and ".join(path.name for path in candidates)
+    readable = [path for path in candidates if path.suffix.lower() in SUFFIXES]
     if len(readable) == 1:
         return readable[0]
     if readable:
-        raise DataError(f"{own} holds {names}; keep one of them, since each may be the {split} records.")
+        raise DataError(f"{base} holds {names}; keep one of them, since each may be the {split} records.")
     _require_right_level(folder, spec.name)
     raise DataError(
-        f"DPICL_DATA={os.environ['DPICL_DATA']} holds no {spec.name}/{split}.jsonl ({own / f'{split}.jsonl'})"
-        f"{f', but {names}, which is not read' if found else ''}; put the file there (or one that ends in"
+        f"DPICL_DATA={os.environ['DPICL_DATA']} holds no {spec.name}/{split}.jsonl ({base / f'{split}.jsonl'})"
+        f"{f', but {names}, which is not read' if candidates else ''}; put the file there (or one that ends in"
         f" {', '.join(SUFFIXES[1:])}), or use `--source synthetic`."
     )
 
@@ -193,8 +195,9 @@ def hub_commit(spec: SourceSpec) -> str:
         )
     if spec.hub.revision:
         return spec.hub.revision
-    given = dict(item.strip().partition("=")[::2] for item in os.environ.get("DPICL_HUB_REVISION", "").split(","))
-    revision = given.get(spec.name, "")
+    pairs = os.environ.get("DPICL_HUB_REVISION", "").split(",")
+    revisions = dict(pair.strip().partition("=")[::2] for pair in pairs)
+    revision = revisions.get(spec.name, "")
     if not _COMMIT.fullmatch(revision):
         raise DataError(
             f"This project pins no commit of {spec.hub.path}; set DPICL_HUB_REVISION={spec.name}=COMMIT with one of"
@@ -207,14 +210,23 @@ def hub_commit(spec: SourceSpec) -> str:
 def _hub_split(spec: SourceSpec, rows: Sequence[Mapping[str, Any]]) -> Split:
     """Where the hub stores class ids, `hub.labels` lists our word for each id, in the hub's order."""
     columns = LocalKeys(text=spec.hub.text, label=spec.hub.label)
-    table = Rows(spec.hub.path, rows, {spec.hub.label: spec.hub.labels})
+    table = Rows(
+        spec.hub.path,
+        rows,
+        {spec.hub.label: spec.hub.labels},
+    )
     return read_records(table, spec.model_copy(update={"local": columns})).check()
 
 
 # --- synthetic corpora -----------------------------------------------------------------------------------------------
 
 
-def read_synthetic(spec: SourceSpec, limit_train: int | None, limit_test: int | None, seed: int) -> tuple[Split, Split]:
+def read_synthetic(
+    spec: SourceSpec,
+    limit_train: int | None,
+    limit_test: int | None,
+    seed: int,
+) -> tuple[Split, Split]:
     """Distinct records of the task's grammar; each is a function of (seed, class, split, index) alone.
 
     limit_train (a class; in all without classes) and limit_test (in all) may also ask for more than the default sizes.
@@ -232,13 +244,13 @@ def read_synthetic(spec: SourceSpec, limit_train: int | None, limit_test: int | 
     if spec.public:
         train = max(train, spec.synthetic.train) + spec.public["synthetic"]
     sizes = {"test": max(spec.synthetic.test, -(-(limit_test or 0) // len(groups))), "train": train}
-    seen: set[str] = set()
+    texts: set[str] = set()
     splits: dict[str, Split] = {}
     for split, size in sizes.items():  # test first: a train record never repeats a test record
         splits[split] = [
             _record(spec, text, label, f"The synthetic corpus of {spec.name}")
             for group in groups
-            for text, label in _read_distinct(spec.name, records(group, split, seed), size, seen)
+            for text, label in _read_distinct(spec.name, records(group, split, seed), size, texts)
         ]
     return splits["train"], splits["test"]
 
@@ -251,22 +263,22 @@ def _record(spec: SourceSpec, text: str, label: str, place: str) -> Record:
 
 
 def _read_distinct(
-    name: str, stream: Iterator[tuple[str, str]], size: int, seen: set[str]
+    name: str, stream: Iterator[tuple[str, str]], size: int, texts: set[str]
 ) -> Iterator[tuple[str, str]]:
     """The first `size` records of the stream whose keys are new, or all of a corpus that ends before; adds their keys
     to `seen`."""
-    found = misses = 0
-    while found < size:
+    number = misses = 0
+    while number < size:
         if (record := next(stream, None)) is None:
             return
         text, label = record
         key = normalise(text)
-        if key not in seen:
-            seen.add(key)
-            found, misses = found + 1, 0
+        if key not in texts:
+            texts.add(key)
+            number, misses = number + 1, 0
             yield text, label
         elif (misses := misses + 1) > 2000:
             raise DataError(
-                f"The synthetic corpus of {name} has about {found} distinct records of one class, not {size}; ask for"
+                f"The synthetic corpus of {name} has about {number} distinct records of one class, not {size}; ask for"
                 " fewer train records."
             )

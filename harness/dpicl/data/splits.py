@@ -22,8 +22,8 @@ _SEPARATORS = bytes(code for code in range(128) if not chr(code).isalnum())
 
 def normalise(text: str) -> str:
     """The key by which two texts are one record: letters and digits of the folded text; without any, all but blanks."""
-    seen = fold(text)
-    return _keep_letters_and_digits(seen) or "".join(seen.split()) or seen
+    folded = fold(text)
+    return _keep_letters_and_digits(folded) or "".join(folded.split()) or folded
 
 
 def letters(text: str) -> str:
@@ -38,7 +38,10 @@ def _keep_letters_and_digits(text: str) -> str:
     return "".join(filter(str.isalnum, text))
 
 
-def deduplicate(train: Sequence[Record], test: Sequence[Record]) -> tuple[Split, Split, dict[str, int]]:
+def deduplicate(
+    train: Sequence[Record],
+    test: Sequence[Record],
+) -> tuple[Split, Split, dict[str, int]]:
     """Keeps the first record of each key, and no train record whose key is in test; counts what was dropped.
 
     A repeated record would make one person's record count twice, and a record-level epsilon would not hold for them.
@@ -56,11 +59,18 @@ def deduplicate(train: Sequence[Record], test: Sequence[Record]) -> tuple[Split,
     return kept_train, kept_test, dropped
 
 
-def drop_known(train: Sequence[Record], known: Sequence[Record]) -> tuple[Split, dict[str, int]]:
+def drop_known(
+    train: Sequence[Record],
+    known: Sequence[Record],
+) -> tuple[Split, dict[str, int]]:
     """The train records whose key is in none of the known ones, each decided alone; counts what was dropped."""
     keys = {normalise(record.text) for record in known}
-    kept = [record for record in train if normalise(record.text) not in keys]
-    return kept, {"duplicates": 0, "train_in_test": len(train) - len(kept), "test_duplicates": 0}
+    disjoint = [record for record in train if normalise(record.text) not in keys]
+    return disjoint, {
+        "duplicates": 0,
+        "train_in_test": len(train) - len(disjoint),
+        "test_duplicates": 0,
+    }
 
 
 def _is_new(record: Record, keys: set[str]) -> bool:
@@ -71,7 +81,12 @@ def _is_new(record: Record, keys: set[str]) -> bool:
     return True
 
 
-def split_public(name: str, train: Split, size: int, seed: int) -> tuple[Split, Split]:
+def split_public(
+    name: str,
+    train: Split,
+    size: int,
+    seed: int,
+) -> tuple[Split, Split]:
     """(public, private): the ``size`` records with the lowest random priority are public; each part in its order.
 
     The priority of a record depends on it and the seed alone. So a record that is added to the private part, or taken
@@ -111,10 +126,10 @@ def subsample(
     groups: dict[str, list[int]] = {}
     for index, record in enumerate(train):
         groups.setdefault(record.label if partitioned else "", []).append(index)
-    kept: list[int] = []
+    chosen: list[int] = []
     for label, members in groups.items():
         if not classes or label in classes:
-            kept += sorted(members, key=lambda i: _priority(seed, train[i]))[:limit_train]
+            chosen += sorted(members, key=lambda i: _priority(seed, train[i]))[:limit_train]
     order = streams(seed).stream(f"data:{name}:test").permutation(len(test)).tolist()
     if pool:  # whatever its classes, no record is both scored and for development
         scored = len(test) - max(limit_test or 0, len(test) // _DEVELOPMENT_PART)
@@ -133,7 +148,7 @@ def subsample(
                 f" {limit_test or 'all'} of {len(order)}; set task_test_records to {len(order) // 2} at most."
             )
         order = order[len(order) - (limit_test or 0) :] if last else order[:limit_test]
-    return [train[i] for i in sorted(kept)], [test[i] for i in order]
+    return [train[i] for i in sorted(chosen)], [test[i] for i in order]
 
 
 def draw_records(train: Sequence[Record], share: float, seed: int) -> Split:
@@ -149,10 +164,15 @@ def draw_records(train: Sequence[Record], share: float, seed: int) -> Split:
     limit = round(share * 2**64)
     digests = (hashlib.sha256(f"private_share:{seed}:{normalise(record.text)}".encode()).digest() for record in train)
     coins = (int.from_bytes(digest[:8], "big") < limit for digest in digests)
-    return [record for record, kept in zip(train, coins, strict=True) if kept]
+    return [record for record, is_drawn in zip(train, coins, strict=True) if is_drawn]
 
 
-def draw_test_records(name: str, pool: Sequence[Record], size: int, seed: int) -> Split:
+def draw_test_records(
+    name: str,
+    pool: Sequence[Record],
+    size: int,
+    seed: int,
+) -> Split:
     """The test records of one seed: a window of ``size`` records of a public permutation. Seeds that follow each other
     have disjoint windows as long as there are records; then the next permutation is used. Raises DataError where there
     are fewer than ``size``.
@@ -173,7 +193,13 @@ def _priority(seed: int, record: Record) -> bytes:
     return hashlib.sha256(f"{seed}:{letters(record.text)}".encode()).digest()
 
 
-def require_records(name: str, labels: Sequence[str], train: Split, test: Split, dropped: Mapping[str, int]) -> None:
+def require_records(
+    name: str,
+    labels: Sequence[str],
+    train: Split,
+    test: Split,
+    dropped: Mapping[str, int],
+) -> None:
     """Raises DataError for an empty set, and for a class without train records. dropped: what `deduplicate` counts."""
     if not train and test and dropped["train_in_test"]:
         raise DataError(
@@ -189,7 +215,11 @@ def require_records(name: str, labels: Sequence[str], train: Split, test: Split,
         raise DataError(f"{name} has an empty test set; use another source.")
 
 
-def fingerprint(train: Sequence[Record], test: Sequence[Record], public: Sequence[Record] = ()) -> str:
+def fingerprint(
+    train: Sequence[Record],
+    test: Sequence[Record],
+    public: Sequence[Record] = (),
+) -> str:
     """sha256 over all records in order: (split, label, text), each as one JSON line."""
     digest = hashlib.sha256()
     for split, records in (("train", train), ("test", test), ("public", public)):

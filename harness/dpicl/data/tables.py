@@ -49,7 +49,19 @@ _TEXTS = "text sentence content body message question query document dialogue ut
 _LABELS = "label labels category class intent topic target sentiment rating type tag queue department output answer"
 _USUAL = (_TEXTS.split(), _LABELS.split())
 #: The first line of a CSV file is taken for a line of names where it holds one of these.
-_COMMON = {*_USUAL[0], *_USUAL[1], "id", "idx", "index", "name", "date", "title", "subject", "summary", "score"}
+_COMMON = {
+    *_USUAL[0],
+    *_USUAL[1],
+    "id",
+    "idx",
+    "index",
+    "name",
+    "date",
+    "title",
+    "subject",
+    "summary",
+    "score",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,14 +117,20 @@ class FileTable:
     columns: Sequence[str] = ()
 
 
-def open_table(path: Table, columns: Sequence[str] = (), format: FileFormat = PLAIN) -> FileTable:
+def open_table(
+    path: Table,
+    columns: Sequence[str] = (),
+    format: FileFormat = PLAIN,
+) -> FileTable:
     """The rows of a file. columns: those that are read, which a table must have; (): all of them.
 
     Raises DataError, in one sentence, for what is no table.
     """
     if isinstance(path, Rows):
         return FileTable(
-            "row", (_row_in_memory(number, row) for number, row in enumerate(path.rows, start=1)), path.names
+            "row",
+            (_row_in_memory(number, row) for number, row in enumerate(path.rows, start=1)),
+            path.names,
         )
     require_file(path, "records")
     is_packed = path.suffix.lower() in PACKED
@@ -203,8 +221,10 @@ def require_file(path: Path, what: str) -> None:
     """Raises DataError for what is not there, or no plain file (a device, a pipe: read without an end). what: the file
     should hold."""
     if not path.is_file():
-        said = "is not a regular file" if path.exists() else "is a broken link" if path.is_symlink() else "is not there"
-        raise DataError(f"{path} {said}; give a file with {what}.")
+        problem = (
+            "is not a regular file" if path.exists() else "is a broken link" if path.is_symlink() else "is not there"
+        )
+        raise DataError(f"{path} {problem}; give a file with {what}.")
 
 
 def fields_of(
@@ -225,18 +245,23 @@ def fields_of(
     names = list(dict.fromkeys(name for row in sound for name in row if name.strip()))
     if not names:  # what is wrong with its rows, or that it has none, is said where they are read
         return text or _USUAL[0][0], label or _USUAL[1][0]
-    found = [given or _usual_name(names, usual) for given, usual in zip((text, label), _USUAL, strict=True)]
-    left = [name for name in names if name not in found]
+    chosen = [named or _usual_name(names, usual) for named, usual in zip((text, label), _USUAL, strict=True)]
+    left = [name for name in names if name not in chosen]
     if len(names) == 2 and len(left) == 1:  # of two fields one is known
-        found = [name or left[0] for name in found]
-    if None in found or found[0] == found[1]:
-        missing = "text" if found[0] is None else "label"
+        chosen = [name or left[0] for name in chosen]
+    if None in chosen or chosen[0] == chosen[1]:
+        missing = "text" if chosen[0] is None else "label"
         columns = [name for name in names if name != missing and all(name in row for row in sound)]
         raise missing_column_error(path, [missing], columns)  # a key of some rows alone is part of these records
-    return str(found[0]), str(found[1])
+    return str(chosen[0]), str(chosen[1])
 
 
-def text_field_of(path: Table, text: str | None, format: FileFormat = PLAIN, dialogues: bool = False) -> str:
+def text_field_of(
+    path: Table,
+    text: str | None,
+    format: FileFormat = PLAIN,
+    dialogues: bool = False,
+) -> str:
     """The field of texts, or of dialogues, in a file without labels: as given, else one with a usual name. Raises
     DataError where there is none."""
     if text is not None:
@@ -254,7 +279,12 @@ def text_field_of(path: Table, text: str | None, format: FileFormat = PLAIN, dia
 
 def _first_sound(path: Table, format: FileFormat) -> list[Mapping[str, Any]]:
     """The values of the first rows that can be read."""
-    return list(islice((row.values for row in open_table(path, (), format).rows if not row.fault), _FIRST_ROWS))
+    return list(
+        islice(
+            (row.values for row in open_table(path, (), format).rows if not row.fault),
+            _FIRST_ROWS,
+        )
+    )
 
 
 def _usual_name(names: Sequence[str], usual: Sequence[str]) -> str | None:
@@ -268,17 +298,17 @@ def unreadable_error(path: Table, error: OSError) -> DataError:
     return DataError(f"Cannot read {path}: {error.strerror or type(error).__name__}; fix that.")
 
 
-def missing_column_error(path: Table, wanted: Sequence[str], found: Sequence[str]) -> DataError:
+def missing_column_error(path: Table, required: Sequence[str], columns: Sequence[str]) -> DataError:
     """The error of a table without a column."""
-    missing = next(name for name in wanted if name not in found)
-    names = [name for name in found if _NAME.fullmatch(name)]
+    missing = next(name for name in required if name not in columns)
+    names = [name for name in columns if _NAME.fullmatch(name)]
     if (
         isinstance(path, Path)
         and kind_of(path) in _TABLES
-        and (len(names) < len(found) or not _COMMON & {*map(str.lower, names)})
+        and (len(names) < len(columns) or not _COMMON & {*map(str.lower, names)})
     ):
         names = []
-    have = f"its first row has {count(len(found), 'field')}, and a table's first line names them (else: --no-header)"
+    have = f"its first row has {count(len(columns), 'field')}, and a table's first line names them (else: --no-header)"
     if names:
         have = f"it has {', '.join(names[:12])}{' …' if names[12:] else ''}"
     return DataError(
@@ -294,7 +324,10 @@ def _json(path: Path, kind: str, text: str) -> FileTable:
     by_line = kind in _LINES or (len(filled) > 1 and not _json_row(1, filled[0]).fault)
     if not filled or (by_line and not text.lstrip().startswith("[")):
         escaped = describe_escaped(text) if is_escaped(text) else ""
-        return FileTable("line", (_json_row(number, line, escaped) for number, line in enumerate(lines, start=1)))
+        return FileTable(
+            "line",
+            (_json_row(number, line, escaped) for number, line in enumerate(lines, start=1)),
+        )
     if wrong := next((number for number, line in enumerate(lines, start=1) if is_escaped(line)), 0):
         raise UnreadableContent(f"{path} line {wrong} {describe_escaped(text)}.")
     try:
@@ -322,7 +355,13 @@ def _object(number: int, value: Any) -> FileRow:
     return FileRow(number, value) if isinstance(value, dict) else FileRow(number, {}, "is not a JSON object")
 
 
-def _csv(path: Path, kind: str, text: str, columns: Sequence[str], format: FileFormat) -> FileTable:
+def _csv(
+    path: Path,
+    kind: str,
+    text: str,
+    columns: Sequence[str],
+    format: FileFormat,
+) -> FileTable:
     """Every value is a text, as it stands there. The mark between columns is the one with which the first line has the
     wanted names, or most fields; without such a line a public one, since a record may not decide how others are read.
     """
@@ -335,19 +374,41 @@ def _csv(path: Path, kind: str, text: str, columns: Sequence[str], format: FileF
     style: Literal[0, 3] = csv.QUOTE_MINIMAL if format.quoting else csv.QUOTE_NONE
     try:
         heads = {
-            mark: [name.strip() for name in next(csv.reader([head], delimiter=mark, quoting=style), [])]
+            mark: [
+                name.strip()
+                for name in next(
+                    csv.reader(
+                        [head],
+                        delimiter=mark,
+                        quoting=style,
+                    ),
+                    [],
+                )
+            ]
             for mark in format.delimiter or usual
         }
     except csv.Error as error:
         raise DataError(f"{path}: the first line does not name columns ({error}).") from None
-    mark, names = max(heads.items(), key=lambda own: (sum(name in own[1] for name in columns), len(own[1])))
+    mark, names = max(heads.items(), key=lambda entry: (sum(name in entry[1] for name in columns), len(entry[1])))
     if not format.header:
-        first = next(csv.reader(io.StringIO(text, newline=""), delimiter=mark, quoting=style), [])
+        first = next(
+            csv.reader(
+                io.StringIO(text, newline=""),
+                delimiter=mark,
+                quoting=style,
+            ),
+            [],
+        )
         names = [str(number) for number in range(1, len(first) + 1)]
         _require_numbers(path, columns, names)
     elif head:
         _require_columns(path, columns, names)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, quoting=style, strict=True)
+    reader = csv.reader(
+        io.StringIO(text, newline=""),
+        delimiter=mark,
+        quoting=style,
+        strict=True,
+    )
     rows = _csv_rows(reader, names, mark, format.header, escaped)
     return FileTable("line", rows, mark=mark, columns=names if format.header else ())
 
@@ -371,7 +432,13 @@ def _require_numbers(path: Path, columns: Sequence[str], names: Sequence[str]) -
         )
 
 
-def _csv_rows(reader: Any, names: Sequence[str], mark: str, header: bool, escaped: str) -> Iterator[FileRow]:
+def _csv_rows(
+    reader: Any,
+    names: Sequence[str],
+    mark: str,
+    header: bool,
+    escaped: str,
+) -> Iterator[FileRow]:
     """header: whether the first line holds names. escaped: the fault of a row that is not UTF-8; '' where all are."""
     while True:
         number = reader.line_num + 1
@@ -382,7 +449,13 @@ def _csv_rows(reader: Any, names: Sequence[str], mark: str, header: bool, escape
         except csv.Error as error:
             more = reader.line_num - number
             is_open = more > 0 or "unexpected end" in str(error)
-            yield FileRow(number, {}, _csv_fault(str(error), more), joined=is_open, alone=not is_open)
+            yield FileRow(
+                number,
+                {},
+                _csv_fault(str(error), more),
+                joined=is_open,
+                alone=not is_open,
+            )
             continue
         if header and number == 1:
             continue
@@ -400,7 +473,13 @@ def _csv_rows(reader: Any, names: Sequence[str], mark: str, header: bool, escape
             alone = alone and header
         elif mark == "\t" and any(mark in cell and _LINE_END.search(cell) for cell in cells):
             fault = JOINS_ROWS
-        yield FileRow(number, {} if fault else dict(zip(names, cells, strict=True)), fault, joined, alone or not fault)
+        yield FileRow(
+            number,
+            {} if fault else dict(zip(names, cells, strict=True)),
+            fault,
+            joined,
+            alone or not fault,
+        )
 
 
 def _csv_fault(message: str, more: int) -> str:
@@ -426,7 +505,13 @@ def _excel(path: Path, columns: Sequence[str], header: bool) -> FileTable:
     require = _require_columns if header else _require_numbers
     require(path, columns, names)
     first = 2 if header else 1
-    rows = (FileRow(number, dict(zip(names, row, strict=True))) for number, row in enumerate(cells, start=first))
+    rows = (
+        FileRow(
+            number,
+            dict(zip(names, row, strict=True)),
+        )
+        for number, row in enumerate(cells, start=first)
+    )
     return FileTable("line", rows, columns=names if header else ())
 
 
@@ -436,7 +521,8 @@ def _parquet(path: Path, columns: Sequence[str]) -> FileTable:
 
     try:
         file = parquet.ParquetFile(path)
-        names, features = file.schema_arrow.names, datasets.Features.from_arrow_schema(file.schema_arrow)
+        names = file.schema_arrow.names
+        features = datasets.Features.from_arrow_schema(file.schema_arrow)
         _require_columns(path, columns, names)
         check_parquet(path, list(columns) or names)
         classes = {name: each.names for name, each in features.items() if isinstance(each, datasets.ClassLabel)}

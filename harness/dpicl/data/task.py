@@ -110,21 +110,37 @@ class PublicTask:
                 f"The out-of-distribution set of {self.name} is its {source} corpus, which is what this run's records"
                 " come from; choose another source, or the task's own public records ('in')."
             )
-        size, own = len(self.public), self.config.source
-        written = {"max_words": own.max_words, "line_separator": own.line_separator}
+        size, name = len(self.public), self.config.source
+        written = {"max_words": name.max_words, "line_separator": name.line_separator}
         spec = load_config(other.task).source.model_copy(update=written)
         pool, known = data_sources.read(spec, source, size, None, self.seed)
         pool, _, _ = record_sets.deduplicate(pool, [*known, *self.test, *self.public])
         if len(pool) < size:
             raise DataError(f"{spec.name} has {len(pool)} records and {self.name} needs {size} of them; bring more.")
-        return tuple(record_sets.subsample(spec.name, False, pool, [], size, None, self.seed)[0])
+        return tuple(
+            record_sets.subsample(
+                spec.name,
+                False,
+                pool,
+                [],
+                size,
+                None,
+                self.seed,
+            )[0]
+        )
 
     def public_view(self) -> PublicTask:
         """The task as a mechanism sees it: without its private records, and with test records that have no label,
         since those are the answers that it is scored by. What its holder changes in it changes nothing here."""
-        own = {each.name: getattr(self, each.name) for each in fields(PublicTask)}
-        asked = tuple(Record(record.text, "") for record in self.test)
-        return PublicTask(**{**own, "test": asked, "config": self.config.model_copy(deep=True)})
+        values = {each.name: getattr(self, each.name) for each in fields(PublicTask)}
+        queries = tuple(Record(record.text, "") for record in self.test)
+        return PublicTask(
+            **{
+                **values,
+                "test": queries,
+                "config": self.config.model_copy(deep=True),
+            }
+        )
 
     @property
     def has_public_part(self) -> bool:
@@ -159,9 +175,14 @@ class PublicTask:
     @property
     def prompts_hash(self) -> str:
         """sha256 over everything that shapes a prompt: templates, delimiters, labels or keywords."""
-        own = self.config
-        words = [own.description, own.doc_to_text, own.target_delimiter, own.fewshot_delimiter]
-        parts = [own.metadata.prompts.model_dump(exclude_unset=True), words, self.labels]
+        config = self.config
+        words = [
+            config.description,
+            config.doc_to_text,
+            config.target_delimiter,
+            config.fewshot_delimiter,
+        ]
+        parts = [config.metadata.prompts.model_dump(exclude_unset=True), words, self.labels]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def plan_shots(
@@ -183,24 +204,34 @@ class PublicTask:
             shots += [chosen[i] for i in order[: k - len(shots)]]
         return tuple(shots)
 
-    def generation_prompt(self, label: str, examples: Sequence[Record], style: str = "completion") -> str | ChatPrompt:
+    def generation_prompt(
+        self,
+        label: str,
+        examples: Sequence[Record],
+        style: str = "completion",
+    ) -> str | ChatPrompt:
         """The prompt that asks for one more text of a label, up to where the new text starts.
 
         examples: the records of one slot; none gives the public prompt. Each is shown with its own label.
         style: 'completion' (Tang et al. 2024, run_exp_*.py) or 'chat' (PRISM, Bhusal et al. 2025, section 3.1).
         """
         require_known("prompt style", [style], STYLES)
-        completion, chat = self.config.metadata.prompts.completion, self.config.metadata.prompts.chat
+        completion = self.config.metadata.prompts.completion
+        chat = self.config.metadata.prompts.chat
         if self.kind == "generation" or completion is None or chat is None:
             raise UsageError(f"Task {self.name} has no prompt that asks for more records; use an answer mechanism.")
         prompts = completion if style == "completion" else chat
         shown = prompts.separator.join(prompts.example.format(label=e.label, text=e.text) for e in examples)
         if style == "completion":
             return completion.instruction + shown + completion.open.format(label=label)
-        asked, prefix = (chat.private, chat.private_prefix) if examples else (chat.public, chat.public_prefix)
-        return ChatPrompt(asked.format(label=label, examples=shown), prefix.format(label=label))
+        template, prefix = (chat.private, chat.private_prefix) if examples else (chat.public, chat.public_prefix)
+        return ChatPrompt(template.format(label=label, examples=shown), prefix.format(label=label))
 
-    def icl_prefix(self, demonstrations: Sequence[Demonstration | Record], instruction: str | None = None) -> str:
+    def icl_prefix(
+        self,
+        demonstrations: Sequence[Demonstration | Record],
+        instruction: str | None = None,
+    ) -> str:
         """Instruction and demonstrations, ready for a query (`doc_to_text`); () gives the zero-shot prefix.
 
         instruction: one that was released; None: the task's own.
@@ -296,23 +327,23 @@ class Task(PublicTask):
         last = development and not generated and config.metadata.kind != "json"  # where texts are scored
         partitioned, divided = bool(spec.labels), pool and source != "synthetic"
         limits = (limit_train, None if pool and not divided else limit_test, seed, last, divided)
-        kept = record_sets.subsample(spec.name, partitioned, train, test, *limits)
-        record_sets.require_records(name, spec.labels, *kept, dropped)
-        fingerprint = record_sets.fingerprint(*kept, public)
+        sampled = record_sets.subsample(spec.name, partitioned, train, test, *limits)
+        record_sets.require_records(name, spec.labels, *sampled, dropped)
+        fingerprint = record_sets.fingerprint(*sampled, public)
         if config.metadata.codes:
             classes = draw_classes(spec.labels, len(config.classes), code_seed)
             codes = code_map(classes, config.classes, code_seed)
             if len(classes) < len(spec.labels):  # limits are of the records of these classes
-                kept = record_sets.subsample(spec.name, partitioned, train, test, *limits, classes)
-                record_sets.require_records(name, classes, *kept, dropped)
-            kept = encode_labels(kept[0], codes), encode_labels(kept[1], codes)
+                sampled = record_sets.subsample(spec.name, partitioned, train, test, *limits, classes)
+                record_sets.require_records(name, classes, *sampled, dropped)
+            sampled = encode_labels(sampled[0], codes), encode_labels(sampled[1], codes)
         return cls(
             **_list_fields(config),
             source=source,
             fingerprint=fingerprint,
             dropped=dropped,
-            train=tuple(kept[0]),
-            test=tuple(kept[1]),
+            train=tuple(sampled[0]),
+            test=tuple(sampled[1]),
             public=tuple(public),
             seed=corpus,
         )
@@ -353,12 +384,26 @@ class Task(PublicTask):
         seed: those of the whole set times ``share``, rounded, at least 1. The fingerprint stays that of the whole
         set."""
         sizes = {group: max(1, round(share * n)) for group, n in self.group_sizes.items()}
-        return replace(self, train=tuple(record_sets.draw_records(self.train, share, seed)), declared=sizes)
+        return replace(
+            self,
+            train=tuple(record_sets.draw_records(self.train, share, seed)),
+            declared=sizes,
+        )
 
     def draw_test_records(self, size: int, seed: int) -> Task:
         """The task with the test records that a seed draws from these, by public randomness (see
         `dpicl.data.splits.draw_test_records`). The fingerprint stays that of the whole set."""
-        return replace(self, test=tuple(record_sets.draw_test_records(self.name, self.test, size, seed)))
+        return replace(
+            self,
+            test=tuple(
+                record_sets.draw_test_records(
+                    self.name,
+                    self.test,
+                    size,
+                    seed,
+                )
+            ),
+        )
 
     def rank_by(self, metric: str) -> Task:
         """The task with another main metric."""
@@ -376,7 +421,12 @@ class Task(PublicTask):
             return sample_documents(len(self.test), self.labels[0])
         secret = self.config.metadata.codes is not None
         real: list[dict[str, Any]] = [
-            {"id": _document_id(r.text, "" if secret else r.label), "text": r.text, "label": r.label} for r in self.test
+            {
+                "id": _document_id(r.text, "" if secret else r.label),
+                "text": r.text,
+                "label": r.label,
+            }
+            for r in self.test
         ]
         if not self.chooses:
             return real
@@ -384,7 +434,14 @@ class Task(PublicTask):
             {"id": f"content-free-{i}", "text": text, "label": "", "gold": -1, "content_free": True}
             for i, text in enumerate(self.content_free)
         ]
-        return blank + [{**each, "gold": self.labels.index(each["label"]), "content_free": False} for each in real]
+        return blank + [
+            {
+                **each,
+                "gold": self.labels.index(each["label"]),
+                "content_free": False,
+            }
+            for each in real
+        ]
 
     def queries(self) -> list[Query]:
         """The test records as queries; content-free inputs are none."""
@@ -401,7 +458,7 @@ class Task(PublicTask):
         if not self.partitioned:
             return {None: sum(sizes.values())}
         place = {label: at for at, label in enumerate(self.labels)}
-        return dict(sorted(sizes.items(), key=lambda own: place.get(own[0] or "", len(place))))
+        return dict(sorted(sizes.items(), key=lambda item: place.get(item[0] or "", len(place))))
 
     @property
     def size(self) -> int:
@@ -410,22 +467,29 @@ class Task(PublicTask):
 
     def keep_sizes(self) -> Task:
         """The task with its public sizes and without a record: what a mechanism may see of them."""
-        return replace(self, train=(), test=(), fingerprint="", dropped={}, declared=dict(self.group_sizes))
+        return replace(
+            self,
+            train=(),
+            test=(),
+            fingerprint="",
+            dropped={},
+            declared=dict(self.group_sizes),
+        )
 
-    def sizes(self, shots: Sequence[str], queries: int | None = None) -> Sizes:
+    def sizes(self, shots: Sequence[str]) -> Sizes:
         """The public numbers an epsilon depends on: n_y and shots of every partition that `shots` uses.
 
         Raises DataError for a group without records.
         """
-        wanted: Mapping[Partition, int] = Counter(shots) if self.partitioned else {None: len(shots)}
-        require_known("label", [label for label in wanted if label is not None], self.labels)
+        required: Mapping[Partition, int] = Counter(shots) if self.partitioned else {None: len(shots)}
+        require_known("label", [label for label in required if label is not None], self.labels)
         sizes = self.group_sizes
-        if missing := [label for label in wanted if not sizes.get(label)]:
+        if missing := [label for label in required if not sizes.get(label)]:
             raise DataError(
                 f"No private record of {missing[0] or self.name!r} is to be expected; bring more records (attacks:"
                 " raise --members), or declare the size of the group."
             )
-        return Sizes({label: sizes[label] for label in wanted}, dict(wanted), queries)
+        return Sizes({label: sizes[label] for label in required}, dict(required))
 
 
 def _corpus_size(config: TaskFile, limit_test: int | None, pool: bool) -> int | None:
@@ -440,8 +504,13 @@ def _corpus_size(config: TaskFile, limit_test: int | None, pool: bool) -> int | 
 
 def _list_fields(config: TaskFile) -> dict[str, Any]:
     """The fields of a task that its file alone decides."""
-    own = {"name": config.metadata.name, "kind": config.metadata.kind, "labels": config.labels, "config": config}
-    return {**own, "partitioned": bool(config.classes)}
+    values = {
+        "name": config.metadata.name,
+        "kind": config.metadata.kind,
+        "labels": config.labels,
+        "config": config,
+    }
+    return {**values, "partitioned": bool(config.classes)}
 
 
 def sample_documents(count: int, label: str) -> list[dict[str, Any]]:

@@ -97,7 +97,9 @@ Line = Annotated[str, Field(max_length=_LONGEST), BeforeValidator(_refuse_functi
 Dotted = Annotated[str, BeforeValidator(_refuse_function), AfterValidator(_dotted)]
 FunctionName = Annotated[str, BeforeValidator(_a_function)]
 FilePath = Annotated[
-    str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00]*$"), BeforeValidator(_refuse_function)
+    str,
+    Field(min_length=1, max_length=4000, pattern=r"^[^\x00]*$"),
+    BeforeValidator(_refuse_function),
 ]
 Number = Annotated[int, Field(ge=1, le=10**9)]
 Stops = list[Annotated[Text, Field(min_length=1)]]
@@ -273,7 +275,10 @@ class Hub(_Source):
     path: Text = ""
     name: Text | None = None
     revision: Text = ""
-    splits: Annotated[dict[Literal["train", "test"], Text], Field(min_length=2)] = {"train": "train", "test": "test"}
+    splits: Annotated[dict[Literal["train", "test"], Text], Field(min_length=2)] = {
+        "train": "train",
+        "test": "test",
+    }
     text: Text = ""
     label: Text = ""
     labels: list[str] = []
@@ -379,7 +384,12 @@ class TaskFile(_Keys):
     _keywords: tuple[str, ...] = ()
     _base: TaskFile | None = None
 
-    def place(self, path: Path | None, keywords: tuple[str, ...] = (), base: TaskFile | None = None) -> TaskFile:
+    def place(
+        self,
+        path: Path | None,
+        keywords: tuple[str, ...] = (),
+        base: TaskFile | None = None,
+    ) -> TaskFile:
         """The file at its place. keywords: of keywords.txt there. base: the task whose records a task of codes has."""
         copy = self.model_copy()
         copy._path, copy._keywords, copy._base = path, keywords, base
@@ -406,12 +416,16 @@ class TaskFile(_Keys):
     def source(self) -> SourceSpec:
         """Where its records come from; of a task of codes by the name and with the label words that they are kept
         with."""
-        own, local = self._base or self, self.data.local
-        if local.train and own._path:
+        config, local = self._base or self, self.data.local
+        if local.train and config._path:
             files = {"train": local.train, "test": local.test}
-            there = {split: str(own._path.parent / Path(file).expanduser()) for split, file in files.items() if file}
+            there = {split: str(config._path.parent / Path(file).expanduser()) for split, file in files.items() if file}
             local = local.model_copy(update=there)
-        return SourceSpec(name=own.metadata.name, labels=own.classes, **{**dict(self.data), "local": local})
+        return SourceSpec(
+            name=config.metadata.name,
+            labels=config.classes,
+            **{**dict(self.data), "local": local},
+        )
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -464,13 +478,13 @@ def read_task_file(text: str, place: str, name: str, built_in: bool) -> TaskFile
         raise refused(str(document.error((), "a task is a set of keys; see docs/add-a-task.md.")))
     try:
         keys = {key: value for key, value in document.data.items() if key not in LM_EVAL_KEYS}
-        found = TaskFile.model_validate(keys)
+        task_file = TaskFile.model_validate(keys)
     except ValidationError as error:
-        where, said = explanation(error, TaskFile)
-        raise refused(f"{document.error(where, said)} See docs/add-a-task.md.") from None
-    for where, said in _contradictions(found, name):
-        raise refused(str(document.error(where, said)))
-    return found
+        where, message = explanation(error, TaskFile)
+        raise refused(f"{document.error(where, message)} See docs/add-a-task.md.") from None
+    for where, message in _contradictions(task_file, name):
+        raise refused(str(document.error(where, message)))
+    return task_file
 
 
 def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
@@ -478,25 +492,37 @@ def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
     metadata, kind = file.metadata, file.metadata.kind
     metrics, aggregates = [metric.metric for metric in file.metric_list], metadata.aggregates
     if metadata.name != name or file.task != f"dpicl_{name}":
-        said = f"the file in the folder {name} must say `task: dpicl_{name}` and, under `metadata`, `name: {name}`."
-        yield ("task",), said
+        message = f"the file in the folder {name} must say `task: dpicl_{name}` and, under `metadata`, `name: {name}`."
+        yield ("task",), message
     if kind not in KINDS:
         yield ("metadata", "kind"), str(unknown_name("kind of task", kind, KINDS))
     chooses = kind in CHOOSING
     if chooses is not bool(file.doc_to_choice):
-        yield ("doc_to_choice",), f"a task of the kind {' or '.join(CHOOSING)}, and no other, has doc_to_choice."
+        yield (
+            ("doc_to_choice",),
+            f"a task of the kind {' or '.join(CHOOSING)}, and no other, has doc_to_choice.",
+        )
     if metadata.content_free and not chooses:
-        yield ("metadata", "content_free"), f"answers of the kind {kind} are not calibrated; leave it out."
+        yield (
+            ("metadata", "content_free"),
+            f"answers of the kind {kind} are not calibrated; leave it out.",
+        )
     labels = file.doc_to_choice
     if len(set(labels)) < len(labels):
         yield ("doc_to_choice",), "a label word is given twice; keep one."
-    wanted = ("multiple_choice", "gold") if chooses else ("generate_until", "label")
-    if (file.output_type, file.doc_to_target) != wanted:
-        yield ("output_type",), f"the kind {kind} has output_type {wanted[0]} and doc_to_target {wanted[1]}."
+    expected = ("multiple_choice", "gold") if chooses else ("generate_until", "label")
+    if (file.output_type, file.doc_to_target) != expected:
+        yield (
+            ("output_type",),
+            f"the kind {kind} has output_type {expected[0]} and doc_to_target {expected[1]}.",
+        )
     if not chooses and not file.generation_kwargs.max_gen_toks:
         yield (), "generation_kwargs with max_gen_toks is missing: how much may be written."
     if kind != "generation" and None in (metadata.prompts.completion, metadata.prompts.chat):
-        yield ("metadata", "prompts"), f"the kind {kind} needs prompts in both styles, completion and chat."
+        yield (
+            ("metadata", "prompts"),
+            f"the kind {kind} needs prompts in both styles, completion and chat.",
+        )
     if lacking := [metric for metric in COMPUTED.get(kind, ()) if metric not in metrics]:
         yield ("metric_list",), f"the kind {kind} computes {', '.join(lacking)}; list it."
     if metadata.main_metric not in file.main_metrics:
@@ -506,24 +532,44 @@ def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
         )
     for number, metric in enumerate(file.metric_list):
         if metric.metric in metrics[:number] or metric.metric in aggregates:
-            yield ("metric_list", number, "metric"), f"the metric '{metric.metric[:40]}' is named twice; keep one."
+            yield (
+                ("metric_list", number, "metric"),
+                f"the metric '{metric.metric[:40]}' is named twice; keep one.",
+            )
         if metric.metric in COMPUTED.get(kind, ()) and not metric.higher_is_better:
-            said = f"the harness computes {metric.metric}, of which higher is better."
-            yield ("metric_list", number, "higher_is_better"), said
-    if chooses and (own := [name for name in NOT_EVERYWHERE if name in (*metrics, *aggregates)]):
-        yield ("metadata",), f"the harness computes {own[0]} itself; leave it out of metric_list and aggregates."
+            message = f"the harness computes {metric.metric}, of which higher is better."
+            yield ("metric_list", number, "higher_is_better"), message
+    if chooses and (unsupported := [name for name in NOT_EVERYWHERE if name in (*metrics, *aggregates)]):
+        yield (
+            ("metadata",),
+            f"the harness computes {unsupported[0]} itself; leave it out of metric_list and aggregates.",
+        )
     for stranger in sorted(set(metadata.lower_is_better) - set(aggregates)):
-        said = f"'{stranger[:40]}' is none of `aggregates`; metrics of metric_list say it there, by higher_is_better."
-        yield ("metadata", "lower_is_better"), said
+        message = (
+            f"'{stranger[:40]}' is none of `aggregates`; metrics of metric_list say it there, by higher_is_better."
+        )
+        yield ("metadata", "lower_is_better"), message
     data = metadata.data
     if (data is None) is (metadata.codes is None):
-        yield ("metadata",), "a task has `data`, or `codes` with the name of the task whose records it has."
+        yield (
+            ("metadata",),
+            "a task has `data`, or `codes` with the name of the task whose records it has.",
+        )
     if metadata.codes is not None and kind != "classification":
-        yield ("metadata", "codes"), "codewords take the place of labels, so the kind is classification."
+        yield (
+            ("metadata", "codes"),
+            "codewords take the place of labels, so the kind is classification.",
+        )
     if data is None:
         return
     for source, words in (("local", list(data.local.labels.values())), ("hub", data.hub.labels)):
         for stranger in sorted(set(words) - set(labels)):
-            yield ("metadata", "data", source, "labels"), f"'{stranger[:40]}' is none of doc_to_choice."
+            yield (
+                ("metadata", "data", source, "labels"),
+                f"'{stranger[:40]}' is none of doc_to_choice.",
+            )
     if kind == "json" and not data.local.label:
-        yield ("metadata", "data", "local"), "a json task says under `label` what its records are called."
+        yield (
+            ("metadata", "data", "local"),
+            "a json task says under `label` what its records are called.",
+        )

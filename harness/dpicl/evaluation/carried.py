@@ -53,7 +53,10 @@ class Reader:
 
 
 def carried_by(
-    reader: str, demonstrations: Sequence[Labelled], test_records: Sequence[Labelled], labels: Sequence[str]
+    reader: str,
+    demonstrations: Sequence[Labelled],
+    test_records: Sequence[Labelled],
+    labels: Sequence[str],
 ) -> np.ndarray:
     """int8[Q]: 1 where the classifier of that reader gives a test record its label, else 0.
 
@@ -68,10 +71,16 @@ def carried_by(
     answers = np.full(len(queries), labels[0])
     if texts and queries:
         with require_extras():
-            known, asked = READERS[reader].featurize(texts, queries)
+            known, query_rows = READERS[reader].featurize(texts, queries)
             is_read = np.asarray(abs(known).sum(axis=1)).ravel() > 0
             if is_read.any():
-                answers = np.array(logistic(asked, known[is_read], np.array(shown)[is_read].tolist()))
+                answers = np.array(
+                    logistic(
+                        query_rows,
+                        known[is_read],
+                        np.array(shown)[is_read].tolist(),
+                    )
+                )
     return (answers == np.array(truth)).astype(np.int8)
 
 
@@ -94,7 +103,10 @@ def logistic(queries: Any, shown: Any, labels: Sequence[str]) -> list[str]:
     return [str(label) for label in fitted.predict(queries)]
 
 
-def find_readers_used(options: Mapping[str, Any], mechanism: type[Mechanism] | None = None) -> list[str]:
+def find_readers_used(
+    options: Mapping[str, Any],
+    mechanism: type[Mechanism] | None = None,
+) -> list[str]:
     """The readers that a mechanism uses itself, so that their scores favour it.
 
     options: of the cell, defaults included. mechanism: its class, where it is at hand: its file, and those of its
@@ -109,7 +121,11 @@ def find_readers_used(options: Mapping[str, Any], mechanism: type[Mechanism] | N
     return used
 
 
-def require_independent(row: str, options: Mapping[str, Any], mechanism: type[Mechanism] | None = None) -> None:
+def require_independent(
+    row: str,
+    options: Mapping[str, Any],
+    mechanism: type[Mechanism] | None = None,
+) -> None:
     """Raises UsageError for a row whose mechanism uses a reader that is to be independent of all."""
     used = [READERS[name].title for name in find_readers_used(options, mechanism) if name in INDEPENDENT]
     if used:
@@ -119,14 +135,11 @@ def require_independent(row: str, options: Mapping[str, Any], mechanism: type[Me
         )
 
 
-def explain_blank(reader: str, options: Mapping[str, Any], mechanism: type[Mechanism] | None = None) -> str:
-    """Why a row has no score by a reader: its mechanism uses it; '' where it does not."""
-    if reader not in find_readers_used(options, mechanism):
-        return ""
-    return f"the mechanism uses {READERS[reader].title} itself, which favours it"
-
-
-def _take_apart(kind: str, items: Sequence[Labelled], labels: Sequence[str]) -> tuple[list[str], list[str]]:
+def _take_apart(
+    kind: str,
+    items: Sequence[Labelled],
+    labels: Sequence[str],
+) -> tuple[list[str], list[str]]:
     """Texts and labels. Raises DataError for a label that the task does not have."""
     pairs = [item if isinstance(item, tuple) else (item.text, item.label) for item in items]
     for _, label in pairs:
@@ -181,15 +194,24 @@ def _words(text: str) -> list[str]:
     return scripts.words(scripts.fold(text))
 
 
-def _use_static_vectors(shown: Sequence[str], queries: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+def _use_static_vectors(
+    shown: Sequence[str],
+    queries: Sequence[str],
+) -> tuple[np.ndarray, np.ndarray]:
     return _static_vectors(tuple(shown)), _static_vectors(tuple(queries))
 
 
-def _use_sentence_embeddings(shown: Sequence[str], queries: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+def _use_sentence_embeddings(
+    shown: Sequence[str],
+    queries: Sequence[str],
+) -> tuple[np.ndarray, np.ndarray]:
     return _sentence_embeddings(tuple(shown)), _sentence_embeddings(tuple(queries))
 
 
-def _use_tfidf(shown: Sequence[str], queries: Sequence[str]) -> tuple[Any, Any]:
+def _use_tfidf(
+    shown: Sequence[str],
+    queries: Sequence[str],
+) -> tuple[Any, Any]:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     if not any(map(_words, shown)):  # there is no vocabulary

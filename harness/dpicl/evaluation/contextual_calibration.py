@@ -20,7 +20,10 @@ def content_free_probabilities(log_probs: Sequence[Sequence[float]] | np.ndarray
     return _label_probabilities(log_probs).mean(axis=0)
 
 
-def predictions(log_probs: Sequence[Sequence[float]] | np.ndarray, p_cf: np.ndarray | None = None) -> np.ndarray:
+def predictions(
+    log_probs: Sequence[Sequence[float]] | np.ndarray,
+    p_cf: np.ndarray | None = None,
+) -> np.ndarray:
     """int64[D]: the most probable label of each document, after calibration when p_cf[L] is given."""
     scores = _label_probabilities(log_probs)
     if p_cf is not None:
@@ -28,13 +31,17 @@ def predictions(log_probs: Sequence[Sequence[float]] | np.ndarray, p_cf: np.ndar
     return scores.argmax(axis=1)
 
 
-def log_losses(log_probs: Sequence[Sequence[float]] | np.ndarray, gold: np.ndarray) -> np.ndarray:
+def log_losses(
+    log_probs: Sequence[Sequence[float]] | np.ndarray,
+    gold: np.ndarray,
+) -> np.ndarray:
     """float64[D] in [0, 1]: -ln p(right label) in units of ln 1000 (6.9 nats), where p below 1/1000 counts as 1/1000.
 
     p is over the L labels, without calibration. log_probs: float[D, L], natural logarithm. gold: int[D].
     """
     right = _label_probabilities(log_probs)[np.arange(len(gold)), gold]
-    return np.abs(np.log(np.maximum(right, LEAST)) / np.log(LEAST))
+    at_least = np.maximum(right, LEAST)
+    return np.abs(np.log(at_least) / np.log(LEAST))
 
 
 def _label_probabilities(log_probs: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:

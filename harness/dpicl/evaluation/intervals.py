@@ -17,26 +17,34 @@ from dpicl.evaluation.statistics import LEVEL, student_quantile, summarize
 DRAWS = 10_000
 
 
-def bootstrap_interval(outcomes: Sequence[float] | np.ndarray, seed: int = 0) -> tuple[float, float]:
+def bootstrap_interval(
+    outcomes: Sequence[float] | np.ndarray,
+    seed: int = 0,
+) -> tuple[float, float]:
     """95% percentile bootstrap interval of the mean of outcomes[D] over documents; it says nothing about how other
     seeds would do. Raises UsageError when there is none, or a NaN."""
     values = np.asarray(outcomes, dtype=np.float64)
     if values.ndim != 1 or not values.size or np.isnan(values).any():
         raise UsageError("An interval needs at least one outcome, and every outcome must be a number.")
     count = len(values)
-    draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=DRAWS)
+    draws = np.random.default_rng(seed).multinomial(
+        count,
+        np.full(count, 1 / count),
+        size=DRAWS,
+    )
     means = draws.astype(np.float64) @ values / count
-    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
+    tail = (1 - LEVEL) / 2
+    low, high = np.quantile(means, [tail, (1 + LEVEL) / 2]).tolist()
     return low, high
 
 
 def seeds_interval(scores: Sequence[float] | np.ndarray) -> tuple[float, float]:
     """95% interval of the mean of scores[S] of independent seeds: Student's. (-inf, inf) for fewer than two."""
-    found = summarize(np.asarray(scores, dtype=np.float64))
-    if found.seeds < 2:
+    summary = summarize(np.asarray(scores, dtype=np.float64))
+    if summary.seeds < 2:
         return -math.inf, math.inf
-    half = float(found.half_width(1 - LEVEL))
-    return float(found.mean) - half, float(found.mean) + half
+    half = float(summary.half_width(1 - LEVEL))
+    return float(summary.mean) - half, float(summary.mean) + half
 
 
 def ratio_interval(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, float]:
@@ -58,11 +66,16 @@ def ratio_interval(numerator: np.ndarray, denominator: np.ndarray) -> tuple[floa
     if curvature <= 0:
         return -math.inf, math.inf
     middle = above * below - squared * both
-    root = math.sqrt(max(middle**2 - curvature * (above**2 - squared * var_above), 0.0))
+    discriminant = middle**2 - curvature * (above**2 - squared * var_above)
+    root = math.sqrt(max(discriminant, 0.0))
     return float((middle - root) / curvature), float((middle + root) / curvature)
 
 
-def wilson_interval(successes: int, trials: int, level: float = LEVEL) -> tuple[float, float]:
+def wilson_interval(
+    successes: int,
+    trials: int,
+    level: float = LEVEL,
+) -> tuple[float, float]:
     """Wilson score interval of a share (Wilson 1927; Brown, Cai & DasGupta 2001 recommend it for small counts).
 
     Raises UsageError unless 0 <= successes <= trials and trials >= 1.

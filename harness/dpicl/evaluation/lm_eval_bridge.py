@@ -23,7 +23,15 @@ import numpy as np
 from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
-from dpicl.core.errors import DataError, DpiclError, PluginError, PromptTooLong, ResultError, UsageError, one_line
+from dpicl.core.errors import (
+    DataError,
+    DpiclError,
+    PluginError,
+    PromptTooLong,
+    ResultError,
+    UsageError,
+    one_line,
+)
 from dpicl.data.sources import function_of
 from dpicl.data.task import Documents, Task, sample_documents, serving
 from dpicl.data.task_file import LOG_LOSS
@@ -55,7 +63,7 @@ class Evaluation:
     @property
     def scores(self) -> dict[str, float]:
         """The mean outcome of each metric."""
-        return {metric: float(np.mean(own)) for metric, own in self.outcomes.items()}
+        return {metric: float(np.mean(values)) for metric, values in self.outcomes.items()}
 
     def add_metric(self, metric: str, outcomes: Sequence[float]) -> Evaluation:
         """With one metric more."""
@@ -109,8 +117,9 @@ def _evaluate_texts(task: Task, texts: Sequence[str]) -> Evaluation:
     documents = sample_documents(len(texts), task.labels[0])
     released = {document["id"]: text for document, text in zip(documents, texts, strict=True)}
     samples, reported = _run(task, AnswersLM(released), "", documents)
-    found = _check(_read(samples, [each.metric for each in task.config.metric_list]), reported)
-    return replace(found, aggregates=_aggregates(task, texts))
+    metrics = [each.metric for each in task.config.metric_list]
+    evaluation = _check(_read(samples, metrics), reported)
+    return replace(evaluation, aggregates=_aggregates(task, texts))
 
 
 def _aggregates(task: Task, texts: Sequence[str]) -> dict[str, float]:
@@ -118,22 +127,29 @@ def _aggregates(task: Task, texts: Sequence[str]) -> dict[str, float]:
 
     Raises PluginError for one that fails.
     """
-    found = {}
+    values = {}
     for name, place in task.config.metadata.aggregates.items():
         what = f"The aggregate {name} of task {task.name}"
         aggregate = function_of(place, what)
         try:
             with serving(task):
-                found[name] = float(aggregate(texts, [record.text for record in task.test]))
+                values[name] = float(aggregate(texts, [record.text for record in task.test]))
         except DpiclError:
             raise
         except Exception as error:  # of somebody's task: one cell ends, and the run goes on
-            said = f"{type(error).__name__}: {one_line(error, 200)}"
-            raise PluginError(f"{what}, {place}, fails on released texts and test records ({said}); fix it.") from error
-    return found
+            problem = f"{type(error).__name__}: {one_line(error, 200)}"
+            raise PluginError(
+                f"{what}, {place}, fails on released texts and test records ({problem}); fix it."
+            ) from error
+    return values
 
 
-def _run(task: Task, lm: LM, prefix: str, documents: Documents) -> tuple[list[Mapping[str, Any]], Mapping[str, Any]]:
+def _run(
+    task: Task,
+    lm: LM,
+    prefix: str,
+    documents: Documents,
+) -> tuple[list[Mapping[str, Any]], Mapping[str, Any]]:
     """(samples in the order of the documents, scores) as lm-eval has them."""
     with serving(task, documents), _silence():
         loaded = _as_lm_eval_task(task, prefix)
@@ -153,49 +169,64 @@ def _run(task: Task, lm: LM, prefix: str, documents: Documents) -> tuple[list[Ma
     return samples, output["results"][task.config.task]
 
 
-def _read(samples: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> Evaluation:
+def _read(
+    samples: Sequence[Mapping[str, Any]],
+    metrics: Sequence[str],
+) -> Evaluation:
     """What lm-eval says of every document."""
     ids = [str(sample["doc"]["id"]) for sample in samples]
     return Evaluation(ids, {metric: [float(sample[metric]) for sample in samples] for metric in metrics})
 
 
-def _generation(task: Task, samples: Sequence[Mapping[str, Any]], reported: Mapping[str, Any]) -> Evaluation:
+def _generation(
+    task: Task,
+    samples: Sequence[Mapping[str, Any]],
+    reported: Mapping[str, Any],
+) -> Evaluation:
     """The scores of every document; similarities are made for all documents at once, like lm-eval's aggregation."""
-    wanted = [each.metric for each in task.config.metric_list]
-    skipped = {metric: why for metric, why in text_metrics.list_unavailable().items() if metric in wanted}
-    found = _read(samples, [metric for metric in samples[0]["metrics"] if metric != "similarity"])
+    metrics = [each.metric for each in task.config.metric_list]
+    unavailable = text_metrics.list_unavailable()
+    skipped = {metric: why for metric, why in unavailable.items() if metric in metrics}
+    evaluation = _read(samples, [metric for metric in samples[0]["metrics"] if metric != "similarity"])
     if "similarity" in samples[0]["metrics"]:
         near = text_metrics.similarities([tuple(sample["similarity"]) for sample in samples])
-        found = found.add_metric("similarity", near)
-    return replace(_check(found, reported), skipped=skipped)
+        evaluation = evaluation.add_metric("similarity", near)
+    return replace(_check(evaluation, reported), skipped=skipped)
 
 
-def _classification(samples: Sequence[Mapping[str, Any]], reported: Mapping[str, Any]) -> Evaluation:
+def _classification(
+    samples: Sequence[Mapping[str, Any]],
+    reported: Mapping[str, Any],
+) -> Evaluation:
     """The outcome of every real document, raw and calibrated by the content-free ones."""
     blank = [sample["acc"]["log_probs"] for sample in samples if sample["doc"]["content_free"]]
     real = [sample for sample in samples if not sample["doc"]["content_free"]]
     log_probs = [sample["acc"]["log_probs"] for sample in real]
     gold = np.array([sample["doc"]["gold"] for sample in real])
     p_cf = calibration.content_free_probabilities(blank)
-    said = {"acc": calibration.predictions(log_probs), "acc_calibrated": calibration.predictions(log_probs, p_cf)}
-    outcomes = {metric: (labels == gold).astype(float).tolist() for metric, labels in said.items()}
+    predicted = {
+        "acc": calibration.predictions(log_probs),
+        "acc_calibrated": calibration.predictions(log_probs, p_cf),
+    }
+    hits = {metric: labels == gold for metric, labels in predicted.items()}
+    outcomes = {metric: hit.astype(float).tolist() for metric, hit in hits.items()}
     ids = [str(sample["doc"]["id"]) for sample in real]
-    found = _check(Evaluation(ids, outcomes), reported)
+    evaluation = _check(Evaluation(ids, outcomes), reported)
     if (np.asarray(log_probs) == NOT_CHOSEN).any():  # an answer has no distribution
-        return found
-    return found.add_metric(LOG_LOSS, calibration.log_losses(log_probs, gold).tolist())
+        return evaluation
+    return evaluation.add_metric(LOG_LOSS, calibration.log_losses(log_probs, gold).tolist())
 
 
-def _check(found: Evaluation, reported: Mapping[str, Any]) -> Evaluation:
+def _check(evaluation: Evaluation, reported: Mapping[str, Any]) -> Evaluation:
     """Raises ResultError when lm-eval's own aggregation says something else than the mean outcome."""
-    for metric, score in found.scores.items():
+    for metric, score in evaluation.scores.items():
         theirs = float(reported[f"{metric},none"])
         if abs(theirs - score) > 1e-9:
             raise ResultError(
                 f"lm-eval reports {metric} = {theirs} where the documents give {score}; check the aggregation of the"
                 " task's metrics."
             )
-    return found
+    return evaluation
 
 
 def _as_lm_eval_task(task: Task, prefix: str) -> Any:
@@ -220,11 +251,11 @@ def _as_lm_eval_task(task: Task, prefix: str) -> Any:
 
 def _make_config(task: Task) -> dict[str, Any]:
     """lm-eval's configuration of a classification that has no file (`dpicl release --labels`)."""
-    found = task.config.model_dump(exclude_unset=True)
-    for place in (found, *found["metric_list"]):
+    config = task.config.model_dump(exclude_unset=True)
+    for place in (config, *config["metric_list"]):
         for key in {"custom_dataset", "process_results", "aggregation"} & place.keys():
             place[key] = function_of(place[key], "The classification")
-    return {**found, "test_split": "test", "num_fewshot": 0, "metadata": {"name": task.name}}
+    return {**config, "test_split": "test", "num_fewshot": 0, "metadata": {"name": task.name}}
 
 
 def _literal(text: str) -> str:
@@ -244,8 +275,16 @@ def _silence() -> Iterator[None]:
     logger = logging.getLogger("lm_eval")
     level = logger.level
     with (
-        mock.patch.object(lm_eval.api.task, "tqdm", partial(lm_eval.api.task.tqdm, disable=True)),
-        mock.patch.object(lm_eval.utils.env, "from_string", cache(lm_eval.utils.env.from_string)),
+        mock.patch.object(
+            lm_eval.api.task,
+            "tqdm",
+            partial(lm_eval.api.task.tqdm, disable=True),
+        ),
+        mock.patch.object(
+            lm_eval.utils.env,
+            "from_string",
+            cache(lm_eval.utils.env.from_string),
+        ),
         mock.patch.object(lm_eval.evaluator, "add_env_info"),
         mock.patch.object(lm_eval.evaluator, "get_git_commit_hash", return_value=None),
     ):

@@ -31,7 +31,11 @@ class LanguageModelLM(TemplateLM):
         (`dpicl.mechanism.generation.ended_continuations`).
     """
 
-    def __init__(self, model: LanguageModel, endings: Mapping[str, Tokens] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        model: LanguageModel,
+        endings: Mapping[str, Tokens] = MappingProxyType({}),
+    ) -> None:
         super().__init__()
         self.reader = model
         self._endings = endings
@@ -41,10 +45,19 @@ class LanguageModelLM(TemplateLM):
     def eot_token_id(self) -> int:
         return self.reader.eos_token_id
 
-    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> list[int]:
+    def tok_encode(
+        self,
+        string: str,
+        add_special_tokens: bool | None = None,
+        **kwargs: Any,
+    ) -> list[int]:
         return self._encode(string)
 
-    def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
+    def loglikelihood(
+        self,
+        requests: list[Instance],
+        disable_tqdm: bool = True,
+    ) -> list[tuple[float, bool]]:
         """(log-probability, greedy) of each request, without lm-eval's progress bar."""
         return super().loglikelihood(requests, disable_tqdm=True)
 
@@ -54,15 +67,16 @@ class LanguageModelLM(TemplateLM):
         for (_, continuation), context, ending in requests:
             endings[tuple(context)].append(self._endings.get(continuation, ending))
         scored = self.reader.score_endings(list(endings.items()), self._read_shared(list(endings)))
-        found = {context: iter(row) for context, row in zip(endings, scored, strict=True)}
-        result = [next(found[tuple(context)]) for _, context, _ in requests]
+        scored_rows = {context: iter(row) for context, row in zip(endings, scored, strict=True)}
+        result = [next(scored_rows[tuple(context)]) for _, context, _ in requests]
         if not all(math.isfinite(ending.log_prob) for ending in result):
             raise not_finite_error(self.reader.identity.name)
         return [(ending.log_prob, ending.greedy) for ending in result]
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = True) -> list[str]:
         """Greedy text of each request of one task. Raises UsageError where its generation_kwargs ask for sampling."""
-        options, contexts = requests[0].args[1], [self.tok_encode(request.args[0]) for request in requests]
+        options = requests[0].args[1]
+        contexts = [self.tok_encode(request.args[0]) for request in requests]
         if options.get("do_sample") or options.get("temperature") or options.get("num_beams", 1) != 1:
             raise UsageError("Shared-prefix evaluation is greedy; set do_sample: false and temperature: 0 in the task.")
         stop, most = tuple(options.get("until", ())), options["max_gen_toks"]
@@ -88,7 +102,11 @@ class AnswersLM(LM):
         super().__init__()
         self._answers = answers
 
-    def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
+    def loglikelihood(
+        self,
+        requests: list[Instance],
+        disable_tqdm: bool = True,
+    ) -> list[tuple[float, bool]]:
         """(0.0, True) for the released label of a document, (NOT_CHOSEN, False) for the others."""
         chosen = [
             bool(request.doc.get("content_free")) or self._answers[request.doc["id"]] == request.args[1].strip()

@@ -25,7 +25,11 @@ Embed = Callable[[Sequence[str]], np.ndarray]
 Classifier = Callable[[np.ndarray, np.ndarray, Sequence[str]], list[str]]
 
 
-def predict_nearest(queries: np.ndarray, shown: np.ndarray, labels: Sequence[str]) -> list[str]:
+def predict_nearest(
+    queries: np.ndarray,
+    shown: np.ndarray,
+    labels: Sequence[str],
+) -> list[str]:
     """The label of the demonstration with the largest cosine similarity; of equal ones that of the first."""
     return [labels[at] for at in (queries @ shown.T).argmax(axis=1).tolist()]
 
@@ -34,23 +38,37 @@ def predict_nearest(queries: np.ndarray, shown: np.ndarray, labels: Sequence[str
 CLASSIFIERS: Mapping[str, Classifier] = {NEAREST: predict_nearest, LOGISTIC: logistic}
 
 
-def classify(task: Task, demonstrations: Sequence[Demonstration], embed: Embed) -> dict[str, dict[str, str]]:
+def classify(
+    task: Task,
+    demonstrations: Sequence[Demonstration],
+    embed: Embed,
+) -> dict[str, dict[str, str]]:
     """Metric -> query id -> label, by every classifier that is made of the demonstrations.
 
     A demonstration without text counts for nothing. Where there is none with text, the answer is the first label.
     """
-    queries, shown = task.queries(), [each for each in demonstrations if each.text.strip()]
-    said = dict.fromkeys(CLASSIFIERS, [task.labels[0]] * len(queries))
+    queries = task.queries()
+    shown = [each for each in demonstrations if each.text.strip()]
+    predicted = dict.fromkeys(CLASSIFIERS, [task.labels[0]] * len(queries))
     if shown:
-        asked, known = embed([query.text for query in queries]), embed([each.text for each in shown])
-        said = {name: each(asked, known, [one.label for one in shown]) for name, each in CLASSIFIERS.items()}
-    return {name: {q.id: label for q, label in zip(queries, own, strict=True)} for name, own in said.items()}
+        query_rows = embed([query.text for query in queries])
+        known = embed([each.text for each in shown])
+        predicted = {
+            name: each(
+                query_rows,
+                known,
+                [one.label for one in shown],
+            )
+            for name, each in CLASSIFIERS.items()
+        }
+    ids = [query.id for query in queries]
+    return {name: dict(zip(ids, labels, strict=True)) for name, labels in predicted.items()}
 
 
 def evaluate_answers(task: Task, answers: Mapping[str, str]) -> Evaluation:
     """Scores of one answer a query, as it is, also by the main metric where that reads texts by embedding."""
-    found = evaluate_with(task, AnswersLM(answers))
-    return add_accuracy(found, task.main_metric, found) if task.main_metric in BY_EMBEDDING else found
+    evaluation = evaluate_with(task, AnswersLM(answers))
+    return add_accuracy(evaluation, task.main_metric, evaluation) if task.main_metric in BY_EMBEDDING else evaluation
 
 
 def skip_model(task: Task, why: str) -> Evaluation:
@@ -61,5 +79,5 @@ def skip_model(task: Task, why: str) -> Evaluation:
 
 def add_accuracy(evaluation: Evaluation, metric: str, other: Evaluation) -> Evaluation:
     """The evaluation with the accuracy of another one under this name."""
-    said = dict(zip(other.ids, other.outcomes["acc"], strict=True))
-    return evaluation.add_metric(metric, [said[each] for each in evaluation.ids])
+    outcomes = dict(zip(other.ids, other.outcomes["acc"], strict=True))
+    return evaluation.add_metric(metric, [outcomes[each] for each in evaluation.ids])

@@ -73,7 +73,11 @@ class Differences:
     def p(self) -> np.ndarray:
         """Student's two-sided p-value of no difference; 1 where there is none at any seed, 0 where it is the same."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            t = np.nan_to_num(np.abs(self.mean) / self.error, nan=0.0, posinf=np.inf)
+            t = np.nan_to_num(
+                np.abs(self.mean) / self.error,
+                nan=0.0,
+                posinf=np.inf,
+            )
         p: np.ndarray = 2 * special.stdtr(np.maximum(self.seeds - 1, 1), -t)
         return p
 
@@ -125,7 +129,10 @@ def compare_together(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.maximum(p, holm(pairs.p)), np.maximum(half, alone)
 
 
-def _flip_together(differences: np.ndarray, pairs: Differences) -> tuple[np.ndarray, np.ndarray]:
+def _flip_together(
+    differences: np.ndarray,
+    pairs: Differences,
+) -> tuple[np.ndarray, np.ndarray]:
     """The same by flips of signs alone."""
     seeds = pairs.seeds
     residuals = np.nan_to_num(differences - pairs.mean)
@@ -133,7 +140,8 @@ def _flip_together(differences: np.ndarray, pairs: Differences) -> tuple[np.ndar
 
     def compute_errors(means: np.ndarray) -> np.ndarray:
         variances = (squares - seeds * means**2) / (seeds - 1)
-        return np.sqrt(np.maximum(variances, variances.mean(axis=-1, keepdims=True)) / seeds)
+        pooled = variances.mean(axis=-1, keepdims=True)
+        return np.sqrt(np.maximum(variances, pooled) / seeds)
 
     error = compute_errors(np.zeros(len(seeds)))
     t = np.abs(pairs.mean) / error
@@ -147,7 +155,8 @@ def _flip_together(differences: np.ndarray, pairs: Differences) -> tuple[np.ndar
         as_large += (largest >= t[rising]).sum(axis=0)
         largest_of_all.append(largest[:, -1])
     p = np.empty(len(t))
-    p[rising] = np.maximum.accumulate(((as_large + 1) / (len(signs) + 1))[::-1])[::-1]
+    share = (as_large + 1) / (len(signs) + 1)
+    p[rising] = np.maximum.accumulate(share[::-1])[::-1]
     place = int((1 - LEVEL) * (len(signs) + 1))  # above the largest but so many the p-value is at most .05
     return p, np.sort(np.concatenate(largest_of_all))[-place] * error
 
@@ -255,31 +264,52 @@ class RankSets:
         errors = self.pairs.error[ones, others]
         at = np.argsort(errors)[(errors.size - 1) // 2]
         pair = ones[at], others[at]
-        return float(self._together[1][pair] + special.stdtrit(self.pairs.seeds[pair] - 1, POWER) * errors[at])
+        quantile = special.stdtrit(self.pairs.seeds[pair] - 1, POWER)
+        return float(self._together[1][pair] + quantile * errors[at])
 
     def difference(self, one: Hashable, other: Hashable) -> Difference | None:
         """Of two rows, by name; None where they are not comparable."""
         place = self.places[one], self.places[other]
         if not self.comparable[place]:
             return None
-        mean, half = float(self.pairs.mean[place]), float(self._together[1][place])
+        mean = float(self.pairs.mean[place])
+        half = float(self._together[1][place])
         verdict: Verdict = "equivalent" if self.equivalent[place] else "inconclusive"
         if self._together[0][place] <= 1 - LEVEL:
             verdict = "better"
         low, high = max(mean - half, -1.0), min(mean + half, 1.0)
         if verdict == "better":  # where a later step decides, the interval that agrees with it ends at 0
-            low, high = (max(low, 0.0), high) if mean > 0 else (low, min(high, 0.0))
-        return Difference(mean, low, high, float(self._together[0][place]), len(self.names), verdict, self.margin)
+            if mean > 0:
+                low = max(low, 0.0)
+            else:
+                high = min(high, 0.0)
+        return Difference(
+            mean,
+            low,
+            high,
+            float(self._together[0][place]),
+            len(self.names),
+            verdict,
+            self.margin,
+        )
 
 
 def rank_sets(
-    scores: np.ndarray, *, lower_is_better: bool = False, margin: float = MARGIN, names: Sequence[Hashable] = ()
+    scores: np.ndarray,
+    *,
+    lower_is_better: bool = False,
+    margin: float = MARGIN,
+    names: Sequence[Hashable] = (),
 ) -> RankSets:
     """The pairs of p rows by their scores[S, p]: seeds, rows; NaN where a row lacks a seed. names: of the rows; none:
     their numbers. Raises UsageError without a seed or a row."""
     if scores.ndim != 2 or not scores.size:
         raise UsageError("Rank sets need scores [seeds, rows] of at least one row.")
-    return RankSets(tuple(names) or tuple(range(scores.shape[1])), -scores if lower_is_better else scores, margin)
+    return RankSets(
+        tuple(names) or tuple(range(scores.shape[1])),
+        -scores if lower_is_better else scores,
+        margin,
+    )
 
 
 @dataclass(frozen=True)
@@ -306,7 +336,11 @@ class PairedTest:
         return self.low, self.high
 
 
-def paired_tests(columns: Sequence[np.ndarray], alpha: float = 1 - LEVEL, both: bool = False) -> list[PairedTest]:
+def paired_tests(
+    columns: Sequence[np.ndarray],
+    alpha: float = 1 - LEVEL,
+    both: bool = False,
+) -> list[PairedTest]:
     """Whether the mean of each of several differences[n] of independent replications is 0. alpha: family-wise error.
     both: whether Holm adjusts the larger p-value of Student's test and of flips, and not Student's alone.
 
@@ -316,7 +350,8 @@ def paired_tests(columns: Sequence[np.ndarray], alpha: float = 1 - LEVEL, both: 
         raise UsageError("A paired test needs at least two differences.")
     pairs = [summarize(column) for column in columns]
     flips = [flip_signs(column) for column in columns]
-    adjusted = holm([max(float(pair.p), p if both else 0.0) for pair, p in zip(pairs, flips, strict=True)])
+    least = flips if both else [0.0] * len(pairs)
+    adjusted = holm([max(float(pair.p), p) for pair, p in zip(pairs, least, strict=True)])
     tests = []
     for pair, by_flips, together in zip(pairs, flips, adjusted, strict=True):
         mean, half = float(pair.mean), float(pair.half_width(1 - LEVEL))
@@ -344,7 +379,8 @@ def holm(p_values: Sequence[float] | np.ndarray) -> list[float]:
     below the one before it.
     """
     order = np.argsort(p_values)
-    steps = np.asarray(p_values, dtype=np.float64)[order] * np.arange(len(order), 0, -1)
+    in_order = np.asarray(p_values, dtype=np.float64)[order]
+    steps = in_order * np.arange(len(order), 0, -1)
     adjusted = np.empty(len(order))
     adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
     return [float(p) for p in adjusted]

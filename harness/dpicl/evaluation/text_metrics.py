@@ -37,15 +37,16 @@ def scores(answer: str, reference: str) -> dict[str, float]:
     from nltk.corpus import wordnet
     from nltk.translate.meteor_score import single_meteor_score
 
-    found = {**rouge(answer, reference), "bleu1": bleu1(answer, reference)}
+    values = {**rouge(answer, reference), "bleu1": bleu1(answer, reference)}
     if "meteor" not in list_unavailable():
-        found["meteor"] = float(single_meteor_score(words(reference), words(answer), wordnet=wordnet))
-    return found
+        values["meteor"] = float(single_meteor_score(words(reference), words(answer), wordnet=wordnet))
+    return values
 
 
 def rouge(answer: str, reference: str) -> dict[str, float]:
     """F1 of rouge1, rouge2 and rougeL, with stemming; of Latin texts to the last bit those of rouge-score."""
-    return {name: float(score.fmeasure) for name, score in _rouge().score(reference, answer).items()}
+    scores = _rouge().score(reference, answer)
+    return {name: float(score.fmeasure) for name, score in scores.items()}
 
 
 def bleu1(answer: str, reference: str) -> float:
@@ -55,7 +56,13 @@ def bleu1(answer: str, reference: str) -> float:
     """
     from nltk.translate.bleu_score import sentence_bleu
 
-    return float(sentence_bleu([words(reference)], words(answer), weights=(1.0,)))
+    return float(
+        sentence_bleu(
+            [words(reference)],
+            words(answer),
+            weights=(1.0,),
+        )
+    )
 
 
 def words(text: str) -> list[str]:
@@ -105,7 +112,16 @@ def _similarities(pairs: tuple[Pair, ...]) -> tuple[float, ...]:
     """Kept, because lm-eval's aggregation and the scores of single documents ask for the same ones."""
     texts = list(dict.fromkeys(text for pair in pairs for text in pair))
     rows = dict(zip(texts, _embed(texts), strict=True))
-    return tuple(float(np.clip(rows[answer] @ rows[reference], 0.0, 1.0)) for answer, reference in pairs)
+    return tuple(
+        float(
+            np.clip(
+                rows[answer] @ rows[reference],
+                0.0,
+                1.0,
+            )
+        )
+        for answer, reference in pairs
+    )
 
 
 def _embed(texts: Sequence[str]) -> np.ndarray:
@@ -135,7 +151,7 @@ class _EveryScript:
         others = [char for char in text if (char.isalpha() or char.isdecimal()) and not scripts.is_latin(char)]
         if not others:
             return self.latin.tokenize(text) or list("".join(text.split()))
-        found: list[str] = []
+        tokens: list[str] = []
         for word in scripts.words(scripts.fold(text)):
-            found += self.latin.tokenize(word) if all(map(scripts.is_latin, word)) else [word]
-        return found
+            tokens += self.latin.tokenize(word) if all(map(scripts.is_latin, word)) else [word]
+        return tokens

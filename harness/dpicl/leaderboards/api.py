@@ -77,7 +77,7 @@ def view_of(
     if not suite.private_share:
         notes.append(_SAME_RECORDS)
     notes += [*describe_tuning(suite, results), *readings(selection, results)]
-    board = build_board(results, selection.asked, evidence, submissions, suite.margin, suite.planned)
+    board = build_board(results, selection.suite_name, evidence, submissions, suite.margin, suite.planned)
     with_results = {(result.cell.label, result.cell.task) for result in results}
     skipped = {
         (cell.label, cell.task): {"label": cell.label, "task": cell.task, "reason": reasons[cell.id]}

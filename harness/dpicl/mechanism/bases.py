@@ -141,7 +141,12 @@ class Mechanism(Pluggable):
     pays_per_query: ClassVar[bool] = False
     reads_all: ClassVar[bool] = False
 
-    def plan_shots(self, task: PublicTask, shots: int, generator: np.random.Generator) -> tuple[str, ...]:
+    def plan_shots(
+        self,
+        task: PublicTask,
+        shots: int,
+        generator: np.random.Generator,
+    ) -> tuple[str, ...]:
         """The label of every text that is released for a prompt of ``shots``, by public randomness; none where no text
         is. Raises PluginError for a mechanism that wants fewer, or other labels than the task has."""
         return ()
@@ -196,7 +201,12 @@ class Mechanism(Pluggable):
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
         """Everything that a run may cause, in the worst case, as one event (see dpicl.accounting.events)."""
 
-    def events_of(self, knob: float, by_label: Mapping[str, float], sizes: Sizes) -> dp.DpEvent:
+    def events_of(
+        self,
+        knob: float,
+        by_label: Mapping[str, float],
+        sizes: Sizes,
+    ) -> dp.DpEvent:
         """`events`, with knobs of their own for the labels in ``by_label`` (none: ``knob`` for all)."""
         if not by_label:
             return self.events(knob, sizes)
@@ -227,7 +237,12 @@ class DemonstrationMechanism(Mechanism):
     releases_texts = True
     needs: ClassVar[Needs] = "candidates"
 
-    def plan_shots(self, task: PublicTask, shots: int, generator: np.random.Generator) -> tuple[str, ...]:
+    def plan_shots(
+        self,
+        task: PublicTask,
+        shots: int,
+        generator: np.random.Generator,
+    ) -> tuple[str, ...]:
         count: object = self.count_released(shots, task)
         if not isinstance(count, int) or isinstance(count, bool) or count < shots:
             raise PluginError(f"Mechanism '{self.name}' wants to release {count!r:.40} texts for {shots} shots.")
@@ -274,7 +289,13 @@ class Reader(Protocol):
         answers one with numbers that are not finite.
         """
 
-    def label_scores(self, query: Query, slots: Sequence[Slot], *, calibrated: bool) -> np.ndarray:
+    def label_scores(
+        self,
+        query: Query,
+        slots: Sequence[Slot],
+        *,
+        calibrated: bool,
+    ) -> np.ndarray:
         """float64[M, L]: log-probability of each label word (all its tokens) after each slot's prompt.
 
         calibrated: minus the logarithm of the label's mean probability after the slot's examples and a content-free
@@ -376,7 +397,11 @@ class AnswerMechanism(Mechanism):
 
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
         """Q answers (``sizes.queries``; one, where it is None) from ``sizes.records[None]`` records."""
-        return self.scheme.event(self.release(knob), sizes.records[None], sizes.queries or 1)
+        return self.scheme.event(
+            self.release(knob),
+            sizes.records[None],
+            sizes.queries or 1,
+        )
 
 
 class Prepared(Protocol):

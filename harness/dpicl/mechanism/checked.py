@@ -26,7 +26,11 @@ def note(digest: str, passed: bool) -> None:
     """Notes what the whole kit said of a plug-in. digest: `Registered.plugin_hash`. Raises ResultError when the cache
     folder cannot be written."""
     beside = {name: content for name, content in _list_beside(digest).items() if content != digest}
-    write_whole(_file(digest), json.dumps({"kit": _kit(), "passed": passed, "beside": beside}), cache_folder())
+    write_whole(
+        _file(digest),
+        json.dumps({"kit": _kit(), "passed": passed, "beside": beside}),
+        cache_folder(),
+    )
 
 
 def has_passed(digest: str) -> bool:
@@ -43,19 +47,22 @@ def has_passed(digest: str) -> bool:
     return unchanged and noted == {"kit": _kit(), "passed": True}
 
 
-def _list_beside(digest: str, names: Iterable[str] = ()) -> dict[str, str]:
+def _list_beside(
+    digest: str,
+    names: Iterable[str] = (),
+) -> dict[str, str]:
     """File -> sha256, of what a plug-in that this process knows imported or read, and of these besides; nothing for one
     that it does not know, or has no file."""
     module = sys.modules.get(f"{MODULE}{digest[:16]}") or sys.modules.get(registry.module_here(digest))
     file = getattr(module, "__file__", None)
     if module is None or file is None:
         return {}
-    found = dict.fromkeys(names, "")
+    files = dict.fromkeys(names, "")
     for folder in {Path(file).absolute().parent, Path(file).resolve().parent}:
-        found |= dict.fromkeys(_list_imported(folder), "")
-        found |= dict.fromkeys(plugin_reads.files_read(module.__name__), "")
-        found = {name: _hash(folder / name) or content for name, content in found.items()}
-    return found
+        files |= dict.fromkeys(_list_imported(folder), "")
+        files |= dict.fromkeys(plugin_reads.files_read(module.__name__), "")
+        files = {name: _hash(folder / name) or content for name, content in files.items()}
+    return files
 
 
 def _list_imported(folder: Path) -> Iterator[str]:
@@ -64,7 +71,8 @@ def _list_imported(folder: Path) -> Iterator[str]:
         file = getattr(module, "__file__", None)
         if not isinstance(file, str):
             continue
-        origin, place = Path(file).resolve(), folder.joinpath(*name.split("."))
+        origin = Path(file).resolve()
+        place = folder.joinpath(*name.split("."))
         if not origin.is_relative_to(folder):
             continue  # some libraries name a module by its whole path
         if origin.parent == folder or origin in (place.with_suffix(".py"), place / "__init__.py"):

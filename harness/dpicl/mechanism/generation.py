@@ -24,7 +24,13 @@ class PromptWriter:
     """
 
     def __init__(
-        self, task: PublicTask, model: LanguageModel, label: str, room: int, record_tokens: int | None, style: str
+        self,
+        task: PublicTask,
+        model: LanguageModel,
+        label: str,
+        room: int,
+        record_tokens: int | None,
+        style: str,
     ) -> None:
         self._task, self._model, self._label, self._style = task, model, label, style
         self._record_tokens = record_tokens
@@ -47,15 +53,21 @@ class PromptWriter:
         A slot that is too long for the model loses its last records until it fits: a function of this slot alone, so
         that no private record can make the run fail.
         """
-        for kept in range(len(slot), 0, -1):
-            tokens = self._encode(slot[:kept])
+        for number in range(len(slot), 0, -1):
+            tokens = self._encode(slot[:number])
             if len(tokens) <= self._limit:
                 return tokens
         return self.public
 
     def _encode(self, slot: Sequence[PrivateRecord]) -> list[int]:
         examples = [cut_record(record, self._model, self._record_tokens) for record in slot]
-        return self._model.encode(self._task.generation_prompt(self._label, examples, style=self._style))
+        return self._model.encode(
+            self._task.generation_prompt(
+                self._label,
+                examples,
+                style=self._style,
+            )
+        )
 
 
 def cut_record(record: PrivateRecord, model: LanguageModel, tokens: int | None) -> Record:
@@ -109,7 +121,11 @@ def public_log_probs(log_probs: object, model: LanguageModel) -> np.ndarray:
     return values
 
 
-def public_vocabulary(public: np.ndarray, top_k: int | None, top_p: float | None) -> np.ndarray:
+def public_vocabulary(
+    public: np.ndarray,
+    top_k: int | None,
+    top_p: float | None,
+) -> np.ndarray:
     """int64[K]: the token ids that a release is chosen from, by the public prompt's log-probabilities [V] alone.
 
     The top_k most likely tokens (None: all) that have any probability, of which top_p keeps the smallest head with at
@@ -166,7 +182,11 @@ def _plain_endings(task: PublicTask, model: LanguageModel) -> list[list[int]]:
     return [model.encode(base + task.config.target_delimiter + label)[start:] for label in task.labels]
 
 
-def _ended(task: PublicTask, model: LanguageModel, plain: Sequence[Sequence[int]]) -> list[list[int]]:
+def _ended(
+    task: PublicTask,
+    model: LanguageModel,
+    plain: Sequence[Sequence[int]],
+) -> list[list[int]]:
     base, config = task.query(""), task.config
     start = len(model.encode(base))
     ended = []

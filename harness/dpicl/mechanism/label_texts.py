@@ -44,7 +44,11 @@ class LabelTexts(DemonstrationMechanism):
 
     knob_per_label = True
 
-    dropped: tuple[str, ...] | None = field(default=None, kw_only=True, metadata={LATER: True})
+    dropped: tuple[str, ...] | None = field(
+        default=None,
+        kw_only=True,
+        metadata={LATER: True},
+    )
 
     @abstractmethod
     def write(self, label: str, private: PrivateSet, context: Context) -> Demonstration:
@@ -55,9 +59,9 @@ class LabelTexts(DemonstrationMechanism):
 
     def shot_labels(self, task: PublicTask) -> Sequence[str]:
         require_known("label", self.dropped or (), task.labels)
-        if not (kept := [label for label in task.labels if label not in (self.dropped or ())]):
+        if not (labels := [label for label in task.labels if label not in (self.dropped or ())]):
             raise UsageError(f"`dropped` leaves no label of {task.name}; name fewer.")
-        return kept
+        return labels
 
     def skip(self, task: PublicTask) -> str | None:
         if task.kind != "generation":
@@ -65,7 +69,12 @@ class LabelTexts(DemonstrationMechanism):
         return "a demonstration is an input with its output here, and the paper releases one text for a public label"
 
 
-def compose_labels(sizes: Sizes, expected: float, release: dp.DpEvent, times: int) -> dp.DpEvent:
+def compose_labels(
+    sizes: Sizes,
+    expected: float,
+    release: dp.DpEvent,
+    times: int,
+) -> dp.DpEvent:
     """The event of all shots: each one draws ``times`` Poisson samples of ``expected`` records of its label, and makes
     ``release`` from each sample. Labels are disjoint and compose in parallel."""
     events = {}
@@ -104,7 +113,10 @@ class OneSampleTexts(LabelTexts):
         model, next_token = context.model, self.next_token(context)
         prompts = PromptWriter(context.task, model, label, self.tokens, self.record_tokens, self.style)
         sample = private.poisson_slots(
-            self.prompts, None, partition=private.partition_of(label), releases=self.text_event(context.knob)
+            self.prompts,
+            None,
+            partition=private.partition_of(label),
+            releases=self.text_event(context.knob),
         ).draw()
         public = model.decoder([prompts.public], prompts.prefix)
         private_rows = model.decoder([prompts.private(slot) for slot in sample.slots], prompts.prefix)
@@ -158,7 +170,12 @@ class NoisyTokens(LabelTexts):
         """The public prompts that are read along with the text; the first is ``prompt``, the label's."""
 
     @abstractmethod
-    def distributions(self, rows: np.ndarray, public: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    def distributions(
+        self,
+        rows: np.ndarray,
+        public: np.ndarray,
+        allowed: np.ndarray,
+    ) -> np.ndarray:
         """float64[B, K]: the weights of the K ``allowed`` tokens, each row on its own.
 
         rows: log-probabilities [B, V] after the slots' prompts. public: float64[P, V], after the public prompts.
@@ -175,7 +192,14 @@ class NoisyTokens(LabelTexts):
         """Everything that one token releases from its sample."""
         return GaussianSum(knob).event
 
-    def choose(self, knob: float, rows: np.ndarray, public: np.ndarray, sample: Sample, allowed: np.ndarray) -> int:
+    def choose(
+        self,
+        knob: float,
+        rows: np.ndarray,
+        public: np.ndarray,
+        sample: Sample,
+        allowed: np.ndarray,
+    ) -> int:
         """The next token. rows: float64[M, K], what the slots say. public: float64[K], what the public prompt says."""
         return GaussianSum(knob, self.own_slots).choose(rows, sample, allowed)
 
@@ -200,7 +224,8 @@ class NoisyTokens(LabelTexts):
         )
         prompts = PromptWriter(context.task, model, label, self.tokens, self.record_tokens, self.style)
         decoder = model.decoder(self.public_prompts(prompts.public), prompts.prefix)
-        text, randomness = ReleasedText(context.task, model), context.streams.stream_of_shot(self.name)
+        text = ReleasedText(context.task, model)
+        randomness = context.streams.stream_of_shot(self.name)
         while not text.ended and len(text.tokens) < self.tokens:
             if text.tokens:
                 decoder.append(text.tokens[-1])
@@ -218,7 +243,15 @@ class NoisyTokens(LabelTexts):
             if filled:
                 private_rows = model.listed_log_probs(filled, allowed.tolist(), prompts.prefix).numpy()
                 rows[: len(filled)] = self.distributions(private_rows, public, allowed)
-            text.append(self.choose(context.knob, self.votes(rows, randomness), empty[0], sample, allowed))
+            text.append(
+                self.choose(
+                    context.knob,
+                    self.votes(rows, randomness),
+                    empty[0],
+                    sample,
+                    allowed,
+                )
+            )
         return text.demonstration(label)
 
 

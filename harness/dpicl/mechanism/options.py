@@ -44,7 +44,7 @@ def _option_types(cls: type[Pluggable]) -> Mapping[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
 
 
-def resolve_options(cls: type[Mechanism], task: str, given: Options) -> Options:
+def resolve_options(cls: type[Mechanism], task: str, options: Options) -> Options:
     """Every option's value: the class's defaults, then the published ones of the task, then the given ones.
 
     One that is younger than results of its mechanism (`LATER` in its field's metadata) is left out where it is None, so
@@ -54,49 +54,63 @@ def resolve_options(cls: type[Mechanism], task: str, given: Options) -> Options:
     """
     types = option_types(cls)
     later = {each.name for each in dataclasses.fields(cls) if LATER in each.metadata} if types else set()  # type: ignore[arg-type]
-    values = validate(cls.name, types, {**cls.published.get(task, {}), **given})
+    values = validate(
+        cls.name,
+        types,
+        {**cls.published.get(task, {}), **options},
+    )
     instance = build(cls, values)
     try:
-        said = {name: getattr(instance, name) for name in types}
-        plain: Options = json_text.loads(json.dumps({k: v for k, v in said.items() if v is not None or k not in later}))
+        resolved = {name: getattr(instance, name) for name in types}
+        plain: Options = json_text.loads(
+            json.dumps({k: v for k, v in resolved.items() if v is not None or k not in later})
+        )
     except (TypeError, ValueError, RecursionError) as error:
         raise PluginError(f"Mechanism '{cls.name}' has an option that JSON cannot hold: {error}.") from error
     return plain
 
 
 def sized_options(
-    cls: type[Mechanism], task: str, demonstrations: Mapping[str, int], answers: Mapping[str, int], given: Options
+    cls: type[Mechanism],
+    task: str,
+    demonstrations: Mapping[str, int],
+    answers: Mapping[str, int],
+    options: Options,
 ) -> Options:
     """As `resolve_options`, with sizes below the given ones, where the class has an option of that name that is a whole
     number (or None). demonstrations, answers: the sizes of a mechanism that releases these."""
     types, sizes = option_types(cls), demonstrations if cls.releases_texts else answers
     fitting = {name: value for name, value in sizes.items() if types.get(name) in (int, int | None)}
-    return resolve_options(cls, task, {**fitting, **given})
+    return resolve_options(cls, task, {**fitting, **options})
 
 
 def share_out(
-    types: Mapping[str, Mapping[str, Any]], given: Iterable[tuple[str | None, str, Any]]
+    types: Mapping[str, Mapping[str, Any]], changes: Iterable[tuple[str | None, str, Any]]
 ) -> dict[str, Options]:
     """Mechanism -> what it gets of options (owner, name, value); without an owner they are for all that have them.
 
     types: mechanism -> its options. Raises UsageError for an owner that is none of these, and an option of nobody.
     """
-    found: dict[str, Options] = {mechanism: {} for mechanism in types}
-    for owner, name, value in given:
+    shared: dict[str, Options] = {mechanism: {} for mechanism in types}
+    for owner, name, value in changes:
         if owner is not None and owner not in types:
             raise unknown_name("mechanism", owner, types)
         takers = [each for each in ([owner] if owner else types) if name in types[each]]
         if not takers:
-            raise unknown_name("option", name, {known for own in types.values() for known in own})
+            raise unknown_name("option", name, {known for names in types.values() for known in names})
         for each in takers:
-            found[each][name] = value
-    return found
+            shared[each][name] = value
+    return shared
 
 
-def validate(owner: str, types: Mapping[str, Any], given: Mapping[str, Any]) -> Options:
+def validate(
+    owner: str,
+    types: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> Options:
     """The given options as their types have them. Raises UsageError for a name or value that does not fit."""
     values = {}
-    for name, value in given.items():
+    for name, value in options.items():
         if name not in types:
             raise unknown_name(f"option of {owner}", name, types)
         try:

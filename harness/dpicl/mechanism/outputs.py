@@ -21,20 +21,27 @@ from dpicl.mechanism.bases import Mechanism, Prepared
 from dpicl.models.base import LanguageModel
 
 
-def check_prompt(mechanism: Mechanism, given: object, shots: Sequence[str], model: LanguageModel) -> ReleasedPrompt:
+def check_prompt(
+    mechanism: Mechanism,
+    output: object,
+    shots: Sequence[str],
+    model: LanguageModel,
+) -> ReleasedPrompt:
     """What a demonstration mechanism returns, as it is published.
 
     A mechanism with a knob returns one demonstration for each of ``shots``, with its label; none, where it releases an
     instruction. One without a knob (epsilon 0 or infinite) may return none, or other labels. tokens: counted here, of
     the text that is released. Raises PluginError.
     """
-    said: object = given.instruction if isinstance(given, ReleasedPrompt) else None
-    shown: object = given.demonstrations if isinstance(given, ReleasedPrompt) else given
+    written: object = output.instruction if isinstance(output, ReleasedPrompt) else None
+    shown: object = output.demonstrations if isinstance(output, ReleasedPrompt) else output
     if not isinstance(shown, list | tuple) or not all(isinstance(each, Demonstration) for each in shown):
         raise _fault(
-            mechanism, f"returns {type(shown).__name__}", "return a list of Demonstration, or a ReleasedPrompt with one"
+            mechanism,
+            f"returns {type(shown).__name__}",
+            "return a list of Demonstration, or a ReleasedPrompt with one",
         )
-    instruction = None if said is None else plain_text(said, mechanism)
+    instruction = None if written is None else plain_text(written, mechanism)
     texts = [(plain_text(each.text, mechanism), plain_text(each.label, mechanism)) for each in shown]
     alone = instruction is not None and not texts
     if mechanism.knob is not None and not alone and [label for _, label in texts] != list(shots):
@@ -43,7 +50,14 @@ def check_prompt(mechanism: Mechanism, given: object, shots: Sequence[str], mode
             f"returns {len(texts)} demonstrations whose labels are not the {len(shots)} of the plan",
             "return one for each entry of `context.shots`, in that order",
         )
-    demonstrations = [Demonstration(text=text, label=label, tokens=len(model.encode(text))) for text, label in texts]
+    demonstrations = [
+        Demonstration(
+            text=text,
+            label=label,
+            tokens=len(model.encode(text)),
+        )
+        for text, label in texts
+    ]
     return ReleasedPrompt(instruction, demonstrations)
 
 
@@ -55,54 +69,64 @@ def skip_reason(mechanism: Mechanism, task: PublicTask) -> str | None:
     raise _fault(mechanism, f"answers {reason!r:.60} to `skip`", "return the reason as a text, or None")
 
 
-def check_answer(mechanism: Mechanism, given: object) -> str | FinalPrompt:
+def check_answer(mechanism: Mechanism, output: object) -> str | FinalPrompt:
     """An answer, or the prompt that the model will answer. Raises PluginError."""
-    if isinstance(given, FinalPrompt):
-        return FinalPrompt(plain_text(given.prompt, mechanism))
-    return plain_text(given, mechanism)
+    if isinstance(output, FinalPrompt):
+        return FinalPrompt(plain_text(output.prompt, mechanism))
+    return plain_text(output, mechanism)
 
 
-def check_prepared(mechanism: Mechanism, given: Prepared) -> Prepared:
+def check_prepared(mechanism: Mechanism, output: Prepared) -> Prepared:
     """What answers after a preparation. Raises PluginError for what cannot."""
-    if not callable(getattr(given, "answer", None)):
-        raise _fault(mechanism, f"prepares {type(given).__name__}", "return something with `answer(query)`")
-    return given
+    if not callable(getattr(output, "answer", None)):
+        raise _fault(mechanism, f"prepares {type(output).__name__}", "return something with `answer(query)`")
+    return output
 
 
-def check_state(mechanism: Mechanism, made: Prepared) -> dict[str, np.ndarray] | None:
+def check_state(mechanism: Mechanism, prepared: Prepared) -> dict[str, np.ndarray] | None:
     """What was prepared, as arrays that a file can hold: float64, finite. None where it cannot be saved.
 
     Raises PluginError for a state of anything else.
     """
-    if not callable(state := getattr(made, "state", None)):
+    if not callable(state := getattr(prepared, "state", None)):
         return None
-    given: object = state()
-    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
-        raise _fault(mechanism, f"says {type(given).__name__} for its state", "return names and arrays")
-    found = {}
-    for name, array in given.items():
+    output: object = state()
+    if not isinstance(output, Mapping) or not all(isinstance(name, str) for name in output):
+        raise _fault(mechanism, f"says {type(output).__name__} for its state", "return names and arrays")
+    arrays = {}
+    for name, array in output.items():
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
-            raise _fault(mechanism, f"has a state '{name:.40}' that is not an array of finite numbers", "return arrays")
-        found[name] = array.astype(np.float64)
-    return found
+            raise _fault(
+                mechanism,
+                f"has a state '{name:.40}' that is not an array of finite numbers",
+                "return arrays",
+            )
+        arrays[name] = array.astype(np.float64)
+    return arrays
 
 
-def plain_text(given: object, mechanism: Mechanism) -> str:
+def plain_text(output: object, mechanism: Mechanism) -> str:
     """The text as a str of Unicode that can be written to a file. Raises PluginError for anything but a str."""
-    if not isinstance(given, str):
-        raise _fault(mechanism, f"returns {type(given).__name__}", "return a str (an answer may be a FinalPrompt)")
-    return str.encode(given, "utf-8", "replace").decode()
-
-
-def check_claim(mechanism: Mechanism, given: object) -> float | None:
-    """What `paper_epsilon` says: None or a number of at least 0. Raises PluginError."""
-    if given is None:
-        return None
-    if not isinstance(given, int | float) or isinstance(given, bool) or math.isnan(given) or given < 0:
+    if not isinstance(output, str):
         raise _fault(
-            mechanism, f"claims epsilon = {given!r}", "return a number of at least 0, or None, in paper_epsilon"
+            mechanism,
+            f"returns {type(output).__name__}",
+            "return a str (an answer may be a FinalPrompt)",
         )
-    return float(given)
+    return str.encode(output, "utf-8", "replace").decode()
+
+
+def check_claim(mechanism: Mechanism, output: object) -> float | None:
+    """What `paper_epsilon` says: None or a number of at least 0. Raises PluginError."""
+    if output is None:
+        return None
+    if not isinstance(output, int | float) or isinstance(output, bool) or math.isnan(output) or output < 0:
+        raise _fault(
+            mechanism,
+            f"claims epsilon = {output!r}",
+            "return a number of at least 0, or None, in paper_epsilon",
+        )
+    return float(output)
 
 
 def require_noise(mechanism: Mechanism, texts: Sequence[str], releases: int) -> None:
@@ -126,8 +150,8 @@ def name_failure(mechanism: Mechanism) -> Iterator[None]:
     except BaseException as error:  # of somebody's mechanism: one cell ends, and the run goes on
         *_, last = traceback.extract_tb(error.__traceback__)
         place = f"{Path(last.filename).name}, line {last.lineno}"
-        said = f"{type(error).__name__}: {one_line(error, 500)}"
-        raise PluginError(f"Mechanism '{mechanism.name}' fails ({place}): {said}") from error
+        description = f"{type(error).__name__}: {one_line(error, 500)}"
+        raise PluginError(f"Mechanism '{mechanism.name}' fails ({place}): {description}") from error
 
 
 def _fault(mechanism: Mechanism, what: str, instead: str) -> PluginError:

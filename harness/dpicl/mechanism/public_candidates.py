@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 KINDS = ("in", "out")
 
 
-def write_request(task: PublicTask, query: Query, request: str, examples: Sequence[Record] = ()) -> FinalPrompt:
+def write_request(
+    task: PublicTask,
+    query: Query,
+    request: str,
+    examples: Sequence[Record] = (),
+) -> FinalPrompt:
     """The task's prompt for a query, with a request of one or more lines ahead of its last line, the cue.
 
     examples: public records that are shown first.
@@ -45,10 +50,10 @@ class Wording:
     several: str
 
     def request(self, candidates: Sequence[str]) -> str:
-        wanted, listed = f"{self.answer} for the {self.question} with the", ",\n".join(candidates)
+        request, listed = f"{self.answer} for the {self.question} with the", ",\n".join(candidates)
         if len(candidates) == 1:
-            return f"Generate the {wanted} reference {self.answer}: [{listed}]"
-        return f"Pick the most accurate {wanted} following {self.several}: [{listed}]"
+            return f"Generate the {request} reference {self.answer}: [{listed}]"
+        return f"Pick the most accurate {request} following {self.several}: [{listed}]"
 
 
 _RANKED = "ranked by their frequency from high to low"
@@ -79,7 +84,13 @@ class PublicChoice(AnswerMechanism):
             raise unknown_name("kind of public records", self.public, KINDS)
 
     @abstractmethod
-    def rank(self, private: np.ndarray, public: np.ndarray, knob: float, sample: Sample) -> list[int]:
+    def rank(
+        self,
+        private: np.ndarray,
+        public: np.ndarray,
+        knob: float,
+        sample: Sample,
+    ) -> list[int]:
         """Indices of public candidates, the best first, released from the sample.
 
         private: float64[M, d], the embedding of each slot's answer (zeros where it is empty). public: float64[K, d].
@@ -99,7 +110,11 @@ class PublicChoice(AnswerMechanism):
         public = reader.embed(candidates, self.embedding)
         private = reader.embed(reader.texts(query, sample.slots), self.embedding)
         ranked = self.rank(private, public, context.knob, sample)
-        return self._write_choice(context.task, query, [candidates[at] for at in ranked[: self.top]])
+        return self._write_choice(
+            context.task,
+            query,
+            [candidates[at] for at in ranked[: self.top]],
+        )
 
     def candidates(self, query: Query, context: AnswerContext) -> list[str]:
         """What the model answers from slots of public records: different texts, none empty, maybe none at all.
@@ -108,7 +123,12 @@ class PublicChoice(AnswerMechanism):
         Where the private slots are the same for all queries, the public ones are too: their examples are read once.
         """
         records = context.task.public_records(self.public)
-        slots = _draw_slots(records, "" if self.scheme.single else query.id, self.public_slots, self.examples_per_slot)
+        slots = _draw_slots(
+            records,
+            "" if self.scheme.single else query.id,
+            self.public_slots,
+            self.examples_per_slot,
+        )
         return list(dict.fromkeys(text for text in context.reader.public_texts(query, slots) if text))
 
     def _write_choice(self, task: PublicTask, query: Query, candidates: Sequence[str]) -> FinalPrompt:
@@ -119,7 +139,11 @@ class PublicChoice(AnswerMechanism):
         return write_request(task, query, wording.request(candidates), (example,))
 
 
-def public_slots(mechanism: AnswerMechanism, query: Query, records: Sequence[Record]) -> list[tuple[Record, ...]]:
+def public_slots(
+    mechanism: AnswerMechanism,
+    query: Query,
+    records: Sequence[Record],
+) -> list[tuple[Record, ...]]:
     """The mechanism's M slots of N public records each, in the place of private ones: by the query's own public
     randomness, or the same for all queries where its slots are."""
     name = "slots" if mechanism.scheme.single else f"slots of {query.id}"
@@ -132,14 +156,26 @@ def find_nearest(points: np.ndarray, candidates: np.ndarray) -> np.ndarray:
     Points are looked at one by one: their number may be private, and a product of matrices is rounded by it.
     """
     squares = (candidates**2).sum(axis=1)
-    found = [int((squares - 2 * point @ candidates.T).argmin()) for point in points]  # less the square of the point
-    return np.array(found, dtype=np.int64)
+    nearest = [int((squares - 2 * point @ candidates.T).argmin()) for point in points]  # less the square of the point
+    return np.array(nearest, dtype=np.int64)
 
 
-def _draw_slots(records: Sequence[Record], name: str, slots: int, size: int) -> list[tuple[Record, ...]]:
+def _draw_slots(
+    records: Sequence[Record],
+    name: str,
+    slots: int,
+    size: int,
+) -> list[tuple[Record, ...]]:
     """So many slots of different records (all of them, where there are fewer), by the randomness of that name."""
     randomness, size = _public_randomness(name), min(size, len(records))
-    chosen = [randomness.choice(len(records), size, replace=False) for _ in range(slots)]
+    chosen = [
+        randomness.choice(
+            len(records),
+            size,
+            replace=False,
+        )
+        for _ in range(slots)
+    ]
     return [tuple(records[i] for i in slot) for slot in chosen]
 
 

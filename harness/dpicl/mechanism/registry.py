@@ -16,7 +16,16 @@ from typing import Any
 
 from dpicl import models
 from dpicl.core.errors import PluginError, unknown_name
-from dpicl.core.plugins import P, Pluggable, Registered, as_plugin_error, classes_of, module_of, registered, source_hash
+from dpicl.core.plugins import (
+    P,
+    Pluggable,
+    Registered,
+    as_plugin_error,
+    classes_of,
+    module_of,
+    registered,
+    source_hash,
+)
 from dpicl.core.vocabulary import Knob
 from dpicl.data import config as task_config
 from dpicl.mechanism.bases import Mechanism
@@ -34,8 +43,8 @@ def load_mechanisms(plugins: Iterable[Path] = ()) -> dict[str, Registered[Mechan
 
     From then on this process also knows the models of the plugin files, and the tasks of plugin folders.
     """
-    given = (*_here.values(), *(item for path in plugins for item in load_plugin(path)))
-    return registered("mechanism", "dpicl.mechanisms", mechanisms_of, given)
+    plugged = (item for path in plugins for item in load_plugin(path))
+    return registered("mechanism", "dpicl.mechanisms", mechanisms_of, (*_here.values(), *plugged))
 
 
 def register(cls: type[Mechanism]) -> Registered[Mechanism]:
@@ -60,7 +69,10 @@ def forget() -> None:
     _here.clear()
 
 
-def find_mechanism(name: str, mechanisms: Mapping[str, Registered[Mechanism]]) -> type[Mechanism]:
+def find_mechanism(
+    name: str,
+    mechanisms: Mapping[str, Registered[Mechanism]],
+) -> type[Mechanism]:
     """The class of a name. Raises UsageError with the closest known name."""
     if name not in mechanisms:
         raise unknown_name("mechanism", name, mechanisms)
@@ -75,7 +87,10 @@ def load_plugin(path: Path) -> list[Registered[Mechanism]]:
     return classes_in(path, mechanisms_of)
 
 
-def classes_in(path: Path, of_module: Callable[[ModuleType], list[type[P]]]) -> list[Registered[P]]:
+def classes_in(
+    path: Path,
+    of_module: Callable[[ModuleType], list[type[P]]],
+) -> list[Registered[P]]:
     """What ``of_module`` finds in a Python file, whose models are made known; none in a folder with tasks, which are
     made known as well. Raises PluginError."""
     if path.is_dir():
@@ -100,11 +115,11 @@ def classes_in(path: Path, of_module: Callable[[ModuleType], list[type[P]]]) -> 
 
 def mechanisms_of(module: ModuleType) -> list[type[Mechanism]]:
     """The complete mechanism classes that a module itself defines, with what every table and run asks a class for."""
-    own = classes_of(module, Mechanism)  # type: ignore[type-abstract]
-    for cls in own:
+    classes = classes_of(module, Mechanism)  # type: ignore[type-abstract]
+    for cls in classes:
         if problem := _class_problem(cls):
             raise PluginError(f"Mechanism class {cls.__name__} in {module.__name__} {problem}.")
-    return own
+    return classes
 
 
 def _class_problem(cls: type[Mechanism]) -> str:
@@ -123,8 +138,12 @@ def _class_problem(cls: type[Mechanism]) -> str:
         return "needs `published` to be a mapping: task -> option -> value"
     options: Sequence[dataclasses.Field[Any]] = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     for option in options:
-        said = getattr(cls, option.name, option.default)  # of a class with __slots__ it describes a place
-        if option.default is not dataclasses.MISSING and said is not option.default and not ismemberdescriptor(said):
+        default = getattr(cls, option.name, option.default)  # of a class with __slots__ it describes a place
+        if (
+            option.default is not dataclasses.MISSING
+            and default is not option.default
+            and not ismemberdescriptor(default)
+        ):
             return (
                 f"sets {option.name}, but its option {option.name} stays {option.default!r}; put"
                 f" @dataclass(frozen=True) above the class, and a type after the name, as in `{option.name}: int = 3`"

@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from dpicl.privacy.private_set import PrivateRecord
 
 
-def sample_texts(context: Context, slots: Sequence[Sequence[PrivateRecord]], stream: str) -> list[Demonstration]:
+def sample_texts(
+    context: Context,
+    slots: Sequence[Sequence[PrivateRecord]],
+    stream: str,
+) -> list[Demonstration]:
     """One text a shot, sampled at temperature 1 after the completion prompt that shows the records of its slot.
 
     slots: the records of each shot; () for the public prompt. stream: name of the public randomness of the samples.
@@ -29,9 +33,23 @@ def sample_texts(context: Context, slots: Sequence[Sequence[PrivateRecord]], str
     return write_texts(context, context.shots, prompts, room, stream)
 
 
-def public_prompts(context: Context, room: int, style: str = "completion") -> list[list[int]]:
+def public_prompts(
+    context: Context,
+    room: int,
+    style: str = "completion",
+) -> list[list[int]]:
     """The prompt that asks for one more text of each shot's label, without a record."""
-    return [PromptWriter(context.task, context.model, label, room, None, style).public for label in context.shots]
+    return [
+        PromptWriter(
+            context.task,
+            context.model,
+            label,
+            room,
+            None,
+            style,
+        ).public
+        for label in context.shots
+    ]
 
 
 def seeds_of(context: Context, stream: str, count: int) -> list[int]:

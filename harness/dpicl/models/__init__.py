@@ -22,7 +22,15 @@ from dpicl.models import hub, server_settings, vllm_settings
 from dpicl.models.base import LanguageModel, ModelIdentity
 from dpicl.models.packaged import EMBEDDED, GINC_WEIGHTS, PACKAGED, QWEN
 
-__all__ = ["device_of", "identify", "incompatibility", "list_known", "load", "require_there", "select_models"]
+__all__ = [
+    "device_of",
+    "identify",
+    "incompatibility",
+    "list_known",
+    "load",
+    "require_there",
+    "select_models",
+]
 
 DTYPES = ("float32", "bfloat16", "float16")
 #: After the name of a packaged model: in full precision on every machine, another model of a suite.
@@ -58,7 +66,12 @@ class PluginModel:
 _given: dict[str, PluginModel] = {}
 
 
-def load(name: str, *, device: str | None = None, dtype: str | None = None) -> LanguageModel:
+def load(
+    name: str,
+    *,
+    device: str | None = None,
+    dtype: str | None = None,
+) -> LanguageModel:
     """The model of that name, ready to read.
 
     name: ``embedded`` (SmolLM2-135M-Instruct from a wheel) or ``qwen2.5-coder-0.5b`` (from six); with ``-float32`` at
@@ -103,7 +116,9 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None) -> L
     if kind in _given:
         return _load_plugin(name, _given[kind], rest, device_of(device), _dtype(dtype))
     raise unknown_name(
-        "model", name, [*_PACKAGED, "ginc", "hf:PATH_OR_ID", "vllm:PATH_OR_ID", "server:URL", "sim", *_given]
+        "model",
+        name,
+        [*_PACKAGED, "ginc", "hf:PATH_OR_ID", "vllm:PATH_OR_ID", "server:URL", "sim", *_given],
     )
 
 
@@ -129,7 +144,10 @@ def identify(name: str) -> str | None:
 def name_in_results(name: str) -> str:
     """The name of a model in results: without what only decides how fast it is read."""
     kind, _, rest = name.partition(":")
-    without_speed = {"server": server_settings.without_speed, "vllm": vllm_settings.without_speed}.get(kind)
+    without_speed = {
+        "server": server_settings.without_speed,
+        "vllm": vllm_settings.without_speed,
+    }.get(kind)
     return name if without_speed is None else f"{kind}:{without_speed(rest)}"
 
 
@@ -169,21 +187,21 @@ def incompatibility(model: str, task: str) -> str | None:
     kind = model.partition(":")[0]
     if TASK_OF.get(kind, task) != task:
         return f"Model {model} reads the language of the task {TASK_OF[kind]} alone; use another model for {task}."
-    own = next((name for name, only in TASK_OF.items() if only == task), kind)
-    if kind not in (own, "sim", "sim (hostile)"):  # the last one reads for `dpicl check`
-        return f"Task {task} is written in a language that only its own model reads; use the model {own} for it."
+    task_kind = next((name for name, only in TASK_OF.items() if only == task), kind)
+    if kind not in (task_kind, "sim", "sim (hostile)"):  # the last one reads for `dpicl check`
+        return f"Task {task} is written in a language that only its own model reads; use the model {task_kind} for it."
     return None
 
 
-def select_models(task: str, wanted: Sequence[str]) -> list[str]:
-    """Those of the ``wanted`` models that go with a task; where none does, the task's own one.
+def select_models(task: str, models: Sequence[str]) -> list[str]:
+    """Those of the ``models`` that go with a task; where none does, the task's own one.
 
     Raises UsageError where none does and the task has none of its own.
     """
-    fitting = [name for name in wanted if incompatibility(name, task) is None]
+    fitting = [name for name in models if incompatibility(name, task) is None]
     fitting = fitting or [name for name, only in TASK_OF.items() if only == task]
     if not fitting:
-        raise UsageError(incompatibility(wanted[0], task) or "")
+        raise UsageError(incompatibility(models[0], task) or "")
     return fitting
 
 
@@ -202,14 +220,29 @@ def list_known() -> list[dict[str, Any]]:
         "server:URL": "a model behind a server (llama.cpp, vLLM, for texts others too); docs/servers.md",
         "sim": "a seeded fake for tests; its results never share a board with those of real models",
     }
-    there = {"embedded": wheel, QWEN.name: qwen, "sim": {"available": True, "get": ""}}
+    there = {
+        "embedded": wheel,
+        QWEN.name: qwen,
+        "sim": {"available": True, "get": ""},
+    }
     there |= {f"{name}{FLOAT32}": there[name] for name in PACKAGED}
     built_in = [
-        {"name": name, "about": said, **there.get(name, {"available": None, "get": ""}), "origin": "built in"}
-        for name, said in about.items()
+        {
+            "name": name,
+            "about": summary,
+            **there.get(name, {"available": None, "get": ""}),
+            "origin": "built in",
+        }
+        for name, summary in about.items()
     ]
     plugged = [
-        {"name": f"{name}:REST", "about": model.summary, "available": None, "get": "", "origin": model.origin}
+        {
+            "name": f"{name}:REST",
+            "about": model.summary,
+            "available": None,
+            "get": "",
+            "origin": model.origin,
+        }
         for name, model in sorted(_given.items())
     ]
     return [*built_in, *plugged]
@@ -239,7 +272,13 @@ def loaders_of(module: ModuleType) -> dict[str, Loader]:
     return loaders
 
 
-def _load_plugin(name: str, plugin: PluginModel, rest: str, device: str, dtype: Any) -> LanguageModel:
+def _load_plugin(
+    name: str,
+    plugin: PluginModel,
+    rest: str,
+    device: str,
+    dtype: Any,
+) -> LanguageModel:
     """A plugin's model, whose identity says which weights and which plugin file read them.
 
     Raises ModelError when the loader fails, and PluginError for what is no model or has no fingerprint.
@@ -264,7 +303,11 @@ def _load_plugin(name: str, plugin: PluginModel, rest: str, device: str, dtype: 
             " results of different weights would share a row."
         )
     pinned = json.dumps([plugin.plugin_hash, identity.sha256, identity.revision])
-    model.identity = replace(identity, name=name, sha256=hashlib.sha256(pinned.encode()).hexdigest())
+    model.identity = replace(
+        identity,
+        name=name,
+        sha256=hashlib.sha256(pinned.encode()).hexdigest(),
+    )
     return model
 
 

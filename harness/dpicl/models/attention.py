@@ -54,13 +54,19 @@ class _Pass:
     masks: dict[tuple[int, int | None, int], torch.Tensor] = field(default_factory=dict)
     scores: list[torch.Tensor] = field(default_factory=list)
 
-    def added(self, piece: Piece, window: int | None, share: int, query: torch.Tensor) -> torch.Tensor:
+    def added(
+        self,
+        piece: Piece,
+        window: int | None,
+        share: int,
+        query: torch.Tensor,
+    ) -> torch.Tensor:
         """[share * n, m]: zeros, and -infinity for what a token does not see; m is filled up to a multiple of STEP."""
         key = (id(piece), window, share)
         if key not in self.masks:
             mask, width = piece.mask(window, query.device)
-            seen = causal(len(piece.tokens), width, query.device) if mask is None else mask
-            added = torch.zeros(seen.shape, dtype=query.dtype).masked_fill_(~seen, -torch.inf)
+            visible = causal(len(piece.tokens), width, query.device) if mask is None else mask
+            added = torch.zeros(visible.shape, dtype=query.dtype).masked_fill_(~visible, -torch.inf)
             self.masks[key] = pad(added, (0, -width % STEP), value=-torch.inf).repeat(share, 1)
         return self.masks[key]
 
@@ -106,25 +112,59 @@ def attend(
     if (plan_of := _plan_of(query.device.type)) is not None:
         alike = (sliding_window, query.shape[1], key.shape[1], softcap is not None)
         if alike not in now.plans:
-            now.plans[alike] = plan_of(now.places, query, key.shape[1], sliding_window, softcap is not None)
+            now.plans[alike] = plan_of(
+                now.places,
+                query,
+                key.shape[1],
+                sliding_window,
+                softcap is not None,
+            )
         plan = now.plans[alike]
         others = plan.others
     for begin, end, piece in others:  # before kernels compute what may see them
-        piece.keep(layer, key[:, :, begin:end], value[:, :, begin:end])
+        piece.keep(
+            layer,
+            key[:, :, begin:end],
+            value[:, :, begin:end],
+        )
     if plan is not None:
         result = plan.multiply(layer, query, key, value, scaling)
     else:
-        result = value.new_zeros(1, query.shape[2], query.shape[1], value.shape[3])
+        result = value.new_zeros(
+            1,
+            query.shape[2],
+            query.shape[1],
+            value.shape[3],
+        )
     joined = JoinedKeys(layer, STEP)
     for begin, end, piece in others:
-        mine, new = query[:, :, begin:end], (key[:, :, begin:end], value[:, :, begin:end])
+        mine = query[:, :, begin:end]
+        new = (key[:, :, begin:end], value[:, :, begin:end])
         mask, width = piece.mask(sliding_window, key.device)
         if softcap is None and _is_by_products(query, key.shape[1], end - begin, width):
-            added = now.added(piece, sliding_window, query.shape[1] // key.shape[1], query)
-            row = _products(mine, *joined.fill_up(piece, *new, width), added, scaling, now.place_scores)
+            added = now.added(
+                piece,
+                sliding_window,
+                query.shape[1] // key.shape[1],
+                query,
+            )
+            row = _products(
+                mine,
+                *joined.fill_up(piece, *new, width),
+                added,
+                scaling,
+                now.place_scores,
+            )
         else:
             keys, values = joined.join(piece, *new)
-            row = _attention(mine, keys[:, :, -width:], values[:, :, -width:], mask, scaling, softcap)
+            row = _attention(
+                mine,
+                keys[:, :, -width:],
+                values[:, :, -width:],
+                mask,
+                scaling,
+                softcap,
+            )
         result[:, begin:end] = row.transpose(1, 2)
     return result, None
 
@@ -140,12 +180,15 @@ def _plan_of(device: str) -> type[KernelPlan] | None:
 def kernels() -> ModuleType | None:
     """The kernels for a GPU; None, with a warning, where Triton cannot make them."""
     try:
-        found = importlib.import_module("dpicl.models.gpu_attention")
-        found.triton.runtime.driver.active.get_current_device()
+        module = importlib.import_module("dpicl.models.gpu_attention")
+        module.triton.runtime.driver.active.get_current_device()
     except Exception as error:  # of an import, or of a compiler that it starts
-        _log.warning("Rows attend one by one on the GPU, which is slow: Triton cannot be used (%s).", reason(error))
+        _log.warning(
+            "Rows attend one by one on the GPU, which is slow: Triton cannot be used (%s).",
+            reason(error),
+        )
         return None
-    return found
+    return module
 
 
 @cache
@@ -170,14 +213,19 @@ def _attention(
     groups, length = keys.shape[1:3]
     if softcap is not None:
         return _attend_capped(
-            query, keys, values, causal(count, length, query.device) if mask is None else mask, scaling, softcap
+            query,
+            keys,
+            values,
+            causal(count, length, query.device) if mask is None else mask,
+            scaling,
+            softcap,
         )
     if count == 1:
         folded = query.reshape(1, groups, heads // groups, -1)
         if heads == groups:
             folded = folded.expand(-1, -1, 2, -1)
-        seen = None if mask is None or bool(mask.all()) else mask
-        out = scaled_dot_product_attention(folded, keys, values, attn_mask=seen, scale=scaling)
+        visible = None if mask is None or bool(mask.all()) else mask
+        out = scaled_dot_product_attention(folded, keys, values, attn_mask=visible, scale=scaling)
         return out[:, :, : heads // groups].reshape(1, heads, 1, -1)
     if keys.device.type != "cpu" and heads > groups:  # other devices have fast kernels for equal numbers of heads only
         keys, values = (each.repeat_interleave(heads // groups, dim=1) for each in (keys, values))
@@ -185,7 +233,13 @@ def _attention(
     if mask is None and not plain:
         mask = causal(count, length, query.device)
     return scaled_dot_product_attention(
-        query, keys, values, attn_mask=mask, is_causal=plain, scale=scaling, enable_gqa=keys.shape[1] < heads
+        query,
+        keys,
+        values,
+        attn_mask=mask,
+        is_causal=plain,
+        scale=scaling,
+        enable_gqa=keys.shape[1] < heads,
     )
 
 
@@ -217,7 +271,13 @@ def _products(
     for first in range(0, groups, step):
         part = slice(first, first + step)
         scores = place_scores(step, added)
-        torch.baddbmm(added, lines[part], keys[part].mT, alpha=scale, out=scores)
+        torch.baddbmm(
+            added,
+            lines[part],
+            keys[part].mT,
+            alpha=scale,
+            out=scores,
+        )
         torch.softmax(scores, dim=-1, out=scores)
         parts.append(torch.bmm(scores, values[part]))
     result = parts[0] if step == groups else torch.cat(parts)

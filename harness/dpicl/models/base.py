@@ -136,7 +136,11 @@ class LanguageModel(ABC):
         """Text of tokens, special tokens left out."""
 
     @abstractmethod
-    def next_token_log_probs(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> torch.Tensor:
+    def next_token_log_probs(
+        self,
+        prompts: Sequence[Tokens],
+        prefix: Prefix | None = None,
+    ) -> torch.Tensor:
         """Tensor[B, V] float32 on the CPU: natural-log probabilities of the token after each of the B prompts.
 
         prefix: what was read before, such as the public prompt; what a prompt has in common with its beginning is not

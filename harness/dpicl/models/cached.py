@@ -21,7 +21,11 @@ from dpicl.models.weights import reason
 _COMPLETE = "complete.json"
 
 
-def cached_folder(name: str, format: int, make: Callable[[Path], object]) -> Path:
+def cached_folder(
+    name: str,
+    format: int,
+    make: Callable[[Path], object],
+) -> Path:
     """The folder of that name, which ``make`` fills where it is missing or damaged; other processes wait for it.
 
     format: raised when what is written changes, so that older folders are made again. What a killed process left is

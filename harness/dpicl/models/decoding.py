@@ -46,7 +46,11 @@ class Writer:
         self._tokens: list[list[int]] = [[] for _ in range(rows)]
         self.texts = [""] * rows
 
-    def step(self, logits: torch.Tensor, rows: Sequence[int]) -> tuple[list[int], torch.Tensor]:
+    def step(
+        self,
+        logits: torch.Tensor,
+        rows: Sequence[int],
+    ) -> tuple[list[int], torch.Tensor]:
         """Writes one token to each of these B rows.
 
         logits: Tensor[B, V] of the rows. Returns the places (0 to B - 1) of the rows whose text goes on, in order, and
@@ -62,9 +66,18 @@ class Writer:
         self._model._count_broken(sound.count(False))
         chosen = likeliest.tolist() if not self._temperature else self._sample(logits, rows, sound)
         going = [place for place, row in enumerate(rows) if sound[place] and self._write(row, chosen[place])]
-        return going, torch.tensor([chosen[place] for place in going], dtype=torch.long, device=logits.device)
+        return going, torch.tensor(
+            [chosen[place] for place in going],
+            dtype=torch.long,
+            device=logits.device,
+        )
 
-    def _sample(self, logits: torch.Tensor, rows: Sequence[int], sound: Sequence[bool]) -> list[int]:
+    def _sample(
+        self,
+        logits: torch.Tensor,
+        rows: Sequence[int],
+        sound: Sequence[bool],
+    ) -> list[int]:
         """One token a row; 0 for a row that is not sound, whose noise is not drawn."""
         chosen = [0] * len(rows)
         for place, values in enumerate(logits.cpu().double().numpy()):
@@ -81,20 +94,24 @@ class Writer:
         tokens = self._tokens[row]
         tokens.append(token)
         text = self._model.decode(tokens)
-        found = [at for at in map(text.find, self._stop) if at >= 0]
-        self.texts[row] = text[: min(found)] if found else text
-        return not found and len(tokens) < self._max_tokens
+        stops = [at for at in map(text.find, self._stop) if at >= 0]
+        self.texts[row] = text[: min(stops)] if stops else text
+        return not stops and len(tokens) < self._max_tokens
 
 
-def _generators(rows: int, temperature: float, seeds: Sequence[int] | None) -> list[np.random.Generator]:
+def _generators(
+    rows: int,
+    temperature: float,
+    seeds: Sequence[int] | None,
+) -> list[np.random.Generator]:
     """One generator a row; none when decoding is greedy."""
     if not (math.isfinite(temperature) and temperature >= 0):
         raise UsageError(f"A temperature must be 0 (greedy) or a positive number, not {temperature}.")
     if not temperature:
         return []
     if seeds is None or len(seeds) != rows:
-        given = "none" if seeds is None else str(len(seeds))
-        raise UsageError(f"Sampling {rows} texts needs {rows} seeds, one a prompt; {given} given.")
+        number = "none" if seeds is None else str(len(seeds))
+        raise UsageError(f"Sampling {rows} texts needs {rows} seeds, one a prompt; {number} given.")
     if any(seed < 0 for seed in seeds):
         raise UsageError(f"Seeds must be whole numbers of 0 or more, not {min(seeds)}.")
     return [np.random.default_rng(seed) for seed in seeds]

@@ -89,7 +89,11 @@ def load_packaged(model: PackagedModel, device: str, dtype: torch.dtype | None) 
     return reader_of(empty, tokenizer, identity, start_token=start)
 
 
-def _fill(model: Any, tensors: dict[str, torch.Tensor], packaged: PackagedModel) -> None:
+def _fill(
+    model: Any,
+    tensors: dict[str, torch.Tensor],
+    packaged: PackagedModel,
+) -> None:
     """Puts tensors into a model on the meta device, and makes the buffers that it computes itself."""
     model.load_state_dict(tensors, strict=False, assign=True)
     model.tie_weights()

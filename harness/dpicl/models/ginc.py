@@ -114,7 +114,12 @@ def pretrain(training: Training, target: Path) -> float:
     with _make_deterministic():
         torch.manual_seed(training.seed)
         model: Any = GPT2LMHeadModel(_configuration(training, tokenizer()))
-        optimizer = torch.optim.AdamW(model.parameters(), lr=training.rate, weight_decay=_DECAY, betas=_BETAS)
+        optimizer = torch.optim.AdamW(
+            model.parameters(),
+            lr=training.rate,
+            weight_decay=_DECAY,
+            betas=_BETAS,
+        )
         begun, steps = time.monotonic(), training.steps
         for step, block in enumerate(batches(training)):
             if step and step % max(steps // 20, 20) == 0:
@@ -128,10 +133,10 @@ def pretrain(training: Training, target: Path) -> float:
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), _LONGEST_GRADIENT)
             optimizer.step()
-        found = validation_loss(model.eval(), training)
+        loss_now = validation_loss(model.eval(), training)
     weights = {f"transformer.{name}": each.contiguous() for name, each in model.transformer.state_dict().items()}
     save_file(weights, target, metadata={"format": "pt"})
-    return found
+    return loss_now
 
 
 def batches(training: Training) -> Iterator[torch.Tensor]:
@@ -153,7 +158,13 @@ def validation_loss(model: Any, training: Training) -> float:
 
 def _prepend_start(blocks: np.ndarray) -> torch.Tensor:
     """The blocks with [endoftext] before each."""
-    return torch.from_numpy(np.pad(blocks, ((0, 0), (1, 0)), constant_values=VOCABULARY))
+    return torch.from_numpy(
+        np.pad(
+            blocks,
+            ((0, 0), (1, 0)),
+            constant_values=VOCABULARY,
+        )
+    )
 
 
 def _loss(model: Any, block: torch.Tensor) -> torch.Tensor:

@@ -78,9 +78,18 @@ class HMM:
         total = _log_sum(alpha)
         if not np.isfinite(total):
             raise ValueError("the model never says these symbols")
-        return np.bincount(self.emission, np.exp(alpha - total) @ self.transition[states], vocabulary)
+        return np.bincount(
+            self.emission,
+            np.exp(alpha - total) @ self.transition[states],
+            vocabulary,
+        )
 
-    def sample(self, length: int, generator: np.random.Generator, state: int | None = None) -> np.ndarray:
+    def sample(
+        self,
+        length: int,
+        generator: np.random.Generator,
+        state: int | None = None,
+    ) -> np.ndarray:
         """int64[length] symbols, from a start state (None: drawn from `start`)."""
         states = [int(_draw_each(np.cumsum(self.start)[None], generator)[0]) if state is None else state]
         while len(states) < length:
@@ -113,17 +122,23 @@ class Language:
         """The words that some state has, in order of symbols, without the delimiter."""
         return tuple(self.words[symbol] for symbol in np.unique(self.concepts[0].emission) if symbol)
 
-    def documents(self, count: int, length: int, generator: np.random.Generator) -> np.ndarray:
+    def documents(
+        self,
+        count: int,
+        length: int,
+        generator: np.random.Generator,
+    ) -> np.ndarray:
         """int64[count, length] symbols: each document of one pretraining concept, which is drawn uniformly."""
         concepts = self.concepts[:PRETRAINING]
         which = generator.integers(len(concepts), size=count)
         start = np.cumsum([each.start for each in concepts], axis=1)
         moves = np.cumsum([each.transition for each in concepts], axis=2)
-        states, found = _draw_each(start[which], generator), np.empty((count, length), dtype=np.int64)
+        states = _draw_each(start[which], generator)
+        symbols = np.empty((count, length), dtype=np.int64)
         for place in range(length):
-            found[:, place] = concepts[0].emission[states]
+            symbols[:, place] = concepts[0].emission[states]
             states = _draw_each(moves[which, states], generator)
-        return found
+        return symbols
 
     def text(self, symbols: Sequence[int]) -> str:
         return " ".join(self.words[symbol] for symbol in symbols)
@@ -138,12 +153,18 @@ def language(seed: int = SEED) -> Language:
     table = generator.integers(1, VOCABULARY, size=(ENTITIES, PROPERTIES))
     table[:, 0] = 0
     entity = (1 - ENTITY_IDENTITY) * _permutations(ENTITIES, generator) + ENTITY_IDENTITY * np.eye(ENTITIES)
-    moves, found = [], []
+    moves, emissions = [], []
     for _ in range(CONCEPTS):
         moves.append(_permutations(PROPERTIES, generator))
         start = _softmax(generator.random(ENTITIES * PROPERTIES) - 0.5, START_TEMPERATURE)
-        found.append(HMM(start, np.kron(entity, moves[-1]), table.ravel()))
-    return Language(words, tuple(found), tuple(moves))
+        emissions.append(
+            HMM(
+                start,
+                np.kron(entity, moves[-1]),
+                table.ravel(),
+            )
+        )
+    return Language(words, tuple(emissions), tuple(moves))
 
 
 def _permutations(size: int, generator: np.random.Generator) -> np.ndarray:

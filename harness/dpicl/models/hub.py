@@ -16,7 +16,11 @@ def _is_served(source: str, revision: str | None) -> bool:
     source: OWNER/NAME. Raises ModelError, in one sentence, for a model that is neither.
     """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
-    from huggingface_hub.errors import EntryNotFoundError, HFValidationError, RepositoryNotFoundError
+    from huggingface_hub.errors import (
+        EntryNotFoundError,
+        HFValidationError,
+        RepositoryNotFoundError,
+    )
     from huggingface_hub.errors import RevisionNotFoundError as NoRevision
 
     at = f" at revision {revision}" if revision else ""
@@ -93,7 +97,7 @@ def find_snapshot(source: str, revision: str | None, file: str) -> Path | None:
     try:
         from huggingface_hub import try_to_load_from_cache
 
-        found = try_to_load_from_cache(source, file, revision=revision)
+        cached = try_to_load_from_cache(source, file, revision=revision)
     except (ImportError, ValueError):  # not installed; no name of the hub's
         return None
-    return Path(found).parent if isinstance(found, str) else None
+    return Path(cached).parent if isinstance(cached, str) else None

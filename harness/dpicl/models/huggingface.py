@@ -25,7 +25,12 @@ from dpicl.models.weights import dtype_name, preferred_dtype, reason
 #: Files that Python's pickle reads.
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 #: Settings that transformers reads before it reads weights.
-_SETTINGS = ("config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json")
+_SETTINGS = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+)
 #: The settings of an adapter: it names a model in another folder, which nobody would see change.
 _ADAPTER = "adapter_config.json"
 #: Largest size and number of layers that a config may ask for; a module is made for each before weights are read.
@@ -44,7 +49,11 @@ def load_huggingface(reference: str, device: str, dtype: torch.dtype | None) -> 
         sha256 = identify_folder(folder)  # before it is read: what is edited meanwhile is another model
     dtype = dtype or preferred_dtype(device)
     # where the hub does not answer, each file would be asked for again and again
-    options: dict[str, Any] = {"revision": revision, "trust_remote_code": False, "local_files_only": not there}
+    options: dict[str, Any] = {
+        "revision": revision,
+        "trust_remote_code": False,
+        "local_files_only": not there,
+    }
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
         loaded: Any = AutoModelForCausalLM.from_pretrained(
@@ -52,8 +61,8 @@ def load_huggingface(reference: str, device: str, dtype: torch.dtype | None) -> 
         )
     except Exception as error:  # whatever three libraries raise for a file that is damaged or made to be
         raise ModelError(_explain(source, revision, error)) from error
-    model, found = loaded
-    if lacking := sorted(found["missing_keys"]):
+    model, info = loaded
+    if lacking := sorted(info["missing_keys"]):
         raise ModelError(
             f"The weights of {source} lack {len(lacking)} tensors that config.json asks for ({lacking[0][:80]}), and"
             " random ones would take their place; get the whole model."
@@ -120,8 +129,8 @@ def _check_shards(folder: Path, names: Sequence[str]) -> None:
 def _find_too_large(settings: dict[str, Any]) -> str:
     """The first size of a config that would fill the memory, or ""; also of the text model inside another one."""
     for key, value in settings.items():
-        if isinstance(value, dict) and (found := _find_too_large(value)):
-            return found
+        if isinstance(value, dict) and (inner := _find_too_large(value)):
+            return inner
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         most = _MOST_LAYERS if key.endswith("layers") or key == "n_layer" else _LARGEST_SIZE

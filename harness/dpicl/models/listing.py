@@ -47,7 +47,12 @@ class LogProbs(NamedTuple):
 
     @classmethod
     def from_answer(
-        cls, tokens: Sequence[int], values: Sequence[float], vocab_size: int, least: int, listed: Sequence[int] = ()
+        cls,
+        tokens: Sequence[int],
+        values: Sequence[float],
+        vocab_size: int,
+        least: int,
+        listed: Sequence[int] = (),
     ) -> LogProbs:
         """Those of an answer. Ids of rows that pad the output layer (from ``vocab_size`` on) are left out.
 
@@ -76,9 +81,9 @@ class LogProbs(NamedTuple):
     def of(self, token: int, vocab_size: int) -> float:
         """Of one token. One that is not listed has an even share of the mass that is left, and no more than any that
         is: a function of this answer alone."""
-        found = np.flatnonzero(self.tokens == token)
-        if len(found):
-            return float(self.values[found[0]])
+        places = np.flatnonzero(self.tokens == token)
+        if len(places):
+            return float(self.values[places[0]])
         left = max(1.0 - float(np.exp(self.values).sum()), math.exp(LOWEST / 100))
         share = math.log(left / max(1, vocab_size - len(self.tokens)))
         return min(share, float(self.values.min(initial=0.0)))
@@ -91,12 +96,12 @@ class LogProbs(NamedTuple):
 
 def join(parts: Sequence[LogProbs | None]) -> LogProbs | None:
     """Several answers about one prompt as one; None where one is missing."""
-    found = [part for part in parts if part is not None]
-    if len(found) < len(parts):
+    sound = [part for part in parts if part is not None]
+    if len(sound) < len(parts):
         return None
-    tokens = np.concatenate([part.tokens for part in found])
+    tokens = np.concatenate([part.tokens for part in sound])
     _, first = np.unique(tokens, return_index=True)
-    return LogProbs(tokens[first], np.concatenate([part.values for part in found])[first])
+    return LogProbs(tokens[first], np.concatenate([part.values for part in sound])[first])
 
 
 class Listing(NamedTuple):
@@ -135,7 +140,12 @@ class ListingModel(TokenizedModel, StatelessModel):
     public_salt: str
 
     @abstractmethod
-    def _answers(self, prompts: Sequence[list[int]], wanted: Sequence[Wanted], rows: Sequence[int]) -> list[Any]:
+    def _answers(
+        self,
+        prompts: Sequence[list[int]],
+        requests: Sequence[Wanted],
+        rows: Sequence[int],
+    ) -> list[Any]:
         """What the engine gives for each prompt (LogProbs or a text); None where it has no sound answer to it. rows:
         the row that each is of: a row fails once."""
 
@@ -144,10 +154,10 @@ class ListingModel(TokenizedModel, StatelessModel):
         """The error of a public prompt without an answer."""
 
     def _list(
-        self, prompts: Sequence[list[int]], wanted: Sequence[Listing], rows: Sequence[int]
+        self, prompts: Sequence[list[int]], requests: Sequence[Listing], rows: Sequence[int]
     ) -> list[LogProbs | None]:
         """`_answers` of log-probabilities."""
-        return self._answers(prompts, wanted, rows)
+        return self._answers(prompts, requests, rows)
 
     def generate(
         self,
@@ -167,20 +177,30 @@ class ListingModel(TokenizedModel, StatelessModel):
         if max_tokens < 1:
             return [""] * len(prompts)
         greedy = Writing(max_tokens, temperature, tuple(word for word in stop if word))
-        wanted = [greedy._replace(seed=seed % SEEDS) for seed in seeds or [0] * len(opened)]
-        texts = self._answers(opened, wanted, range(len(opened)))
+        requests = [greedy._replace(seed=seed % SEEDS) for seed in seeds or [0] * len(opened)]
+        texts = self._answers(opened, requests, range(len(opened)))
         if broken == "raise" and None in texts:
             raise self._silence_error()
         return [BrokenText() if text is None else text for text in texts]
 
-    def next_token_log_probs(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> torch.Tensor:
+    def next_token_log_probs(
+        self,
+        prompts: Sequence[Tokens],
+        prefix: Prefix | None = None,
+    ) -> torch.Tensor:
         """Tensor[B, V] float32; -infinity for tokens that are not listed, NaN where a prompt has no answer."""
         return self.likeliest_log_probs(prompts, self.most_top)
 
     def likeliest_log_probs(self, prompts: Sequence[Tokens], count: int) -> torch.Tensor:
         """As `next_token_log_probs`, of the ``count`` likeliest tokens at least, where so many can be had."""
         top = self.most_top if count < 0 or 0 <= self.most_top < count else min(count, self.vocab_size)
-        return self._rows(self._ask([self._tokenize_opening(prompt) for prompt in prompts], [()] * len(prompts), top))
+        return self._rows(
+            self._ask(
+                [self._tokenize_opening(prompt) for prompt in prompts],
+                [()] * len(prompts),
+                top,
+            )
+        )
 
     def listed_log_probs(
         self, prompts: Sequence[Tokens], tokens: Sequence[int], prefix: Prefix | None = None
@@ -188,7 +208,13 @@ class ListingModel(TokenizedModel, StatelessModel):
         """See LanguageModel."""
         listed = [int(token) for token in tokens]
         opened = [self._tokenize_opening(prompt) for prompt in prompts]
-        return self._rows(self._ask(opened, [listed] * len(prompts), self.most_top))
+        return self._rows(
+            self._ask(
+                opened,
+                [listed] * len(prompts),
+                self.most_top,
+            )
+        )
 
     def score_endings(
         self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
@@ -207,9 +233,9 @@ class ListingModel(TokenizedModel, StatelessModel):
                     nodes.setdefault((at, tuple(ending[:step])), set()).add(int(token))
                     levels.setdefault(step, set()).add(int(token))
         prompts, listed = [], []
-        for (at, said), children in nodes.items():
-            level = levels[len(said)]
-            prompts.append(self._tokenize_opening([*queries[at][0], *said]))
+        for (at, begin), children in nodes.items():
+            level = levels[len(begin)]
+            prompts.append(self._tokenize_opening([*queries[at][0], *begin]))
             listed.append(sorted(level if len(level) <= self.most_listed else children))
         answers = self._ask(prompts, listed, self.most_top, [at for at, _ in nodes])
         known = dict(zip(nodes, answers, strict=True))
@@ -244,13 +270,13 @@ class ListingModel(TokenizedModel, StatelessModel):
     ) -> list[LogProbs | None]:
         """What is said after each prompt: of its ``listed`` tokens at least, where any are; else of the ``top``
         likeliest. rows: which row each prompt is of; None: its own."""
-        places, wanted = [], []
+        places, requests = [], []
         for at, tokens in enumerate(listed):
             for want in self._split(tokens, top):
                 places.append(at)
-                wanted.append(want)
+                requests.append(want)
         owners = places if rows is None else [rows[at] for at in places]
-        answers = self._list([prompts[at] for at in places], wanted, owners)
+        answers = self._list([prompts[at] for at in places], requests, owners)
         parts: list[list[LogProbs | None]] = [[] for _ in prompts]
         for at, answer in zip(places, answers, strict=True):
             parts[at].append(answer)

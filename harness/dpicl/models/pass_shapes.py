@@ -58,37 +58,49 @@ def choose_single(shapes: Shapes) -> Shapes:
     return Shapes(cheapest(body, SHAPES, PIECE), cheapest(output, OUTPUT_SHAPES))
 
 
-def classes(measured: Collection[ProductProbe], sizes: Iterable[int]) -> list[tuple[int, ...]]:
+def classes(
+    measured: Collection[ProductProbe],
+    sizes: Iterable[int],
+) -> list[tuple[int, ...]]:
     """Sizes in groups: inside one, every product gives a line the same bits at every place."""
-    found = defaultdict[tuple[bytes, ...], list[int]](list)
+    groups = defaultdict[tuple[bytes, ...], list[int]](list)
     for size in sizes:
         bits = []
         for probe in measured:
-            if (own := bits_among(probe, size)) is None:
+            if (pattern := bits_among(probe, size)) is None:
                 break
-            bits.append(own)
+            bits.append(pattern)
         else:
-            found[tuple(bits)].append(size)
-    return [tuple(group) for group in found.values()]
+            groups[tuple(bits)].append(size)
+    return [tuple(group) for group in groups.values()]
 
 
 @torch.inference_mode()
 def bits_among(probe: ProductProbe, size: int) -> bytes | None:
     """What the line becomes at each of so many places, beside NaN, infinities and huge numbers; None where its place or
     its neighbours change it."""
-    found, others = [], torch.tensor(HOSTILE, device=probe.line.device).to(probe.line.dtype)
+    results = []
+    others = torch.tensor(HOSTILE, device=probe.line.device).to(probe.line.dtype)
     for first in (0, 1):
         lines = others[(torch.arange(size) + first) % len(others)][:, None].repeat(1, len(probe.line))
         lines[first::2] = probe.line
-        found.append(probe.product(lines)[first::2])
-    bits = torch.cat(found).view(torch.uint8).cpu()
+        results.append(probe.product(lines)[first::2])
+    bits = torch.cat(results).view(torch.uint8).cpu()
     return bits[0].numpy().tobytes() if bool((bits == bits[0]).all()) else None
 
 
-def cheapest(groups: Iterable[tuple[int, ...]], demands: Sequence[int], least: int = 1) -> tuple[int, ...]:
+def cheapest(
+    groups: Iterable[tuple[int, ...]],
+    demands: Sequence[int],
+    least: int = 1,
+) -> tuple[int, ...]:
     """The class that costs least, of those that hold a piece of ``least`` tokens; () where none does."""
     able = [group for group in groups if group[-1] >= least]
-    return min(able, key=lambda group: (cost(group, demands), group), default=())
+    return min(
+        able,
+        key=lambda group: (cost(group, demands), group),
+        default=(),
+    )
 
 
 def cost(shapes: Sequence[int], demands: Sequence[int]) -> float:
@@ -106,7 +118,10 @@ def probes(model: Any, modules: Iterable[torch.nn.Module]) -> list[ProductProbe]
     kinds = dict[Any, torch.nn.Linear | Conv1D]()
     for module in modules:
         if isinstance(module, torch.nn.Linear | Conv1D):
-            kinds.setdefault((type(module), module.weight.shape, module.weight.stride(), module.bias is None), module)
+            kinds.setdefault(
+                (type(module), module.weight.shape, module.weight.stride(), module.bias is None),
+                module,
+            )
     is_replaced = set(linear_layers(model))
     return [_probe(module, module in is_replaced) for module in kinds.values()]
 
@@ -120,7 +135,16 @@ def _probe(module: torch.nn.Linear | Conv1D, is_replaced: bool) -> ProductProbe:
 
     def wide(count: int, sign: float) -> torch.Tensor:
         half = torch.randn(count, inner // 2, generator=random)
-        half *= torch.randint(-4, 5, half.shape, generator=random).float().exp2()
+        half *= (
+            torch.randint(
+                -4,
+                5,
+                half.shape,
+                generator=random,
+            )
+            .float()
+            .exp2()
+        )
         return torch.cat([half, torch.zeros(count, inner % 2), sign * half.flip(1)], dim=1).to(module.weight)
 
     rows, (line,) = wide(min(outer, _DIFFERENT), -1), wide(1, 1)
@@ -131,10 +155,10 @@ def _probe(module: torch.nn.Linear | Conv1D, is_replaced: bool) -> ProductProbe:
     if module.bias is not None:
         twin._parameters["bias"] = torch.nn.Parameter(torch.zeros_like(module.bias), requires_grad=False)
 
-    own = [twin] if is_replaced and isinstance(twin, torch.nn.Linear) else []
+    twins = [twin] if is_replaced and isinstance(twin, torch.nn.Linear) else []
 
     def product(lines: torch.Tensor) -> torch.Tensor:
-        with use_products(own):
+        with use_products(twins):
             return twin(lines[None])[0]
 
     return ProductProbe(product, line)

@@ -31,13 +31,13 @@ class Memory:
 
 def memory_limit() -> int:
     """Bytes: $DPICL_MEMORY, in GB. Raises UsageError for what is no positive number."""
-    said = os.environ.get("DPICL_MEMORY", str(GIGABYTES))
+    text = os.environ.get("DPICL_MEMORY", str(GIGABYTES))
     try:
-        gigabytes = float(said)
+        gigabytes = float(text)
     except ValueError:
         gigabytes = 0.0
     if not 0 < gigabytes < float("inf"):
-        raise UsageError(f"DPICL_MEMORY is '{said}'; set it to the GB that keys and values may take, such as 4.")
+        raise UsageError(f"DPICL_MEMORY is '{text}'; set it to the GB that keys and values may take, such as 4.")
     return int(gigabytes * 1e9)
 
 
@@ -63,7 +63,13 @@ class KeyValues:
         """Bytes that so many tokens take beyond what is held."""
         return max(0, max(self.room, tokens) * self._memory.token - self._held)
 
-    def put(self, layer: int, begin: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+    def put(
+        self,
+        layer: int,
+        begin: int,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+    ) -> None:
         """Places [1, groups, n, d] behind the first ``begin`` tokens."""
         end = begin + keys.shape[2]
         places = self.reserve(layer, end, keys, values, begin)
@@ -78,13 +84,24 @@ class KeyValues:
         if old is None or old[0].shape[2] < end:
             if end > self.room:
                 self.room = end + end // 2
-            new = tuple(each.new_empty(*each.shape[:2], self.room, each.shape[3]) for each in (keys, values))
+            new = tuple(
+                each.new_empty(
+                    *each.shape[:2],
+                    self.room,
+                    each.shape[3],
+                )
+                for each in (keys, values)
+            )
             for grown, before in zip(new, old or (), strict=False):
                 grown[:, :, :begin] = before[:, :, :begin]
             self.layers[layer] = old = (new[0], new[1])
         return old
 
-    def read_up_to(self, layer: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def read_up_to(
+        self,
+        layer: int,
+        end: int,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Those of the first ``end`` tokens, [1, groups, end, d] each."""
         keys, values = self.layers[layer]
         return keys[:, :, :end], values[:, :, :end]
@@ -94,20 +111,20 @@ class KeyValues:
 class Piece:
     """Consecutive tokens of one row, read in one pass.
 
-    begin: how many tokens of the row come before. past: whose keys and values those are. own: where the piece's are
+    begin: how many tokens of the row come before. past: whose keys and values those are. store: where the piece's are
     kept, None where nobody needs them. seen_inside: bool[n, begin + n] for tokens of a tree, None for a plain row.
     before: the positions of the row's first ``begin`` tokens, of which some may be branches.
-    wanted: the tokens after which log-probabilities are wanted; take: gets them, float32 [len(wanted), V].
+    scored: the tokens after which log-probabilities are wanted; take: gets them, float32 [len(scored), V].
     """
 
     tokens: Sequence[int]
     positions: Sequence[int]
     begin: int
     past: KeyValues | None
-    own: KeyValues | None
+    store: KeyValues | None
     before: Sequence[int]
     seen_inside: torch.Tensor | None = None
-    wanted: Sequence[int] = ()
+    scored: Sequence[int] = ()
     take: Callable[[torch.Tensor], None] = lambda log_probs: None
     _masks: dict[int | None, tuple[torch.Tensor | None, int]] = field(default_factory=dict, repr=False)
 
@@ -117,21 +134,25 @@ class Piece:
         return self.begin + len(self.tokens)
 
     def keep(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Places the piece's keys and values [1, groups, n, d] in ``own``, where there is one, behind those that it may
-        see."""
+        """Places the piece's keys and values [1, groups, n, d] in ``store``, where there is one, behind those that it
+        may see."""
         self.reserve(layer, keys, values)
-        if self.own is not None:
-            self.own.put(layer, self.begin, keys, values)
+        if self.store is not None:
+            self.store.put(layer, self.begin, keys, values)
 
     def reserve(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Makes the place for such keys and values in ``own``, where there is one, with those that come before."""
-        if self.own is None:
+        """Makes the place for such keys and values in ``store``, where there is one, with those that come before."""
+        if self.store is None:
             return
-        if self.begin and self.past is not None and layer not in self.own.layers:
-            self.own.put(layer, 0, *self.past.read_up_to(layer, self.begin))
-        self.own.reserve(layer, self.end, keys, values, self.begin)
+        if self.begin and self.past is not None and layer not in self.store.layers:
+            self.store.put(layer, 0, *self.past.read_up_to(layer, self.begin))
+        self.store.reserve(layer, self.end, keys, values, self.begin)
 
-    def mask(self, window: int | None, device: torch.device) -> tuple[torch.Tensor | None, int]:
+    def mask(
+        self,
+        window: int | None,
+        device: torch.device,
+    ) -> tuple[torch.Tensor | None, int]:
         """What each token sees of the last ``width`` keys, bool[n, width] (None: all that come before it); and width.
 
         window: a token sees only those that are fewer than so many positions before it.
@@ -164,11 +185,16 @@ class JoinedKeys:
         self._layer, self._step = layer, step
         self._behind: dict[tuple[int, int, int], list[torch.Tensor]] = {}
 
-    def join(self, piece: Piece, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def join(
+        self,
+        piece: Piece,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """[1, groups, begin + n, d] each: all that a piece may see, from its own n, after `Piece.keep`; they hold until
         the next call."""
-        if piece.own is not None:
-            return piece.own.read_up_to(self._layer, piece.end)
+        if piece.store is not None:
+            return piece.store.read_up_to(self._layer, piece.end)
         if piece.begin == 0:
             return keys, values
         places = self._place(piece, keys, values)
@@ -179,28 +205,61 @@ class JoinedKeys:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """[groups, m, d] each, without gaps: the last ``width`` of the same, and then the first of these again, up to a
         multiple of ``step``."""
-        if piece.own is None and piece.begin and width == piece.end:
+        if piece.store is None and piece.begin and width == piece.end:
             places = self._place(piece, keys, values)
             for each in places:
                 each[:, :, width:] = each[:, :, :1]
             return places[0][0], places[1][0]
         filled = []
         for each in self.join(piece, keys, values):
-            seen = each[0, :, -width:]
-            filled.append(torch.cat([seen, seen[:, :1].expand(-1, -width % self._step, -1)], dim=1))
+            window = each[0, :, -width:]
+            filled.append(
+                torch.cat(
+                    [
+                        window,
+                        window[:, :1].expand(
+                            -1,
+                            -width % self._step,
+                            -1,
+                        ),
+                    ],
+                    dim=1,
+                )
+            )
         return filled[0], filled[1]
 
-    def _place(self, piece: Piece, keys: torch.Tensor, values: torch.Tensor) -> list[torch.Tensor]:
+    def _place(
+        self,
+        piece: Piece,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+    ) -> list[torch.Tensor]:
         """[1, groups, m, d] each, of which the first ``piece.end`` are what the piece sees."""
         assert piece.past is not None
         room = piece.end + -piece.end % self._step
         place = (id(piece.past), piece.begin, room)
         if place not in self._behind:
-            new = [each.new_empty(1, each.shape[1], room, each.shape[3]) for each in (keys, values)]
-            for each, before in zip(new, piece.past.read_up_to(self._layer, piece.begin), strict=True):
+            new = [
+                each.new_empty(
+                    1,
+                    each.shape[1],
+                    room,
+                    each.shape[3],
+                )
+                for each in (keys, values)
+            ]
+            for each, before in zip(
+                new,
+                piece.past.read_up_to(self._layer, piece.begin),
+                strict=True,
+            ):
                 each[:, :, : piece.begin] = before
             self._behind[place] = new
-        for each, added in zip(self._behind[place], (keys, values), strict=True):
+        for each, added in zip(
+            self._behind[place],
+            (keys, values),
+            strict=True,
+        ):
             each[:, :, piece.begin : piece.end] = added
         return self._behind[place]
 
@@ -209,14 +268,14 @@ def row_of(
     tokens: Sequence[int],
     begin: int,
     past: KeyValues | None,
-    own: KeyValues | None,
+    store: KeyValues | None,
     take: Callable[[Sequence[int], torch.Tensor], None],
     tree: Tree | None = None,
-    wanted: Sequence[int] = (),
+    scored: Sequence[int] = (),
 ) -> list[Piece]:
     """The pieces of a row's next n >= 1 tokens, which stand behind the first ``begin`` ones.
 
-    tree: the last of these tokens are branches of a tree. wanted: after which of the n log-probabilities are wanted;
+    tree: the last of these tokens are branches of a tree. scored: after which of the n log-probabilities are wanted;
     take: gets some of these, and float32 [<=n, V].
     """
     stem = len(tokens) - (len(tree.depths) if tree else 0)
@@ -226,14 +285,14 @@ def row_of(
     pieces = []
     for start in range(0, len(tokens), PIECE):
         end = min(start + PIECE, len(tokens))
-        inside = [at for at in wanted if start <= at < end]
+        inside = [at for at in scored if start <= at < end]
         pieces.append(
             Piece(
                 tokens[start:end],
                 positions[start:end],
                 begin + start,
                 past,
-                own,
+                store,
                 range(begin + start) if not tree or start <= stem else [*range(begin), *positions[:start]],
                 tree.mask_seen(begin, stem, start, end) if tree and end > stem else None,
                 [at - start for at in inside],
@@ -252,4 +311,9 @@ def _mask_window(count: int, width: int, window: int) -> torch.Tensor:
 @lru_cache(maxsize=256)
 def causal(count: int, length: int, device: torch.device) -> torch.Tensor:
     """bool[count, length]: the last ``count`` of ``length`` tokens see all that come before them, and themselves."""
-    return torch.ones(count, length, dtype=torch.bool, device=device).tril(length - count)
+    return torch.ones(
+        count,
+        length,
+        dtype=torch.bool,
+        device=device,
+    ).tril(length - count)

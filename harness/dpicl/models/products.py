@@ -50,11 +50,22 @@ def use_products(layers: Sequence[torch.nn.Linear]) -> Iterator[None]:
 def _product(layer: torch.nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
     if prefers_mkl():
         return linear(inputs, layer.weight, layer.bias)
-    return torch.ops.mkldnn._linear_pointwise(inputs, layer.weight, layer.bias, "none", [], "")
+    return torch.ops.mkldnn._linear_pointwise(
+        inputs,
+        layer.weight,
+        layer.bias,
+        "none",
+        [],
+        "",
+    )
 
 
 @contextmanager
-def split_products(layer: torch.nn.Module, lines: int, most: int) -> Iterator[None]:
+def split_products(
+    layer: torch.nn.Module,
+    lines: int,
+    most: int,
+) -> Iterator[None]:
     """Inside this block a layer that is given [1, lines, k] multiplies at most so many lines at once."""
     if lines <= most:
         yield

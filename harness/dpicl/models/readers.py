@@ -67,19 +67,27 @@ class Measured:
         return Shapes(tuple(self.body), tuple(self.output))
 
 
-def reader_of(model: Any, tokenizer: Any, identity: ModelIdentity, start_token: int | None = None) -> CausalModel:
+def reader_of(
+    model: Any,
+    tokenizer: Any,
+    identity: ModelIdentity,
+    start_token: int | None = None,
+) -> CausalModel:
     """The packed reader where it takes the model, and gives what transformers itself reads; else the plain one.
 
     The identity of what is returned says whether rows are read alone, and by which arithmetic.
     """
     if not explain_unsupported(model):
         packed = TransformersLM(model, tokenizer, identity, start_token)
-        found = find_measured(packed)
-        if found.agrees:
-            packed.read_in(found.shapes)
-            packed.identity = replace(identity, batch_invariant=found.alone, arithmetic=found.bits)
+        measured = find_measured(packed)
+        if measured.agrees:
+            packed.read_in(measured.shapes)
+            packed.identity = replace(identity, batch_invariant=measured.alone, arithmetic=measured.bits)
             return packed
-        _log.warning("%s is read one row a pass: packed rows give other numbers than transformers.", identity.name)
+        _log.warning(
+            "%s is read one row a pass: packed rows give other numbers than transformers.",
+            identity.name,
+        )
     plain = PlainLM(model, tokenizer, identity, start_token)
     bits = digest(plain.next_token_log_probs(draw_watched(plain)))
     plain.usage = Usage()
@@ -94,12 +102,27 @@ def find_measured(model: TransformersLM) -> Measured:
         return measure(model)
     cuda = model.device.type == "cuda"
     device = (
-        [torch.cuda.get_device_name(model.device), getattr(attention.kernels(), "VERSION", None)]
+        [
+            torch.cuda.get_device_name(model.device),
+            getattr(attention.kernels(), "VERSION", None),
+        ]
         if cuda
         else [torch.__config__.show(), {**torch.cpu.get_capabilities()}]
     )
-    matters = [READING_VERSION, identity.sha256, identity.revision, identity.dtype, device, torch.get_num_threads()]
-    versions = [torch.__version__, transformers.__version__, torch.backends.cpu.get_cpu_capability(), platform.node()]
+    matters = [
+        READING_VERSION,
+        identity.sha256,
+        identity.revision,
+        identity.dtype,
+        device,
+        torch.get_num_threads(),
+    ]
+    versions = [
+        torch.__version__,
+        transformers.__version__,
+        torch.backends.cpu.get_cpu_capability(),
+        platform.node(),
+    ]
     settings = [
         torch.get_float32_matmul_precision(),
         *sorted(f"{k}={v}" for k, v in os.environ.items() if _SETS.match(k)),
@@ -109,20 +132,20 @@ def find_measured(model: TransformersLM) -> Measured:
     path = models_folder() / "independence" / f"{key}.json"
     with suppress(OSError, ValueError, TypeError):
         return _require_sound(Measured(**json_text.read(path)))
-    found = measure(model)
+    measured = measure(model)
     try:
-        put_whole(path, json.dumps(asdict(found)))
+        put_whole(path, json.dumps(asdict(measured)))
     except OSError as error:
         _log.warning("What was measured of %s cannot be kept (%s).", identity.name, error.strerror)
-    return found
+    return measured
 
 
-def _require_sound(kept: Measured) -> Measured:
+def _require_sound(measured: Measured) -> Measured:
     """Raises ValueError for sizes that no passes have."""
-    for own, known in ((kept.body, SHAPES), (kept.output, OUTPUT_SHAPES)):
-        if not own or sorted(set(own) & set(known)) != own:
+    for sizes, known in ((measured.body, SHAPES), (measured.output, OUTPUT_SHAPES)):
+        if not sizes or sorted(set(sizes) & set(known)) != sizes:
             raise ValueError("no sizes of passes")
-    return kept
+    return measured
 
 
 def measure(model: TransformersLM) -> Measured:
@@ -136,10 +159,18 @@ def measure(model: TransformersLM) -> Measured:
             break
     random = np.random.default_rng(1)
     agrees = _is_consistent(
-        model, draw_row(model, random, _length(model)), [draw_row(model, random, 5), draw_row(model, random, 23)]
+        model,
+        draw_row(model, random, _length(model)),
+        [draw_row(model, random, 5), draw_row(model, random, 23)],
     )
     model.usage.tokens_read = model.usage.forward_calls = 0
-    return Measured(alone and chosen is not None, agrees, bits, [*shapes.body], [*shapes.output])
+    return Measured(
+        alone and chosen is not None,
+        agrees,
+        bits,
+        [*shapes.body],
+        [*shapes.output],
+    )
 
 
 def _read_alone(model: TransformersLM) -> tuple[bool, str]:
@@ -159,9 +190,9 @@ def _read_alone(model: TransformersLM) -> tuple[bool, str]:
     with _first_layers(model.model), _hostile(model.model, spoilt):
         firsts = read_each_alone(model, watched)
         for rows in _companies(model, watched, [spoilt]):
-            kept = [at for at, row in enumerate(rows) if row in watched]
-            expected = firsts[:, [watched.index(rows[at]) for at in kept]]
-            same = same and torch.equal(_read(model, rows)[:, kept], expected)
+            places = [at for at, row in enumerate(rows) if row in watched]
+            expected = firsts[:, [watched.index(rows[at]) for at in places]]
+            same = same and torch.equal(_read(model, rows)[:, places], expected)
     return same, digest(alone)
 
 
@@ -185,16 +216,16 @@ def _first_layers(model: Any) -> Iterator[None]:
     Nothing is left out of a model whose layers are not one list.
     """
     count = model.config.get_text_config(decoder=True).num_hidden_layers
-    found = [
+    firsts = [
         (owner, name, child)
         for owner in model.modules()
         for name, child in owner.named_children()
         if isinstance(child, torch.nn.ModuleList) and len(child) == count
     ]
-    if len(found) != 1:
+    if len(firsts) != 1:
         yield
         return
-    owner, name, layers = found[0]
+    owner, name, layers = firsts[0]
     kinds = [_kind(layer) for layer in layers]
     needed = max(2, *(1 + kinds.index(kind) for kind in kinds))
     setattr(owner, name, torch.nn.ModuleList([*layers][:needed]))
@@ -215,16 +246,25 @@ def _kind(layer: torch.nn.Module) -> list[Any]:
     return [settings, weights]
 
 
-def _companies(model: TransformersLM, watched: Sequence[list[int]], spoilt: list[int]) -> Iterator[list[list[int]]]:
+def _companies(
+    model: TransformersLM,
+    watched: Sequence[list[int]],
+    spoilt: list[int],
+) -> Iterator[list[list[int]]]:
     """Rows that are read together.
 
     In passes of each size, what shares one stands first or last, and the rest are copies of a row and spoilt rows. Then
     there are so many rows of one token that the output layer has each of its sizes.
     """
     random, lead, first = np.random.default_rng(2), model.lead_tokens, True
-    for before, shape in zip((0, *model.shapes.body), model.shapes.body, strict=False):
+    for before, shape in zip(
+        (0, *model.shapes.body),
+        model.shapes.body,
+        strict=False,
+    ):
         for group in _groups([len(row) + lead for row in watched], shape):
-            mine, free = [watched[at] for at in group], int(random.integers(min(16, (shape - before) // 2)))
+            mine = [watched[at] for at in group]
+            free = int(random.integers(min(16, (shape - before) // 2)))
             room = shape - free - sum(len(row) + lead for row in mine)
             unit = next((row for row in watched if room <= _COPIES * (len(row) + 1 + 2 * lead)), watched[0])
             fill = [unit, spoilt] * (max(0, room) // (len(unit) + 1 + 2 * lead))
@@ -232,11 +272,16 @@ def _companies(model: TransformersLM, watched: Sequence[list[int]], spoilt: list
             first = not first
     for others in _OTHERS:
         fill = [draw_row(model, random, 1) for _ in range(others)]
-        place, own = int(random.integers(others + 1)), watched[:3] if others else watched
-        yield [*fill[:place], *own, *fill[place:]]
+        place = int(random.integers(others + 1))
+        read = watched[:3] if others else watched
+        yield [*fill[:place], *read, *fill[place:]]
 
 
-def draw_row(model: LanguageModel, random: np.random.Generator, length: int) -> list[int]:
+def draw_row(
+    model: LanguageModel,
+    random: np.random.Generator,
+    length: int,
+) -> list[int]:
     """Random tokens, so many as fit."""
     return random.integers(model.vocab_size, size=min(length, _longest(model))).tolist()
 
@@ -292,11 +337,16 @@ def _length(model: TransformersLM) -> int:
 
 
 @torch.inference_mode()
-def _is_consistent(model: TransformersLM, row: list[int], others: list[list[int]]) -> bool:
+def _is_consistent(
+    model: TransformersLM,
+    row: list[int],
+    others: list[list[int]],
+) -> bool:
     """Among other rows, read as a whole and after a prefix of its own."""
     whole = torch.tensor([model._tokenize_opening(row)], device=model.device)
     theirs = model.model(whole, use_cache=False).logits[0, -1].float().softmax(-1)
-    rows, prefix = [others[0], row, *others[1:]], model.prefix(row[: len(row) // 2])
+    rows = [others[0], row, *others[1:]]
+    prefix = model.prefix(row[: len(row) // 2])
     most = TOLERANCE.get(model.model.dtype, ROUGH)
     return all(
         float((read[1].exp() - theirs.cpu()).abs().sum()) <= most

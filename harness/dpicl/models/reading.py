@@ -61,7 +61,7 @@ class Reading(ServiceRequest):
 
     def count_bytes(self) -> int:
         """Bytes of keys and values that these rows will take beyond what is held."""
-        return sum(row[-1].own.count_bytes(row[-1].end) for row in self.rows if row[-1].own is not None)
+        return sum(row[-1].store.count_bytes(row[-1].end) for row in self.rows if row[-1].store is not None)
 
 
 class Passes(Service):
@@ -71,7 +71,14 @@ class Passes(Service):
     halved when the machine runs out of memory, and the pass is done again.
     """
 
-    def __init__(self, forward: Forward, memory: Memory, usage: Usage, device: torch.device, shapes: Shapes) -> None:
+    def __init__(
+        self,
+        forward: Forward,
+        memory: Memory,
+        usage: Usage,
+        device: torch.device,
+        shapes: Shapes,
+    ) -> None:
         self._forward, self.memory, self._usage, self._device = forward, memory, usage, device
         self.shapes, self.most = shapes, shapes.body[-1]
         self._waiting: deque[Reading] = deque()
@@ -122,25 +129,26 @@ class Passes(Service):
                 continue
             self._waiting.remove(request)
             for row in request.rows:
-                if (own := row[-1].own) is not None:
-                    own.hold(max(own.room, row[-1].end))
+                if (store := row[-1].store) is not None:
+                    store.hold(max(store.room, row[-1].end))
                 self._ready.extend((request, piece) for piece in row)
 
     def _next(self) -> list[tuple[Reading, Piece]]:
         """The pieces of the next pass: the first that waits, and of some behind it those that still fit, none before
         one that its row needs."""
-        chosen, passed_by = list[tuple[Reading, Piece]](), list[tuple[Reading, Piece]]()
+        chosen = list[tuple[Reading, Piece]]()
+        passed_by = list[tuple[Reading, Piece]]()
         tokens = predicted = 0
         held_up = set[int]()
         while self._ready and len(passed_by) < LOOKED_AT and tokens < self.most:
             request, piece = self._ready.popleft()
-            fits = tokens + len(piece.tokens) <= self.most and predicted + len(piece.wanted) <= MOST_PREDICTED
-            if not chosen or (fits and id(piece.own) not in held_up):
+            fits = tokens + len(piece.tokens) <= self.most and predicted + len(piece.scored) <= MOST_PREDICTED
+            if not chosen or (fits and id(piece.store) not in held_up):
                 chosen.append((request, piece))
-                tokens, predicted = tokens + len(piece.tokens), predicted + len(piece.wanted)
+                tokens, predicted = tokens + len(piece.tokens), predicted + len(piece.scored)
             else:
                 passed_by.append((request, piece))
-                held_up |= {id(piece.own)} if piece.own else set()
+                held_up |= {id(piece.store)} if piece.store else set()
         self._ready.extendleft(reversed(passed_by))
         return chosen
 
@@ -148,24 +156,30 @@ class Passes(Service):
     def _read(self, pieces: Sequence[Piece]) -> None:
         tokens = [token for piece in pieces for token in piece.tokens]
         positions = [position for piece in pieces for position in piece.positions]
-        begin, wanted = 0, list[int]()
+        begin, scored = 0, list[int]()
         for piece in pieces:
-            wanted += [begin + at for at in piece.wanted]
+            scored += [begin + at for at in piece.scored]
             begin += len(piece.tokens)
         with attention.reading(pieces):
             body, output = self.shapes.body, self.shapes.output
             logits = self._forward(
-                self._fill_up(tokens, body), self._fill_up(positions, body), self._fill_up(wanted, output)
+                self._fill_up(tokens, body),
+                self._fill_up(positions, body),
+                self._fill_up(scored, output),
             )
         logits, words = logits.float(), logits.shape[1]
         if logits.is_cuda:  # it sums a line by fours, beginning where memory is aligned: all lines begin alike
-            logits = torch.nn.functional.pad(logits, (0, -words % 4), value=-torch.inf)
-        log_probs = torch.log_softmax(logits, dim=-1)[: len(wanted), :words].cpu()
+            logits = torch.nn.functional.pad(
+                logits,
+                (0, -words % 4),
+                value=-torch.inf,
+            )
+        log_probs = torch.log_softmax(logits, dim=-1)[: len(scored), :words].cpu()
         at = 0
         for piece in pieces:
-            if piece.wanted:
-                piece.take(log_probs[at : at + len(piece.wanted)])
-            at += len(piece.wanted)
+            if piece.scored:
+                piece.take(log_probs[at : at + len(piece.scored)])
+            at += len(piece.scored)
 
     def _fill_up(self, numbers: list[int], shapes: Sequence[int]) -> torch.Tensor:
         """int64[T]: the numbers, with zeros behind them up to a shape (after some times the last one, where they are so

@@ -42,13 +42,17 @@ class RereadingModel(StatelessModel):
         self._check_length(len(prompt))
         return self.log_probs_after(prompt)
 
-    def next_token_log_probs(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> torch.Tensor:
+    def next_token_log_probs(
+        self,
+        prompts: Sequence[Tokens],
+        prefix: Prefix | None = None,
+    ) -> torch.Tensor:
         """Tensor[B, V] float32; see LanguageModel."""
         rows = np.array([self._log_probs(prompt) for prompt in prompts])
         self._count(sum(map(len, prompts)))
-        found = torch.tensor(rows.reshape(len(prompts), self.vocab_size), dtype=torch.float32)
-        self._count_broken(int(found.isnan().any(dim=1).sum()))
-        return found
+        log_probs = torch.tensor(rows.reshape(len(prompts), self.vocab_size), dtype=torch.float32)
+        self._count_broken(int(log_probs.isnan().any(dim=1).sum()))
+        return log_probs
 
     def score_endings(
         self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
@@ -61,11 +65,11 @@ class RereadingModel(StatelessModel):
             for ending in endings:
                 total, greedy = 0.0, True
                 for at, token in enumerate(ending):
-                    said = tuple(ending[:at])
-                    if said not in known:
-                        known[said] = self._log_probs((*query, *said))
-                    total += float(known[said][token])
-                    greedy = greedy and int(known[said].argmax()) == token
+                    begin = tuple(ending[:at])
+                    if begin not in known:
+                        known[begin] = self._log_probs((*query, *begin))
+                    total += float(known[begin][token])
+                    greedy = greedy and int(known[begin].argmax()) == token
                 row.append(ScoredEnding(total, greedy))
             self._count(len(query) + sum(map(len, endings)))
             self._count_broken(any(math.isnan(ending.log_prob) for ending in row))

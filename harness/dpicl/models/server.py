@@ -62,19 +62,33 @@ class ServerLM(ListingModel):
         self.names_best = not self._dialect.lists
         self._public = probed.prompts[0]
         about = self._record.model_dump(
-            include={"kind", "model", "vocabulary", "listed_ids", "top_tokens", "fingerprint", "cache", "tokenizer"}
+            include={
+                "kind",
+                "model",
+                "vocabulary",
+                "listed_ids",
+                "top_tokens",
+                "fingerprint",
+                "cache",
+                "tokenizer",
+            }
         )
         pinned = hashlib.sha256(json.dumps([about, self.vocab_size], sort_keys=True).encode()).hexdigest()
         self.identity = ModelIdentity(name, pinned, None, "server", "server", probed.parameters, batch_invariant=False)
 
     def _list(
-        self, prompts: Sequence[list[int]], wanted: Sequence[Listing], rows: Sequence[int]
+        self, prompts: Sequence[list[int]], requests: Sequence[Listing], rows: Sequence[int]
     ) -> list[LogProbs | None]:
         if not self._record.top_tokens:
             raise ModelError(f"The model server {self._connection.settings.url} gives texts, and no log-probabilities.")
-        return self._answers(prompts, wanted, rows)
+        return self._answers(prompts, requests, rows)
 
-    def _answers(self, prompts: Sequence[list[int]], wanted: Sequence[Wanted], rows: Sequence[int]) -> list[Any]:
+    def _answers(
+        self,
+        prompts: Sequence[list[int]],
+        requests: Sequence[Wanted],
+        rows: Sequence[int],
+    ) -> list[Any]:
         """What the server gives for each prompt; None where a request fails for good. rows: which row each prompt is
         of: a row fails once.
 
@@ -82,7 +96,7 @@ class ServerLM(ListingModel):
         """
         salt = self._salt if self._record.cache else None
         groups: dict[Wanted, list[int]] = {}
-        for at, want in enumerate(wanted):
+        for at, want in enumerate(requests):
             groups.setdefault(want, []).append(at)
         calls, places = [], []
         for want, group in groups.items():
@@ -90,7 +104,13 @@ class ServerLM(ListingModel):
             for first in range(0, len(group), size):
                 share = group[first : first + size]
                 places += share
-                calls.append(partial(self._answer_all, [Prompt(prompts[at], salt) for at in share], want))
+                calls.append(
+                    partial(
+                        self._answer_all,
+                        [Prompt(prompts[at], salt) for at in share],
+                        want,
+                    )
+                )
         answers = [answer for share in self._connection.answers(calls) for answer in share]
         failed = {rows[at]: str(one) for at, one in zip(places, answers, strict=True) if isinstance(one, Exception)}
         self.usage.failures.update(failed.values())

@@ -158,12 +158,24 @@ class Dialect(ABC):
         return [first, *(top for top in self.tops if top < first)]
 
     @abstractmethod
-    async def log_probs(self, ask: Ask, prompt: Prompt, top: int, listed: Sequence[int] = ()) -> LogProbs:
+    async def log_probs(
+        self,
+        ask: Ask,
+        prompt: Prompt,
+        top: int,
+        listed: Sequence[int] = (),
+    ) -> LogProbs:
         """Of the ``top`` likeliest next tokens (-1: all); where some are ``listed``, of these at least."""
 
     async def text(self, ask: Ask, prompt: Prompt, want: Writing) -> str:
         """What the model writes."""
-        text: str = await ask(self._call(prompt, self._writing_body(want), self._text_reader(want)))
+        text: str = await ask(
+            self._call(
+                prompt,
+                self._writing_body(want),
+                self._text_reader(want),
+            )
+        )
         return text
 
     async def answer(self, ask: Ask, prompt: Prompt, want: Wanted) -> LogProbs | str:
@@ -176,7 +188,12 @@ class Dialect(ABC):
         """How many prompts may share a request."""
         return 1
 
-    async def answer_all(self, ask: Ask, prompts: Sequence[Prompt], want: Wanted) -> list[Any]:
+    async def answer_all(
+        self,
+        ask: Ask,
+        prompts: Sequence[Prompt],
+        want: Wanted,
+    ) -> list[Any]:
         """What is wanted of each prompt, of which one request may have several; Unsound in place of an answer that is
         not."""
         raise NotImplementedError
@@ -197,7 +214,12 @@ class Dialect(ABC):
         return tokenizing({"model": self.model, "prompt": content, "add_special_tokens": False})
 
     @abstractmethod
-    def _call(self, prompt: Prompt, body: Mapping[str, Any], read: Callable[[Any], Any]) -> Call:
+    def _call(
+        self,
+        prompt: Prompt,
+        body: Mapping[str, Any],
+        read: Callable[[Any], Any],
+    ) -> Call:
         """Asks for ``max_tokens`` (of the body) tokens that follow a prompt. read: what is made of its part of the
         answer."""
 
@@ -232,7 +254,13 @@ class LlamaCpp(Dialect):
     #: How many of the likeliest tokens are looked at first where some are listed, and by how much these are raised.
     _FIRST, _BIAS = 64, 100.0
 
-    async def log_probs(self, ask: Ask, prompt: Prompt, top: int, listed: Sequence[int] = ()) -> LogProbs:
+    async def log_probs(
+        self,
+        ask: Ask,
+        prompt: Prompt,
+        top: int,
+        listed: Sequence[int] = (),
+    ) -> LogProbs:
         count, least = (self._FIRST, 1) if listed else (self.vocab_size if top < 0 else top,) * 2
         first: LogProbs = await ask(self._likeliest(prompt, count, least))
         rest = [token for token in listed if token not in first.tokens]
@@ -251,10 +279,16 @@ class LlamaCpp(Dialect):
 
     def _likeliest(self, prompt: Prompt, count: int, least: int) -> Call:
         plain = next(iter(self.tokens.encode(" the")), 0)
-        body = {"max_tokens": 1, "n_probs": count, "temperature": 0.0, "logit_bias": [[plain, 1e4]]}
+        body = {
+            "max_tokens": 1,
+            "n_probs": count,
+            "temperature": 0.0,
+            "logit_bias": [[plain, 1e4]],
+        }
 
         def read(answer: _LlamaCompletion) -> LogProbs:
-            tokens, values = [entry["id"] for entry in answer.likely], [entry["logprob"] for entry in answer.likely]
+            tokens = [entry["id"] for entry in answer.likely]
+            values = [entry["logprob"] for entry in answer.likely]
             return LogProbs.from_answer(tokens, values, self.vocab_size, min(least, self.vocab_size))
 
         return self._call(prompt, body, read)
@@ -274,12 +308,27 @@ class LlamaCpp(Dialect):
             with np.errstate(divide="ignore"):
                 values = np.log([entry["prob"] for entry in answer.shares])
             tokens = [entry["id"] for entry in answer.shares]
-            return LogProbs.from_answer(tokens, values.tolist(), self.vocab_size, len({*listed}), listed)
+            return LogProbs.from_answer(
+                tokens,
+                values.tolist(),
+                self.vocab_size,
+                len({*listed}),
+                listed,
+            )
 
         return self._call(prompt, body, read)
 
-    def _call(self, prompt: Prompt, body: Mapping[str, Any], read: Callable[[Any], Any]) -> Call:
-        settings = {"n_predict": body["max_tokens"], "cache_prompt": prompt.salt is not None, "stream": False}
+    def _call(
+        self,
+        prompt: Prompt,
+        body: Mapping[str, Any],
+        read: Callable[[Any], Any],
+    ) -> Call:
+        settings = {
+            "n_predict": body["max_tokens"],
+            "cache_prompt": prompt.salt is not None,
+            "stream": False,
+        }
         sent = {"prompt": list(prompt.tokens), **settings, **body}
         whole = body.get("n_probs", 0) >= self.vocab_size
 
@@ -299,11 +348,27 @@ class OpenAI(Dialect):
     tops = ()
     lists = 0
 
-    async def log_probs(self, ask: Ask, prompt: Prompt, top: int, listed: Sequence[int] = ()) -> LogProbs:
+    async def log_probs(
+        self,
+        ask: Ask,
+        prompt: Prompt,
+        top: int,
+        listed: Sequence[int] = (),
+    ) -> LogProbs:
         raise Refused("it is not asked for log-probabilities")
 
-    def _call(self, prompt: Prompt, body: Mapping[str, Any], read: Callable[[Any], Any]) -> Call:
-        sent = {"model": self.model, "prompt": self.tokens.text_of(prompt.tokens), "stream": False, **body}
+    def _call(
+        self,
+        prompt: Prompt,
+        body: Mapping[str, Any],
+        read: Callable[[Any], Any],
+    ) -> Call:
+        sent = {
+            "model": self.model,
+            "prompt": self.tokens.text_of(prompt.tokens),
+            "stream": False,
+            **body,
+        }
         sent["stop"] = body["stop"][:MOST_STOPS] or None
 
         def read_sound(content: bytes) -> Any:
@@ -337,9 +402,21 @@ class VLLM(Dialect):
         super().__init__(model, tokens)
         self.answers_as, self.whole = model, self.vocab_size
 
-    async def log_probs(self, ask: Ask, prompt: Prompt, top: int, listed: Sequence[int] = ()) -> LogProbs:
+    async def log_probs(
+        self,
+        ask: Ask,
+        prompt: Prompt,
+        top: int,
+        listed: Sequence[int] = (),
+    ) -> LogProbs:
         want = Listing(top, tuple(listed))
-        row: LogProbs = await ask(self._call(prompt, self._listing_body(want), self._listing_reader(want)))
+        row: LogProbs = await ask(
+            self._call(
+                prompt,
+                self._listing_body(want),
+                self._listing_reader(want),
+            )
+        )
         return row
 
     def most_prompts(self, want: Wanted) -> int:
@@ -347,7 +424,12 @@ class VLLM(Dialect):
             return 1 if want.temperature else MOST_PROMPTS  # a request has one seed
         return 1 if self._count_top(want) in (-1, self.vocab_size) else MOST_PROMPTS
 
-    async def answer_all(self, ask: Ask, prompts: Sequence[Prompt], want: Wanted) -> list[Any]:
+    async def answer_all(
+        self,
+        ask: Ask,
+        prompts: Sequence[Prompt],
+        want: Wanted,
+    ) -> list[Any]:
         read: Callable[[_Choice], Any]
         if isinstance(want, Writing):
             body, read = self._writing_body(want), self._text_reader(want)
@@ -385,11 +467,19 @@ class VLLM(Dialect):
 
         return read
 
-    def _call(self, prompt: Prompt, body: Mapping[str, Any], read: Callable[[Any], Any]) -> Call:
+    def _call(
+        self,
+        prompt: Prompt,
+        body: Mapping[str, Any],
+        read: Callable[[Any], Any],
+    ) -> Call:
         return self._request([prompt], body, lambda choices: read(*choices))
 
     def _request(
-        self, prompts: Sequence[Prompt], body: Mapping[str, Any], read: Callable[[Sequence[_Choice]], Any]
+        self,
+        prompts: Sequence[Prompt],
+        body: Mapping[str, Any],
+        read: Callable[[Sequence[_Choice]], Any],
     ) -> Call:
         """Asks for the tokens that follow some prompts of one salt. read: what is made of their choices, in order."""
         ids = [list(prompt.tokens) for prompt in prompts]
@@ -399,7 +489,12 @@ class VLLM(Dialect):
             "stream": False,
             "add_special_tokens": False,
             "return_tokens_as_token_ids": True,
-            **{"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0},  # not the model's own defaults
+            **{
+                "top_p": 1.0,
+                "top_k": -1,
+                "min_p": 0.0,
+                "repetition_penalty": 1.0,
+            },  # not the model's own defaults
             "cache_salt": prompts[0].salt or secrets.token_urlsafe(32),  # a salt of its own finds nothing
             **body,
         }

@@ -144,9 +144,9 @@ class Connection:
         self._opened = self._verified = 0  # connections
         self._verifying = asyncio.Lock()
 
-    def answers(self, asked: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
+    def answers(self, calls: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
         """What these give, in order, asked at the same time. Raises the first error, and cancels the others."""
-        return result_of(asyncio.run_coroutine_threadsafe(_ask_together(asked), _loop_of(os.getpid())))
+        return result_of(asyncio.run_coroutine_threadsafe(_ask_together(calls), _loop_of(os.getpid())))
 
     async def ask(self, call: Call) -> Any:
         """What ``call.read`` makes of the answer, after as many tries as the settings' patience has room for. Raises
@@ -225,10 +225,17 @@ class Connection:
     async def _send(self, call: Call) -> tuple[int, float, bytes]:
         """(status, seconds that it asks to wait, body) of one request."""
         content = None if call.body is None else json.dumps(call.body).encode()
-        method, url, limit = "GET" if content is None else "POST", self.settings.url + call.path, self.settings.timeout
+        method = "GET" if content is None else "POST"
+        url = self.settings.url + call.path
+        limit = self.settings.timeout
         client, extensions = _client_of(os.getpid(), self._proxied), {"trace": self._note_event}
         async with client.stream(
-            method, url, content=content, headers=self._headers, timeout=limit, extensions=extensions
+            method,
+            url,
+            content=content,
+            headers=self._headers,
+            timeout=limit,
+            extensions=extensions,
         ) as response:
             body = bytearray()
             async for part in response.aiter_raw():  # a small answer that is compressed could be a large one
@@ -236,18 +243,22 @@ class Connection:
                 if len(body) > (LARGEST if call.whole else SMALL):
                     raise ValueError("too large")
             after = response.headers.get("retry-after", "")
-            return response.status_code, float(after) if after.isdecimal() and len(after) < 6 else 0.0, bytes(body)
+            return (
+                response.status_code,
+                float(after) if after.isdecimal() and len(after) < 6 else 0.0,
+                bytes(body),
+            )
 
     async def _note_event(self, name: str, details: Mapping[str, Any]) -> None:
         if name == "connection.connect_tcp.complete":
             self._opened += 1
 
 
-async def _ask_together(asked: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
+async def _ask_together(calls: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
     """What these give; the first error ends the others."""
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(ask()) for ask in asked]
+            tasks = [group.create_task(ask()) for ask in calls]
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return [task.result() for task in tasks]
@@ -264,6 +275,15 @@ def _loop_of(process: int) -> asyncio.AbstractEventLoop:
 @cache
 def _client_of(process: int, proxied: bool) -> httpx.AsyncClient:
     """The client of this process for all servers that a proxy may, or may not, stand before; it keeps no cookie."""
-    headers = {"Accept": "application/json", "Accept-Encoding": "identity", "Content-Type": "application/json"}
+    headers = {
+        "Accept": "application/json",
+        "Accept-Encoding": "identity",
+        "Content-Type": "application/json",
+    }
     cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
-    return httpx.AsyncClient(headers=headers, cookies=cookies, limits=httpx.Limits(), trust_env=proxied)
+    return httpx.AsyncClient(
+        headers=headers,
+        cookies=cookies,
+        limits=httpx.Limits(),
+        trust_env=proxied,
+    )

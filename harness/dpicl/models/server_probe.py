@@ -31,7 +31,12 @@ from dpicl.models.tokenizers import ByteTokenizer, load_tokenizer
 
 #: Public prompts whose likeliest next tokens tell one model from another, and a text that two tokenizers should cut
 #: alike.
-FIXED = ("The capital of France is", "1, 2, 3, 4, 5, 6, 7,", "def add(a, b):\n    return a +", "Monday, Tuesday,")
+FIXED = (
+    "The capital of France is",
+    "1, 2, 3, 4, 5, 6, 7,",
+    "def add(a, b):\n    return a +",
+    "Monday, Tuesday,",
+)
 SAME_TOKENS = "The quick brown fox.\n  12 345\n\n\tx = y_1; naïve Größe 東京 🙂 Topic: Business"
 #: Seconds for which one question of a probe is repeated; tokens that a server reads that does not say how many.
 PATIENCE, CONTEXT = 10.0, 2048
@@ -76,7 +81,7 @@ class Probed:
                 return f"its {name} was {self.about[name]}, and is {value}"
         top = -1 if self.record.vocabulary else self.record.top_tokens
         try:
-            said = await look(self.dialect, ask, self.prompts, top, self.ids)
+            fingerprint = await look(self.dialect, ask, self.prompts, top, self.ids)
         except Refused:
             try:
                 await look(self.dialect, ask, self.prompts, top, ())
@@ -84,18 +89,29 @@ class Probed:
                 return f"it gave its {self.record.top_tokens} likeliest tokens, and refuses to"
             return f"it gave log-probabilities of {self.record.listed_ids} listed tokens, and refuses to"
         return (
-            "" if said == self.record.fingerprint else "its answers to fixed public prompts are those of another model"
+            ""
+            if fingerprint == self.record.fingerprint
+            else "its answers to fixed public prompts are those of another model"
         )
 
 
-async def look(dialect: Dialect, ask: Ask, prompts: Sequence[Prompt], top: int, ids: Sequence[int]) -> str:
+async def look(
+    dialect: Dialect,
+    ask: Ask,
+    prompts: Sequence[Prompt],
+    top: int,
+    ids: Sequence[int],
+) -> str:
     """sha256 over what the model says to the prompts. One request is for ``top`` tokens, and one for the listed
     ``ids``, so that all that the server can do is tried."""
     if isinstance(dialect, OpenAI):
-        said = [await dialect.text(ask, prompt, _ONE_TOKEN) for prompt in prompts]
-        return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+        texts = [await dialect.text(ask, prompt, _ONE_TOKEN) for prompt in prompts]
+        return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
     first, second, *rest = prompts
-    rows = [await dialect.log_probs(ask, first, top), await dialect.log_probs(ask, second, 1, ids)]
+    rows = [
+        await dialect.log_probs(ask, first, top),
+        await dialect.log_probs(ask, second, 1, ids),
+    ]
     rows += [await dialect.log_probs(ask, prompt, 1) for prompt in rest]
     return hashlib.sha256(json.dumps([row.best for row in rows]).encode()).hexdigest()
 
@@ -107,9 +123,9 @@ def probe(settings: ServerSettings, salt: str) -> Probed:
     """
     patient = settings.model_copy(update={"patience": min(PATIENCE, settings.patience)})
     connection = Connection(patient, Dialect.window)
-    found: Probed
+    probed: Probed
     try:
-        (found,) = connection.answers([partial(_probe, connection, salt)])
+        (probed,) = connection.answers([partial(_probe, connection, salt)])
     except Refused:
         raise ModelError(
             f"{settings.url} is not a supported model server (llama.cpp, vLLM, or one with OpenAI's completions), or"
@@ -117,7 +133,7 @@ def probe(settings: ServerSettings, salt: str) -> Probed:
         ) from None
     except (Unanswered, Unsound) as error:
         raise connection.silence_error(error) from None
-    return found
+    return probed
 
 
 async def _probe(connection: Connection, salt: str) -> Probed:
@@ -141,7 +157,13 @@ async def _probe(connection: Connection, salt: str) -> Probed:
         vocabulary=whole,
         listed_ids=dialect.lists if ids else 0,
         top_tokens=top_tokens,
-        mixes=await _try_mixed(dialect, connection, prompts[0], min(top_tokens, 20), ids[:8]),
+        mixes=await _try_mixed(
+            dialect,
+            connection,
+            prompts[0],
+            min(top_tokens, 20),
+            ids[:8],
+        ),
         context=settings.context or about["context"] or CONTEXT,
         cache=cache,
         fingerprint=await look(dialect, ask, prompts, -1 if whole else top_tokens, ids),
@@ -186,14 +208,25 @@ async def _describe(dialect: Dialect, served: ServedModel, ask: Ask) -> dict[str
     return {"model": served.id, "context": context, "version": version[:100]}
 
 
-async def _count_shown(dialect: Dialect, ask: Ask, prompt: Prompt, top: int, listed: Sequence[int] = ()) -> int:
+async def _count_shown(
+    dialect: Dialect,
+    ask: Ask,
+    prompt: Prompt,
+    top: int,
+    listed: Sequence[int] = (),
+) -> int:
     """How many tokens are given; 0 where that is refused or ignored."""
     with suppress(Refused, Unanswered, Unsound):
         return len((await dialect.log_probs(ask, prompt, top, listed)).tokens)
     return 0
 
 
-async def _find_most(dialect: Dialect, ask: Ask, prompt: Prompt, most: int | None) -> int:
+async def _find_most(
+    dialect: Dialect,
+    ask: Ask,
+    prompt: Prompt,
+    most: int | None,
+) -> int:
     """How many of the likeliest tokens can be had, ``most`` at most; 0 of a server that writes texts alone. Raises
     Refused where none can."""
     if isinstance(dialect, OpenAI):
@@ -220,11 +253,20 @@ async def _try_mixed(
         return await connection.fetch(replace(call, phase=""))
 
     kinds: Sequence[Sequence[int]] = [(), ids]
-    calls = [dialect.log_probs(ask_at_once, prompt, top, listed) for _ in range(BURST) for listed in kinds]
-    found = await asyncio.gather(*calls, return_exceptions=True)
-    if any(getattr(error, "unsound", False) for error in found):
+    calls = [
+        dialect.log_probs(
+            ask_at_once,
+            prompt,
+            top,
+            listed,
+        )
+        for _ in range(BURST)
+        for listed in kinds
+    ]
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    if any(getattr(error, "unsound", False) for error in answers):
         return False
-    return None if any(isinstance(error, BaseException) for error in found) else True
+    return None if any(isinstance(error, BaseException) for error in answers) else True
 
 
 def _find_served(settings: ServerSettings, listed: ModelList) -> ServedModel:

@@ -100,11 +100,11 @@ class ServerSettings(BaseModel):
             )
         if self.key is None:
             return None
-        found = os.environ.get(self.key, "")
-        if not re.fullmatch(r"[\x21-\x7e]{1,4096}", found):
+        key = os.environ.get(self.key, "")
+        if not re.fullmatch(r"[\x21-\x7e]{1,4096}", key):
             name = self.key if self.key.isupper() else "that `key` names"  # it may be the key itself
             raise UsageError(f"The environment variable {name} holds no API key; set it, or leave `key` out.")
-        return found
+        return key
 
 
 class ServerRecord(BaseModel):
@@ -133,7 +133,11 @@ class ServerRecord(BaseModel):
     cache: bool = True
     mixes: bool | None = Field(default=None, exclude_if=lambda value: value is None)
     version: Annotated[str, Field(max_length=100, exclude_if=lambda value: not value)] = ""
-    tokenizer: str | None = Field(default=None, max_length=64, exclude_if=lambda value: value is None)
+    tokenizer: str | None = Field(
+        default=None,
+        max_length=64,
+        exclude_if=lambda value: value is None,
+    )
 
     @property
     def candidates(self) -> bool:
@@ -214,25 +218,30 @@ def without_speed(rest: str) -> str:
 def drop_settings(rest: str, names: Collection[str]) -> str:
     """What follows a kind of model in its name, without these settings."""
     base, _, query = rest.partition("?")
-    kept = [part for part in query.split("&") if unquote(part.partition("=")[0]) not in names]
-    return f"{base}?{'&'.join(kept)}" if any(kept) else base
+    others = [part for part in query.split("&") if unquote(part.partition("=")[0]) not in names]
+    return f"{base}?{'&'.join(others)}" if any(others) else base
 
 
-def parse_name(kind: type[Settings], rest: str, noun: str, example: str) -> Settings:
+def parse_name(
+    kind: type[Settings],
+    rest: str,
+    noun: str,
+    example: str,
+) -> Settings:
     """Settings whose first field is what stands before the ``?``. Raises UsageError. noun: whose settings they are."""
     base, _, query = rest.partition("?")
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
     except ValueError:
         raise UsageError(f"What follows the ? in a model's name is key=value&key=value, as in {example}.") from None
-    given = dict(pairs)
-    if len(given) < len(pairs) or "" in given.values():
+    values = dict(pairs)
+    if len(values) < len(pairs) or "" in values.values():
         raise UsageError(f"Each setting of {noun} must stand once, with a value.")
     first, *names = kind.model_fields
-    if strangers := [name for name in given if name not in names]:
+    if strangers := [name for name in values if name not in names]:
         raise unknown_name(f"setting of {noun}", strangers[0], names)
     try:
-        return kind.model_validate({**given, first: base})
+        return kind.model_validate({**values, first: base})
     except ValidationError as error:
         problem = error.errors()[0]
         raise UsageError(f"The setting {problem['loc'][0]} of {noun} {problem_words(problem)}.") from None

@@ -54,7 +54,12 @@ class SimulatedLM(RereadingModel):
     """Vocabulary: EOS, the 256 bytes, and words as ``word``, ``Word``, `` word`` and `` Word``: ``words`` of letters a
     to z, the common ones by default."""
 
-    def __init__(self, seed: int = 0, broken: float | None = None, words: Sequence[str] = WORDS) -> None:
+    def __init__(
+        self,
+        seed: int = 0,
+        broken: float | None = None,
+        words: Sequence[str] = WORDS,
+    ) -> None:
         self._pieces = [b"", *(bytes([value]) for value in range(256))]
         for space in (b"", b" "):
             self._pieces += [space + word.encode() for base in words if len(base) > 1 for word in (base, base.title())]
@@ -106,9 +111,9 @@ class SimulatedLM(RereadingModel):
         last = int(tokens[-1])
         base = self._base(last)
         followed = np.bincount(tokens[1:][tokens[:-1] == last], minlength=self.vocab_size)
-        seen = np.bincount(tokens[1:], minlength=self.vocab_size)
+        counts = np.bincount(tokens[1:], minlength=self.vocab_size)
         mixture = BASE * base
-        mixture += (SEEN * seen / seen.sum()) if seen.sum() else SEEN * base
+        mixture += (SEEN * counts / counts.sum()) if counts.sum() else SEEN * base
         mixture += (FOLLOWED * followed / followed.sum()) if followed.sum() else FOLLOWED * base
         return np.log(mixture)
 

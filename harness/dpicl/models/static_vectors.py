@@ -55,4 +55,11 @@ def load_static_vectors() -> StaticVectors:
 def list_known() -> list[dict[str, Any]]:
     """Whether they are there, in the form of dpicl.models.known."""
     about = "WordLlama's static vectors from the wheel wordllama, 256 dimensions"
-    return [{"name": WHEEL, "about": about, "available": version_of(WHEEL) is not None, "get": INSTALL}]
+    return [
+        {
+            "name": WHEEL,
+            "about": about,
+            "available": version_of(WHEEL) is not None,
+            "get": INSTALL,
+        }
+    ]

@@ -40,8 +40,8 @@ class Tokenizer:
     def digest(self) -> str:
         """sha256 over what decides which tokens a prompt has: the rules, the chat template, what begins a prompt."""
         rules = getattr(self.tokenizer, "backend_tokenizer", None)
-        said = sorted(self.tokenizer.get_vocab().items()) if rules is None else rules.to_str()
-        parts = [said, self.tokenizer.chat_template, self.lead, self.start, self.eos_token_id]
+        content = sorted(self.tokenizer.get_vocab().items()) if rules is None else rules.to_str()
+        parts = [content, self.tokenizer.chat_template, self.lead, self.start, self.eos_token_id]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def chat(self, prompt: ChatPrompt) -> str:
@@ -49,8 +49,8 @@ class Tokenizer:
         if not self.tokenizer.chat_template:
             raise ModelError("The model has no chat template; use prompts of the style 'completion'.")
         turns = [{"role": "user", "content": prompt.user}]
-        said = self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-        return str(said) + prompt.assistant_prefix
+        text = self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        return str(text) + prompt.assistant_prefix
 
 
 class ByteTokenizer(Tokenizer):

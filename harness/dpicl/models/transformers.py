@@ -48,7 +48,13 @@ class CausalModel(TokenizedModel):
     start_token: what stands before an empty prompt; by default the BOS token, else EOS.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, identity: ModelIdentity, start_token: int | None = None) -> None:
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        identity: ModelIdentity,
+        start_token: int | None = None,
+    ) -> None:
         self.model = model.eval()
         self.tokenizer, self._tokens = tokenizer, Tokenizer(tokenizer, start_token)
         self.identity = identity
@@ -80,12 +86,24 @@ class TransformersLM(CausalModel):
     """A causal model of transformers that is read in packed rows: of an architecture that `explain_unsupported` has
     nothing to say of (`readers.reader_of` takes any)."""
 
-    def __init__(self, model: Any, tokenizer: Any, identity: ModelIdentity, start_token: int | None = None) -> None:
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        identity: ModelIdentity,
+        start_token: int | None = None,
+    ) -> None:
         super().__init__(model, tokenizer, identity, start_token)
         self.memory = Memory(memory_limit(), _bytes_a_token(model))
         self._configs = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}.values()
         self._layers = linear_layers(model)
-        self._passes = Passes(self._forward, self.memory, self.usage, self.device, Shapes())
+        self._passes = Passes(
+            self._forward,
+            self.memory,
+            self.usage,
+            self.device,
+            Shapes(),
+        )
 
     @property
     def shapes(self) -> Shapes:
@@ -96,22 +114,26 @@ class TransformersLM(CausalModel):
         """From now on, passes have these sizes."""
         self._passes.shapes, self._passes.most = shapes, shapes.body[-1]
 
-    def next_token_log_probs(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> torch.Tensor:
+    def next_token_log_probs(
+        self,
+        prompts: Sequence[Tokens],
+        prefix: Prefix | None = None,
+    ) -> torch.Tensor:
         """Tensor[B, V] float32 on the CPU; see LanguageModel."""
         result = torch.empty(len(prompts), self.vocab_size)
         rows = []
-        for own, prompt in zip(result, prompts, strict=True):
+        for row, prompt in zip(result, prompts, strict=True):
             tokens = self._tokenize_opening(prompt)
-            rows.append(self._row(tokens, prefix, None, partial(_place, own)))
+            rows.append(self._row(tokens, prefix, None, partial(_place, row)))
         self._read(rows)
         self._count_lost(result)
         return result
 
     def decoder(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> Decoder:
         """Reads the B prompts once; every one of them keeps its keys and values."""
-        made = _CachedDecoder(self, [self._tokenize_opening(prompt) for prompt in prompts], prefix, DECODED)
-        self._count_lost(made.log_probs)
-        return made
+        decoder = _CachedDecoder(self, [self._tokenize_opening(prompt) for prompt in prompts], prefix, DECODED)
+        self._count_lost(decoder.log_probs)
+        return decoder
 
     def prefix(self, tokens: Tokens, prefix: Prefix | None = None) -> Prefix:
         """Reads a sequence once. Raises PromptTooLong when it alone fills the context."""
@@ -139,12 +161,22 @@ class TransformersLM(CausalModel):
             tail = tokens[begin:]
             scores.append(EndingScores(tree, len(tail) - 1))
             whole = [*tail, *tree.tokens]
-            own = KeyValues(self.memory, begin + len(whole)) if len(whole) > PIECE else None
-            rows.append(row_of(whole, begin, past, own, scores[-1].take, tree, scores[-1].wanted))
+            store = KeyValues(self.memory, begin + len(whole)) if len(whole) > PIECE else None
+            rows.append(
+                row_of(
+                    whole,
+                    begin,
+                    past,
+                    store,
+                    scores[-1].take,
+                    tree,
+                    scores[-1].scored,
+                )
+            )
         self._read(rows)
-        found = [each.endings() for each in scores]
-        self._count_broken(sum(any(math.isnan(ending.log_prob) for ending in row) for row in found))
-        return found
+        scored = [each.endings() for each in scores]
+        self._count_broken(sum(any(math.isnan(ending.log_prob) for ending in row) for row in scored))
+        return scored
 
     def generate(
         self,
@@ -180,26 +212,51 @@ class TransformersLM(CausalModel):
         """Reads these rows, in passes with those that others wait for."""
         wait_for(self._passes, Reading(rows=rows))
 
-    def _row(self, tokens: list[int], prefix: Prefix | None, own: KeyValues | None, take: Any) -> list[Piece]:
+    def _row(
+        self,
+        tokens: list[int],
+        prefix: Prefix | None,
+        store: KeyValues | None,
+        take: Any,
+    ) -> list[Piece]:
         """A row after whose last token log-probabilities are wanted."""
         begin, past = self._reuse(tokens, prefix)
         tail = tokens[begin:]
-        if own is None and len(tail) > PIECE:
-            own = KeyValues(self.memory, len(tokens))
-        return row_of(tail, begin, past, own, take, wanted=[len(tail) - 1])
+        if store is None and len(tail) > PIECE:
+            store = KeyValues(self.memory, len(tokens))
+        return row_of(tail, begin, past, store, take, scored=[len(tail) - 1])
 
-    def _reuse(self, tokens: Sequence[int], prefix: Prefix | None) -> tuple[int, KeyValues | None]:
+    def _reuse(
+        self,
+        tokens: Sequence[int],
+        prefix: Prefix | None,
+    ) -> tuple[int, KeyValues | None]:
         """How many tokens of a row need not be read, since the prefix begins with them; at least one is read."""
         if prefix is None or prefix.state is None:
             return 0, None
         shared = min(common_prefix_length([tokens, prefix.tokens]), len(tokens) - 1)
         return shared, prefix.state if shared else None
 
-    def _forward(self, tokens: torch.Tensor, positions: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    def _forward(
+        self,
+        tokens: torch.Tensor,
+        positions: torch.Tensor,
+        scored: torch.Tensor,
+    ) -> torch.Tensor:
         """logits[W, V]; see reading.Forward."""
-        with self._pack_rows(), split_products(self.model.get_output_embeddings(), len(wanted), self.shapes.output[-1]):
+        with (
+            self._pack_rows(),
+            split_products(
+                self.model.get_output_embeddings(),
+                len(scored),
+                self.shapes.output[-1],
+            ),
+        ):
             output = self.model(
-                input_ids=tokens[None], position_ids=positions[None], use_cache=False, logits_to_keep=wanted
+                input_ids=tokens[None],
+                position_ids=positions[None],
+                use_cache=False,
+                logits_to_keep=scored,
             )
         return output.logits[0]
 
@@ -220,15 +277,21 @@ class TransformersLM(CausalModel):
 class _CachedDecoder(Decoder):
     """The decoder of TransformersLM. room: for how many more tokens there is a place at once."""
 
-    def __init__(self, model: TransformersLM, prompts: list[list[int]], prefix: Prefix | None, room: int) -> None:
+    def __init__(
+        self,
+        model: TransformersLM,
+        prompts: list[list[int]],
+        prefix: Prefix | None,
+        room: int,
+    ) -> None:
         self._model = model
         self._lengths = [len(prompt) for prompt in prompts]
         self._own = [KeyValues(model.memory, length + room) for length in self._lengths]
         self._log_probs = torch.empty(len(prompts), model.vocab_size)
         model._read(
             [
-                model._row(prompt, prefix, own, partial(_place, row))
-                for prompt, own, row in zip(prompts, self._own, self._log_probs, strict=True)
+                model._row(prompt, prefix, store, partial(_place, row))
+                for prompt, store, row in zip(prompts, self._own, self._log_probs, strict=True)
             ]
         )
 
@@ -247,8 +310,21 @@ class _CachedDecoder(Decoder):
         self._model._check_length(1 + max(self._lengths, default=0))
         new = torch.empty(len(self._own), self._model.vocab_size)
         rows = [
-            row_of([token], length, None, own, partial(_place, row), wanted=[0])
-            for token, length, own, row in zip(tokens, self._lengths, self._own, new, strict=True)
+            row_of(
+                [token],
+                length,
+                None,
+                store,
+                partial(_place, row),
+                scored=[0],
+            )
+            for token, length, store, row in zip(
+                tokens,
+                self._lengths,
+                self._own,
+                new,
+                strict=True,
+            )
         ]
         self._model._read(rows)
         self._log_probs = new
@@ -267,7 +343,10 @@ def explain_unsupported(model: Any) -> str | None:
     missing = {"position_ids", "logits_to_keep"} - set(inspect.signature(model.forward).parameters)
     if missing or not model._supports_attention_backend:
         return "its attention cannot be replaced"
-    kinds = set(getattr(config, "layer_types", None) or []) - {"full_attention", "sliding_attention"}
+    kinds = set(getattr(config, "layer_types", None) or []) - {
+        "full_attention",
+        "sliding_attention",
+    }
     if kinds:
         return f"it has layers of the kind {', '.join(sorted(kinds))}"
     if any(getattr(config, name, None) for name in _EXPERTS):
@@ -296,7 +375,11 @@ def _bytes_a_token(model: Any) -> int:
     return numbers * model.dtype.itemsize
 
 
-def _place(row: torch.Tensor, places: Sequence[int], log_probs: torch.Tensor) -> None:
+def _place(
+    row: torch.Tensor,
+    places: Sequence[int],
+    log_probs: torch.Tensor,
+) -> None:
     row.copy_(log_probs[0])
 
 

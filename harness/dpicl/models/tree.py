@@ -51,16 +51,26 @@ class Tree:
     @cached_property
     def ancestors(self) -> torch.Tensor:
         """bool[N, N]: the tokens of the tree that each token sees, itself among them."""
-        seen = torch.eye(len(self.tokens), dtype=torch.bool)
+        visible = torch.eye(len(self.tokens), dtype=torch.bool)
         for node, parent in enumerate(self.parents):
             if parent:
-                seen[node] |= seen[parent - 1]
-        return seen
+                visible[node] |= visible[parent - 1]
+        return visible
 
-    def mask_seen(self, begin: int, stem: int, start: int, end: int) -> torch.Tensor:
+    def mask_seen(
+        self,
+        begin: int,
+        stem: int,
+        start: int,
+        end: int,
+    ) -> torch.Tensor:
         """bool[end - start, begin + end]: what the tokens start to end of a row see, whose first ``stem`` are the query
         and whose others are this tree's, behind ``begin`` tokens that all of them see."""
-        full = torch.ones(end - start, begin + end, dtype=torch.bool).tril(begin + start)
+        full = torch.ones(
+            end - start,
+            begin + end,
+            dtype=torch.bool,
+        ).tril(begin + start)
         first = max(start, stem)
         full[first - start :, begin + stem :] = self.ancestors[first - stem : end - stem, : end - stem]
         return full
@@ -81,13 +91,18 @@ class EndingScores:
         self._known: dict[tuple[int, int], tuple[float, bool]] = {}
 
     @property
-    def wanted(self) -> list[int]:
+    def scored(self) -> list[int]:
         """The places of the tokens that predict."""
         return [self._first + column for column in sorted(self._predicted)]
 
     def take(self, places: Sequence[int], log_probs: torch.Tensor) -> None:
         """Notes what float32 [len(places), V] say."""
-        for place, row, best in zip(places, log_probs, log_probs.argmax(dim=-1).tolist(), strict=True):
+        for place, row, best in zip(
+            places,
+            log_probs,
+            log_probs.argmax(dim=-1).tolist(),
+            strict=True,
+        ):
             tokens = list(self._predicted[place - self._first])
             for token, value in zip(tokens, row[tokens].tolist(), strict=True):
                 self._known[place - self._first, token] = value, best == token

@@ -26,7 +26,13 @@ from dpicl.core.errors import ModelError, UsageError
 from dpicl.core.extras import require_extras
 from dpicl.core.together import Service, ServiceRequest, wait_for
 from dpicl.models.base import NOT_FINITE, ModelIdentity, Usage, not_finite_error
-from dpicl.models.hub import find_commit, find_snapshot, identify_folder, require_there, split_reference
+from dpicl.models.hub import (
+    find_commit,
+    find_snapshot,
+    identify_folder,
+    require_there,
+    split_reference,
+)
 from dpicl.models.huggingface import check_folder
 from dpicl.models.listing import Listing, ListingModel, LogProbs, Unsound, Wanted, Writing
 from dpicl.models.pieces import memory_limit
@@ -37,7 +43,11 @@ from dpicl.models.weights import dtype_name, preferred_dtype, reason
 
 #: What the environment says when vLLM is imported. Nothing is sent to its makers, stdout is for answers, and the engine
 #: is in this process.
-FORCED = {"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_STREAM": "ext://sys.stderr", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+FORCED = {
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+}
 #: The same where the user has not set it. vLLM would bind the threads of this process to cores.
 PREFERRED = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 INVARIANT = "VLLM_BATCH_INVARIANT"
@@ -61,7 +71,7 @@ class PromptsRequest(ServiceRequest):
     """
 
     prompts: Sequence[list[int]] = ()
-    wanted: Sequence[Wanted] = ()
+    requests: Sequence[Wanted] = ()
     salt: str = ""
     answers: list[Any] = field(default_factory=list)
     left: int = 0
@@ -92,7 +102,7 @@ class Engine(Service):
             return
         rows = self._take_kind()
         prompts = [{"prompt_token_ids": request.prompts[at], "cache_salt": request.salt} for request, at in rows]
-        parameters = [self._parameters(request.wanted[at]) for request, at in rows]
+        parameters = [self._parameters(request.requests[at]) for request, at in rows]
         try:
             outputs = self.llm.generate(prompts, parameters, use_tqdm=False)
         except Exception as error:  # its message may hold what was read
@@ -103,16 +113,23 @@ class Engine(Service):
         self._usage.forward_calls += 1
         for (request, at), output in zip(rows, outputs, strict=True):
             self._usage.tokens_read += len(request.prompts[at])
-            request.answers[at] = self._read(request.wanted[at], len(request.prompts[at]), output)
+            request.answers[at] = self._read(
+                request.requests[at],
+                len(request.prompts[at]),
+                output,
+            )
             request.left -= 1
             request.done = request.left == 0
 
     def _take_kind(self) -> list[tuple[PromptsRequest, int]]:
         """The first that waits and all others of its kind, as many as one call may have."""
-        chosen, rest, numbers = list[tuple[PromptsRequest, int]](), list[tuple[PromptsRequest, int]](), 0
+        chosen = list[tuple[PromptsRequest, int]]()
+        rest = list[tuple[PromptsRequest, int]]()
+        numbers = 0
         for request, at in self._waiting:
-            want = request.wanted[at]
-            kind, count = (type(want), isinstance(want, Listing) and bool(want.listed)), self._count_numbers(want)
+            want = request.requests[at]
+            kind = (type(want), isinstance(want, Listing) and bool(want.listed))
+            count = self._count_numbers(want)
             if not chosen:
                 first = kind
             if not chosen or (kind == first and numbers + count <= MOST_NUMBERS):
@@ -132,7 +149,11 @@ class Engine(Service):
         """vLLM's `SamplingParams`. Texts come with the log-probability of each token, which shows numbers that are not
         finite."""
         if isinstance(want, Writing):
-            return self._sampling(**{**want._asdict(), "stop": list(want.stop)}, logprobs=0, flat_logprobs=True)
+            return self._sampling(
+                **{**want._asdict(), "stop": list(want.stop)},
+                logprobs=0,
+                flat_logprobs=True,
+            )
         listed = {"logprob_token_ids": list(want.listed)} if want.listed else {"logprobs": want.top}
         return self._sampling(max_tokens=1, temperature=0.0, detokenize=False, flat_logprobs=True, **listed)
 
@@ -150,7 +171,13 @@ class Engine(Service):
                 raise Unsound("it lists tokens for more or fewer places than one")
             drawn = 1 if tokens[0] in tokens[1:] else 0  # the token that was drawn stands before all others
             least = len(want.listed) or self._count_numbers(want)
-            return LogProbs.from_answer(tokens[drawn:], values[drawn:], self.vocab_size, least, want.listed)
+            return LogProbs.from_answer(
+                tokens[drawn:],
+                values[drawn:],
+                self.vocab_size,
+                least,
+                want.listed,
+            )
         except Unsound as problem:
             return problem
 
@@ -160,18 +187,30 @@ class VllmLM(ListingModel):
 
     most_listed, most_top, names_best = MOST_LISTED, -1, True
 
-    def __init__(self, engine: Engine, usage: Usage, tokens: Tokenizer, identity: ModelIdentity, window: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        usage: Usage,
+        tokens: Tokenizer,
+        identity: ModelIdentity,
+        window: int,
+    ) -> None:
         self.engine, self.usage, self._tokens, self.identity = engine, usage, tokens, identity
         self.vocab_size, self.eos_token_id = engine.vocab_size, tokens.eos_token_id
         self.max_length, self.lead_tokens = window, len(tokens.lead)
         self.public_salt = token_urlsafe(32)
 
-    def _answers(self, prompts: Sequence[list[int]], wanted: Sequence[Wanted], rows: Sequence[int]) -> list[Any]:
+    def _answers(
+        self,
+        prompts: Sequence[list[int]],
+        requests: Sequence[Wanted],
+        rows: Sequence[int],
+    ) -> list[Any]:
         """What vLLM answers to each prompt; None where that is unsound. Raises ModelError where it answers a public
         prompt so, too."""
-        answers = self._read(prompts, wanted)
+        answers = self._read(prompts, requests)
         failed = {at: answer for at, answer in enumerate(answers) if isinstance(answer, Unsound)}
-        for want in {wanted[at]: None for at in failed}:
+        for want in {requests[at]: None for at in failed}:
             (public,) = self._read([self._tokenize_opening(self.encode(PUBLIC))], [want])
             if isinstance(public, Unsound):
                 raise ModelError(f"vLLM gives no sound answer to a public prompt with {self.identity.name}: {public}.")
@@ -181,8 +220,12 @@ class VllmLM(ListingModel):
     def _silence_error(self) -> ModelError:
         return not_finite_error(self.identity.name)
 
-    def _read(self, prompts: Sequence[list[int]], wanted: Sequence[Wanted]) -> list[Any]:
-        request = PromptsRequest(prompts=prompts, wanted=wanted, salt=self._salt)
+    def _read(
+        self,
+        prompts: Sequence[list[int]],
+        requests: Sequence[Wanted],
+    ) -> list[Any]:
+        request = PromptsRequest(prompts=prompts, requests=requests, salt=self._salt)
         wait_for(self.engine, request)
         return request.answers
 
@@ -201,7 +244,14 @@ def load_vllm(rest: str, device: str, dtype: torch.dtype | None) -> VllmLM:
         check_folder(folder)
         sha256 = identify_folder(folder)  # before it is read: what is edited meanwhile is another model
     dtype = dtype or preferred_dtype(device)
-    path, version = (source, revision) if there else (str(find_snapshot(source, revision, "config.json")), None)
+    path, version = (
+        (source, revision)
+        if there
+        else (
+            str(find_snapshot(source, revision, "config.json")),
+            None,
+        )
+    )
     llm, sampling = _start(settings, path, version, device, dtype)
     usage, tokens = Usage(), load_tokenizer(path, version)
     vocab_size = int(llm.model_config.get_vocab_size())
@@ -239,8 +289,8 @@ def are_rows_alone(model: VllmLM, most: int) -> bool:
 
     alone = torch.cat([read([row]) for row in watched])
     with model.isolated_cache():
-        first, kept = (model.listed_log_probs(watched, listed) for _ in range(2))
-    same = torch.equal(first, alone) and torch.equal(kept, alone)
+        first, again = (model.listed_log_probs(watched, listed) for _ in range(2))
+    same = torch.equal(first, alone) and torch.equal(again, alone)
     texts = [model.generate([row], WRITTEN)[0] for row in watched]
     for tokens in (50, most // 2, 2 * most):
         others = list[list[int]]()
@@ -254,7 +304,13 @@ def are_rows_alone(model: VllmLM, most: int) -> bool:
     return same
 
 
-def _start(settings: EngineSettings, source: str, revision: str | None, device: str, dtype: torch.dtype) -> Any:
+def _start(
+    settings: EngineSettings,
+    source: str,
+    revision: str | None,
+    device: str,
+    dtype: torch.dtype,
+) -> Any:
     """(vLLM's LLM with the model, its class SamplingParams)."""
     if device not in ("cpu", "cuda"):
         raise UsageError(

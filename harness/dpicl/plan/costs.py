@@ -19,7 +19,14 @@ _ALL_RECORDS = 1000
 
 #: From the most to the least alike: finished cells that agree in these are taken as the cost of a new one.
 _KINDS: tuple[Callable[[Cell], Hashable], ...] = (
-    lambda cell: (cell.model, cell.task, cell.mechanism, repr(cell.options), cell.test_records, cell.shots),
+    lambda cell: (
+        cell.model,
+        cell.task,
+        cell.mechanism,
+        repr(cell.options),
+        cell.test_records,
+        cell.shots,
+    ),
     lambda cell: (cell.model, cell.task, cell.mechanism, repr(cell.options), cell.shots),
 )
 
@@ -51,20 +58,24 @@ class Costs:
                 table[kind(result.cell)].append(spent)
             self._read[result.cell.model].append((spent, self.tokens(result.cell)))
 
-    def estimates(self, cells: Sequence[Cell], scored: Collection[str] = ()) -> dict[str, CostEstimate]:
+    def estimates(
+        self,
+        cells: Sequence[Cell],
+        scored: Collection[str] = (),
+    ) -> dict[str, CostEstimate]:
         """Cell id -> what it will cost in one process, done in this order.
 
         Cells of an answer mechanism that ask the model the same (other epsilons, other noise) read its answers once.
         scored: ids of cells that only score an earlier release.
         """
         repeated = self._find_repeated(cells)
-        found = {}
+        estimates = {}
         for cell in cells:
             if cell.id in scored:
-                found[cell.id] = self._estimate_by_tokens(cell, _evaluation_tokens(cell))
+                estimates[cell.id] = self._estimate_by_tokens(cell, _evaluation_tokens(cell))
             else:
-                found[cell.id] = self._estimate(cell, 0 if cell.id in repeated else self.tokens(cell))
-        return found
+                estimates[cell.id] = self._estimate(cell, 0 if cell.id in repeated else self.tokens(cell))
+        return estimates
 
     def sort_by_collection(self, cells: Sequence[Cell]) -> list[Cell]:
         """The first cell of every collection comes first, so that no two workers ask the model the same."""
@@ -83,15 +94,27 @@ class Costs:
         shared = None if registered is None else registered.cls.collection(cell.options)
         if shared is None:
             return None
-        key = (cell.model, cell.task, cell.source, cell.test_records, cell.train_records, cell.noise)
+        key = (
+            cell.model,
+            cell.task,
+            cell.source,
+            cell.test_records,
+            cell.train_records,
+            cell.noise,
+        )
         draws = cell.private_share is not None or cell.fresh_test_records
         drawn = (cell.private_share, cell.fresh_test_records, cell.seed) if draws else None
-        return (*key, drawn, shared, cell.seed if cell.options.get("sampling_seed") is None else None)
+        return (
+            *key,
+            drawn,
+            shared,
+            cell.seed if cell.options.get("sampling_seed") is None else None,
+        )
 
     def _estimate(self, cell: Cell, tokens: int) -> CostEstimate:
         for table, kind in zip(self._seconds, _KINDS, strict=True):
-            if found := table.get(kind(cell)):  # the median: some ran beside other work
-                return CostEstimate(tokens, median(found))
+            if measured := table.get(kind(cell)):  # the median: some ran beside other work
+                return CostEstimate(tokens, median(measured))
         return self._estimate_by_tokens(cell, tokens)
 
     def _estimate_by_tokens(self, cell: Cell, tokens: int) -> CostEstimate:
@@ -99,7 +122,8 @@ class Costs:
         read = self._read.get(cell.model)
         if not read:
             return CostEstimate(tokens, None)
-        return CostEstimate(tokens, tokens * sum(seconds for seconds, _ in read) / sum(number for _, number in read))
+        seconds = sum(spent for spent, _ in read)
+        return CostEstimate(tokens, tokens * seconds / sum(number for _, number in read))
 
     def tokens(self, cell: Cell) -> int:
         """Tokens that the release and the evaluation read, to within a factor of a few.

@@ -19,7 +19,11 @@ from dpicl.plan.suite import REFERENCES, OptionChange, Suite
 from dpicl.plan.suite_rows import MechanismEntry
 
 
-def expand(suite: Suite, mechanisms: Mapping[str, Registered], options: Sequence[OptionChange] = ()) -> list[Cell]:
+def expand(
+    suite: Suite,
+    mechanisms: Mapping[str, Registered],
+    options: Sequence[OptionChange] = (),
+) -> list[Cell]:
     """The cells of a suite, in the order in which they are run: those that measure headroom, then all others, by model,
     task, mechanism, epsilon, seed. A task has those of the suite's models that go with it, or its own. Loads no record.
 
@@ -59,18 +63,23 @@ def _cells_of(
     config = load_config(task)
     source = resolve(suite.source, config.source)
     place: Place = ("mechanisms", position)
-    wanted = {change.name: change.value for change in changes if _is_applicable(change, entry, registered.cls)}
-    given = {**entry.options, **suite.choose_options(entry.row, task), **entry.per_task.get(task, {}), **wanted}
+    changed = {change.name: change.value for change in changes if _is_applicable(change, entry, registered.cls)}
+    chosen = {
+        **entry.options,
+        **suite.choose_options(entry.row, task),
+        **entry.per_task.get(task, {}),
+        **changed,
+    }
     try:
         for setting in entry.settings:
-            resolve_options(registered.cls, task, {**given, **setting})
-        options = resolve_options(registered.cls, task, given)
+            resolve_options(registered.cls, task, {**chosen, **setting})
+        options = resolve_options(registered.cls, task, chosen)
         own_epsilon = _own_epsilon(build(registered.cls, options))
         if config.classes and registered.cls.kind == "demonstrations":
             require_independent(entry.row, options, registered.cls)
     except UsageError as error:
-        raise (UsageError(str(error)) if wanted else suite.error(place, str(error))) from None
-    suffix = "".join(f"+{name}={value}" for name, value in sorted(wanted.items()))
+        raise (UsageError(str(error)) if changed else suite.error(place, str(error))) from None
+    suffix = "".join(f"+{name}={value}" for name, value in sorted(changed.items()))
     epsilons = [epsilon for epsilon in suite.epsilons if not entry.epsilons or epsilon in entry.epsilons]
     for epsilon in epsilons if own_epsilon is None else [own_epsilon]:
         seeds = [(seed, suite.is_development) for seed in suite.seeds_of(task, epsilon, entry)]
@@ -124,7 +133,10 @@ def _check_names(suite: Suite, mechanisms: Mapping[str, Registered]) -> None:
     kinds = {entry["name"].partition(":")[0]: entry["name"] for entry in models.list_known()}
     for i, name in enumerate(suite.models):
         if name.partition(":")[0] not in kinds:
-            raise suite.error(("models", i), str(unknown_name("model", name, kinds.values())))
+            raise suite.error(
+                ("models", i),
+                str(unknown_name("model", name, kinds.values())),
+            )
         models.require_sound(name)
     for place, kind, name, known in _names(suite, mechanisms):
         if name not in known:
@@ -134,7 +146,10 @@ def _check_names(suite: Suite, mechanisms: Mapping[str, Registered]) -> None:
             raise suite.error(("task_metrics", task), str(unknown_name(f"metric of {task}", metric, metrics)))
 
 
-def _names(suite: Suite, mechanisms: Mapping[str, Registered]) -> Iterator[tuple[Place, str, str, Collection[str]]]:
+def _names(
+    suite: Suite,
+    mechanisms: Mapping[str, Registered],
+) -> Iterator[tuple[Place, str, str, Collection[str]]]:
     """Place, kind and name of all that a suite names, with the known ones of that kind."""
     tasks = list_tasks()
     for i, task in enumerate(suite.tasks):
@@ -149,9 +164,20 @@ def _names(suite: Suite, mechanisms: Mapping[str, Registered]) -> Iterator[tuple
             yield (*place, "per_task", task), "task", task, tasks
 
 
-def _check_changes(suite: Suite, mechanisms: Mapping[str, Registered], changes: Sequence[OptionChange]) -> None:
+def _check_changes(
+    suite: Suite,
+    mechanisms: Mapping[str, Registered],
+    changes: Sequence[OptionChange],
+) -> None:
     for change in changes:
-        if any(_is_applicable(change, entry, mechanisms[entry.name].cls) for entry in suite.mechanisms):
+        if any(
+            _is_applicable(
+                change,
+                entry,
+                mechanisms[entry.name].cls,
+            )
+            for entry in suite.mechanisms
+        ):
             continue
         if change.target is not None:
             raise unknown_name("mechanism", change.target, (entry.row for entry in suite.mechanisms))

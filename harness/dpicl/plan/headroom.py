@@ -82,22 +82,25 @@ def measure_headroom(results: Iterable[Result]) -> dict[str, Headroom]:
     """
     results = list(results)
     for development in (True, False):
-        own = [result for result in results if result.cell.development is development]
-        public, real = _end(own, PUBLIC, 0.0), _end(own, REAL, math.inf)
-        if not public and own and _is_text_task(own[0].cell.task):
-            public = _end(own, ZERO_SHOT, 0.0)  # which releases the texts of the public prompt there
+        group = [result for result in results if result.cell.development is development]
+        public, real = _end(group, PUBLIC, 0.0), _end(group, REAL, math.inf)
+        if not public and group and _is_text_task(group[0].cell.task):
+            public = _end(group, ZERO_SHOT, 0.0)  # which releases the texts of the public prompt there
         if seeds := sorted(public.keys() & real.keys()):
             pairs = [(public[seed], real[seed]) for seed in seeds]
             first = pairs[0][0]
-            metrics = [first.main_metric, *(name for name in first.scores if name != first.main_metric)]
-            others = {name: _end(own, name, 0.0) for name in _OTHERS if name != first.cell.mechanism}
+            metrics = [
+                first.main_metric,
+                *(name for name in first.scores if name != first.main_metric),
+            ]
+            others = {name: _end(group, name, 0.0) for name in _OTHERS if name != first.cell.mechanism}
             pairs_of = {
                 name: [(ends[seed], real[seed]) for seed in seeds]
                 for name, ends in others.items()
                 if ends.keys() >= {*seeds}
             }
-            found = (_headroom(metric, pairs, pairs_of) for metric in metrics)
-            return {one.metric: one for one in found if one is not None}
+            measured = (_headroom(metric, pairs, pairs_of) for metric in metrics)
+            return {one.metric: one for one in measured if one is not None}
     return {}
 
 
@@ -107,7 +110,7 @@ def headrooms(results: Iterable[Result]) -> list[Headroom]:
     for result in results:
         cell = result.cell
         groups[cell.task, cell.task_version, cell.model, cell.source, cell.shots].append(result)
-    return [one for own in groups.values() for one in measure_headroom(own).values()]
+    return [one for group in groups.values() for one in measure_headroom(group).values()]
 
 
 def _is_text_task(task: str) -> bool:
@@ -115,7 +118,11 @@ def _is_text_task(task: str) -> bool:
     return task in task_folders() and load_config(task).metadata.kind == "json"
 
 
-def _end(results: Sequence[Result], mechanism: str, epsilon: float) -> Mapping[int, Result]:
+def _end(
+    results: Sequence[Result],
+    mechanism: str,
+    epsilon: float,
+) -> Mapping[int, Result]:
     """Seed -> result of the row of a mechanism: of matched length where there is one, else the one named like it."""
     rows: dict[str, dict[int, Result]] = defaultdict(dict)
     for result in results:
@@ -129,15 +136,19 @@ def _end(results: Sequence[Result], mechanism: str, epsilon: float) -> Mapping[i
     return rows[min(rows, key=place)] if rows else {}
 
 
-def _headroom(metric: str, pairs: Sequence[Pair], others: Mapping[str, Sequence[Pair]]) -> Headroom | None:
+def _headroom(
+    metric: str,
+    pairs: Sequence[Pair],
+    others: Mapping[str, Sequence[Pair]],
+) -> Headroom | None:
     """None where a result lacks the metric, or fewer than two test records are shared."""
-    if (found := _outcomes(metric, pairs)) is None:
+    if (ends_of_metric := _outcomes(metric, pairs)) is None:
         return None
-    public, real = found
+    public, real = ends_of_metric
     first, last = pairs[0]
-    against = {name: _outcomes(metric, own) for name, own in others.items()}
+    against = {name: _outcomes(metric, other_pairs) for name, other_pairs in others.items()}
     lower = first.lower_is_better(metric)
-    gain = _gain(first.cell.label, *found, lower)
+    gain = _gain(first.cell.label, *ends_of_metric, lower)
     return Headroom(
         task=first.cell.task,
         model=first.cell.model,
@@ -158,7 +169,10 @@ def _headroom(metric: str, pairs: Sequence[Pair], others: Mapping[str, Sequence[
     )
 
 
-def _outcomes(metric: str, pairs: Sequence[Pair]) -> tuple[np.ndarray, np.ndarray] | None:
+def _outcomes(
+    metric: str,
+    pairs: Sequence[Pair],
+) -> tuple[np.ndarray, np.ndarray] | None:
     """Public and real scores, float64[seeds, test records] each, over the test records that all results share, or both
     results of a seed where each draws its own."""
     if any(metric not in result.documents for pair in pairs for result in pair):
@@ -169,30 +183,58 @@ def _outcomes(metric: str, pairs: Sequence[Pair]) -> tuple[np.ndarray, np.ndarra
         shared = [set.intersection(*shared)] * len(pairs)
     if min(map(len, shared)) < 2 or len(set(map(len, shared))) > 1:
         return None
-    ends = [[[own[name] for name in sorted(names)] for own in pair] for pair, names in zip(scores, shared, strict=True)]
+    ends = [
+        [[by_id[name] for name in sorted(names)] for by_id in pair] for pair, names in zip(scores, shared, strict=True)
+    ]
     public, real = np.array(ends).transpose(1, 0, 2)
     return public, real
 
 
-def _gain(over: str, public: np.ndarray, real: np.ndarray, lower_is_better: bool) -> Gain:
+def _gain(
+    over: str,
+    public: np.ndarray,
+    real: np.ndarray,
+    lower_is_better: bool,
+) -> Gain:
     differences = public - real if lower_is_better else real - public
     low, high = seeds_interval(differences.mean(axis=1))
-    return Gain(over, float(differences.mean()), max(low, -1.0), min(high, 1.0))
+    return Gain(
+        over,
+        float(differences.mean()),
+        max(low, -1.0),
+        min(high, 1.0),
+    )
 
 
 def headroom_columns(of: Callable[[Any], Headroom | None]) -> tuple[Column, ...]:
     """Shots, both ends, the gain, its sample and what is gained over other controls. of: item of the table -> its
     headroom; None where an end of it has no result."""
 
-    def column(key: str, name: str, value: Callable[[Headroom], object], wide: bool = False) -> Column:
-        return Column(key, name, lambda item: None if (found := of(item)) is None else value(found), wide=wide)
+    def column(
+        key: str,
+        name: str,
+        value: Callable[[Headroom], object],
+        wide: bool = False,
+    ) -> Column:
+        return Column(
+            key,
+            name,
+            lambda item: None if (headroom := of(item)) is None else value(headroom),
+            wide=wide,
+        )
 
     return (
         column("shots", "shots", attrgetter("shots")),
-        column("ends", "public → real", lambda one: f"{score_text(one.public)} → {score_text(one.real)}"),
+        column(
+            "ends",
+            "public → real",
+            lambda one: f"{score_text(one.public)} → {score_text(one.real)}",
+        ),
         column("gain", "headroom (95%)", gain_text),
         column(
-            "sizes", "seeds × records", lambda h: f"{len(h.seeds)} × {h.documents}{', development' * h.development}"
+            "sizes",
+            "seeds × records",
+            lambda h: f"{len(h.seeds)} × {h.documents}{', development' * h.development}",
         ),
         column(
             "others",

@@ -59,32 +59,35 @@ def find_presence(
     check_sources(cells)
     known = {(result.cell_id, result.cell.label): result for result in results}
     comparison = Comparison(records, mechanisms, results, loaded)
-    found = Presence([], [], [])
+    presence = Presence([], [], [])
     for cell in cells:
         result = known.get((cell.id, cell.label))
         if result is None:
-            found.missing.append(cell)
+            presence.missing.append(cell)
         elif reason := comparison.find_difference(result):
-            found.stale.append(Stale(cell, reason))
+            presence.stale.append(Stale(cell, reason))
         else:
-            found.there.append(cell)
-    return replace(found, unknown=comparison.describe_unknown())
+            presence.there.append(cell)
+    return replace(presence, unknown=comparison.describe_unknown())
 
 
-def find_skipped(cells: Iterable[Cell], mechanisms: Mapping[str, Registered]) -> dict[str, str]:
+def find_skipped(
+    cells: Iterable[Cell],
+    mechanisms: Mapping[str, Registered],
+) -> dict[str, str]:
     """Cell id -> why its mechanism does not do its task, which is asked without records.
 
     A cell whose mechanism fails when it is asked is left in: it ends with that error, and the others go on.
     """
-    asked: dict[tuple[str, str, str], str] = {}
-    found = {}
+    reasons: dict[tuple[str, str, str], str] = {}
+    skipped = {}
     for cell in cells:
         key = (cell.mechanism, repr(cell.options), cell.task)
-        if key not in asked:
-            asked[key] = explain_skip(mechanisms[cell.mechanism], cell.options, cell.task)
-        if reason := asked[key]:
-            found[cell.id] = reason
-    return found
+        if key not in reasons:
+            reasons[key] = explain_skip(mechanisms[cell.mechanism], cell.options, cell.task)
+        if reason := reasons[key]:
+            skipped[cell.id] = reason
+    return skipped
 
 
 def explain_skip(registered: Registered, options: Options, task: str) -> str:
@@ -105,14 +108,14 @@ def describe_completeness(
     left_out: ids of cells that their mechanisms skip. Records may be of any source.
     """
     there = {which_of(result.cell) for result in results}
-    wanted = {which_of(cell): cell.epsilon for cell in cells if cell.id not in left_out}
-    done = [which for which in wanted if which in there]
-    if len(done) == len(wanted):
+    expected = {which_of(cell): cell.epsilon for cell in cells if cell.id not in left_out}
+    done = [which for which in expected if which in there]
+    if len(done) == len(expected):
         return None
-    all_of, done_of = Counter(wanted.values()), Counter(wanted[which] for which in done)
+    all_of, done_of = Counter(expected.values()), Counter(expected[which] for which in done)
     split = "; ".join(f"ε {e:g}: {done_of[e]:,} of {all_of[e]:,}" for e in sorted(all_of) if 0 < e < math.inf)
     by_epsilon = f" ({split})" if split else ""
-    return f"Incomplete: {len(done):,} of {count(len(wanted), 'cell')} of {suite} done{by_epsilon}."
+    return f"Incomplete: {len(done):,} of {count(len(expected), 'cell')} of {suite} done{by_epsilon}."
 
 
 def which_of(cell: Cell) -> Hashable:
@@ -130,41 +133,45 @@ def describe_stale(stale: Sequence[Stale]) -> str:
     return "; ".join(dict.fromkeys(f"{each.cell.task}: {each.reason}" for each in stale))
 
 
-def select_current(results: Sequence[Result], records: Fingerprints) -> tuple[list[Result], list[str]]:
+def select_current(
+    results: Sequence[Result],
+    records: Fingerprints,
+) -> tuple[list[Result], list[str]]:
     """(the results that may stand on one board, notes): of a task that has results from the records at hand, those
     alone. A task whose records are not here keeps what it has: then the results say which records they are from.
     """
     by_task: dict[tuple[str, str], list[Result]] = defaultdict(list)
     for result in results:
         by_task[result.cell.task, result.cell.source].append(result)
-    kept, notes = [], []
+    current, notes = [], []
     stale: dict[str, list[str]] = defaultdict(list)
-    for (task, _), own in by_task.items():
+    for (task, _), group in by_task.items():
         others: dict[int, str] = {}
         try:
-            check_sources(result.cell for result in own)
+            check_sources(result.cell for result in group)
         except DpiclError:  # not here
-            kept += own
+            current += group
             continue
         try:
-            others = {id(result): reason for result in own if (reason := records.difference(result))}
+            differences = {id(result): records.difference(result) for result in group}
+            others = {place: reason for place, reason in differences.items() if reason}
         except NotRead:
             pass
         except DpiclError as error:
             notes.append(f"{task}: cannot tell whether these results were computed on the present data. {error}")
-        said = ", ".join(dict.fromkeys(others.values()))
-        if len(others) == len(own):
-            kept += own
-            if {str(result.cell.task_version) for result in own} == {str(load_config(task).metadata.version)}:
-                stale[said].append(task)  # of an earlier version of the task other data is no news
+        difference = ", ".join(dict.fromkeys(others.values()))
+        if len(others) == len(group):
+            current += group
+            if {str(result.cell.task_version) for result in group} == {str(load_config(task).metadata.version)}:
+                stale[difference].append(task)  # of an earlier version of the task other data is no news
             continue
-        kept += [result for result in own if id(result) not in others]
+        current += [result for result in group if id(result) not in others]
         if others:
             lost = count(len(others), "result")
-            notes.append(f"{task}: left out {lost} computed on different data (fingerprint mismatch: {said}).")
+            notes.append(f"{task}: left out {lost} computed on different data (fingerprint mismatch: {difference}).")
     notes += [
-        f"{', '.join(tasks)}: results computed on different data (fingerprint mismatch: {said}); `dpicl run"
+        f"{', '.join(tasks)}: results computed on different data (fingerprint mismatch: {difference}); `dpicl run"
         " --rerun-stale` makes new ones."
-        for said, tasks in stale.items()
+        for difference, tasks in stale.items()
     ]
-    return kept, notes
+    return current, notes

@@ -33,12 +33,12 @@ def find_releases(
         if result.can_score_again and (is_changed or not result.manifest.dirty)
     }
     comparison = Comparison(records, mechanisms, results, loaded)
-    found = {}
+    releases = {}
     for cell in cells:
         result = by_release.get(_key(cell))
         if result is not None and _is_current(result, comparison):
-            found[cell.id] = result
-    return found
+            releases[cell.id] = result
+    return releases
 
 
 def _key(cell: Cell) -> tuple[str, str]:
@@ -53,6 +53,9 @@ def _is_current(result: Result, comparison: Comparison) -> bool:
         return False
 
 
-def select_scored(cells: Sequence[Cell], releases: Mapping[str, Result]) -> list[Cell]:
+def select_scored(
+    cells: Sequence[Cell],
+    releases: Mapping[str, Result],
+) -> list[Cell]:
     """The cells that need no new release."""
     return [cell for cell in cells if cell.id in releases]

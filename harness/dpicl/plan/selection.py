@@ -19,10 +19,10 @@ from dpicl.results.store import Store
 
 @dataclass(frozen=True)
 class Selection:
-    """What a command works on. asked: the suite as the user wrote it, plugins and changes: what else they said; for
-    messages that name a next command."""
+    """What a command works on. suite_name: as the user wrote it; plugins, changes: what else they asked for;
+    for messages that name a next command."""
 
-    asked: str
+    suite_name: str
     suite: Suite
     mechanisms: dict[str, Registered]
     cells: list[Cell]
@@ -32,33 +32,57 @@ class Selection:
 
     @property
     def reference(self) -> SuiteReference:
-        return SuiteReference(name=self.suite.name, version=self.suite.version, hash=self.suite.hash)
+        return SuiteReference(
+            name=self.suite.name,
+            version=self.suite.version,
+            hash=self.suite.hash,
+        )
 
     def command(self, name: str) -> str:
         """`dpicl NAME` on the same suite, source, limit, models, plug-ins and folder."""
-        said, results = self.changes, self.store.results
-        flags: list[tuple[str, object]] = [("--source", said.source), ("--limit", said.test_records)]
-        flags += [("--model", model) for model in said.models]
+        changes, results = self.changes, self.store.results
+        flags: list[tuple[str, object]] = [
+            ("--source", changes.source),
+            ("--limit", changes.test_records),
+        ]
+        flags += [("--model", model) for model in changes.models]
         flags += [("--plugin", plugin) for plugin in self.plugins]
         flags += [("--results", None if results == DEFAULT_RESULTS else results)]
         words = [word for flag, value in flags if value is not None for word in (flag, str(value))]
-        return shlex.join(["dpicl", *name.split(), self.asked, *words])
+        return shlex.join(["dpicl", *name.split(), self.suite_name, *words])
 
 
-def select(suite: str, results: Path, plugins: Sequence[Path] = (), changes: Changes = AS_IT_IS) -> Selection:
+def select(
+    suite: str,
+    results: Path,
+    plugins: Sequence[Path] = (),
+    changes: Changes = AS_IT_IS,
+) -> Selection:
     """Reads the suite of that name or path and expands it. Raises UsageError for anything that is not known or does not
     fit."""
     return selection_of(load_suite(find_suite(suite)), results, plugins, changes, suite)
 
 
 def selection_of(
-    suite: Suite, results: Path, plugins: Sequence[Path] = (), changes: Changes = AS_IT_IS, asked: str = ""
+    suite: Suite,
+    results: Path,
+    plugins: Sequence[Path] = (),
+    changes: Changes = AS_IT_IS,
+    suite_name: str = "",
 ) -> Selection:
     """The cells of a suite and the store of its results. Raises UsageError as `select` does."""
     mechanisms = load_mechanisms(plugins)
-    made = apply_changes(suite, changes, mechanisms)
-    cells = expand(made, mechanisms, changes.options)
-    return Selection(asked or suite.name, made, mechanisms, cells, Store(results, suite.name), tuple(plugins), changes)
+    changed = apply_changes(suite, changes, mechanisms)
+    cells = expand(changed, mechanisms, changes.options)
+    return Selection(
+        suite_name or suite.name,
+        changed,
+        mechanisms,
+        cells,
+        Store(results, suite.name),
+        tuple(plugins),
+        changes,
+    )
 
 
 def shard(cells: Sequence[Cell], number: int, of: int) -> list[Cell]:

@@ -53,14 +53,22 @@ def tables(results: Iterable[Result], detect: float, power: float) -> list[Table
 
     Raises UsageError where no task has two proved rows with two seeds in common.
     """
-    made = (_table(shared, list(rows.values()), detect, power) for shared, rows in _group(results).items())
-    found = [table for table in made if table is not None]
-    if not found:
+    sized = (
+        _table(
+            shared,
+            list(rows.values()),
+            detect,
+            power,
+        )
+        for shared, rows in _group(results).items()
+    )
+    known = [table for table in sized if table is not None]
+    if not known:
         raise UsageError(
             "No task has two mechanisms with results at two common seeds, so nothing says how much scores vary; run two"
             " seeds of two mechanisms first, or give another results folder."
         )
-    return found
+    return known
 
 
 def find_mde(results: Iterable[Result]) -> dict[Shared, float]:
@@ -69,13 +77,23 @@ def find_mde(results: Iterable[Result]) -> dict[Shared, float]:
     that its metric reads."""
     drawn = (one for one in results if one.cell.options.get("sampling_seed") is None)
     tables = _group(one for one in drawn if not (one.has_unread_instruction or one.uses_its_reader))
-    found = {shared: rank_sets(_scores(list(rows.values()))).detectable for shared, rows in tables.items()}
-    return {shared: mde for shared, mde in found.items() if mde < 1}
+    scores = {shared: _scores(list(rows.values())) for shared, rows in tables.items()}
+    differences = {shared: rank_sets(each).detectable for shared, each in scores.items()}
+    return {shared: mde for shared, mde in differences.items() if mde < 1}
 
 
-def compute_detectable(deviation: float, rows: int, seeds: np.ndarray, power: float) -> np.ndarray:
+def compute_detectable(
+    deviation: float,
+    rows: int,
+    seeds: np.ndarray,
+    power: float,
+) -> np.ndarray:
     """The true difference of two of these rows that so many seeds find with this power."""
-    pair = Differences(seeds, np.zeros(len(seeds)), deviation / np.sqrt(seeds))
+    pair = Differences(
+        seeds,
+        np.zeros(len(seeds)),
+        deviation / np.sqrt(seeds),
+    )
     return pair.detectable((1 - LEVEL) / math.comb(rows, 2), power)
 
 
@@ -90,7 +108,12 @@ def _group(results: Iterable[Result]) -> Mapping[Shared, Mapping[str, dict[int, 
     return grouped
 
 
-def _table(shared: Shared, rows: Sequence[Mapping[int, Result]], detect: float, power: float) -> Table | None:
+def _table(
+    shared: Shared,
+    rows: Sequence[Mapping[int, Result]],
+    detect: float,
+    power: float,
+) -> Table | None:
     """None where no two rows share two seeds."""
     scores = _scores(rows)
     ones, others = np.triu_indices(len(rows), 1)

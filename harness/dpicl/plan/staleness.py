@@ -86,7 +86,8 @@ class Comparison:
         return f"the embedding model {name} changed" if now not in (None, then.sha256) else ""
 
     def _compare_version(self, result: Result) -> str:
-        registered, then = self._mechanisms.get(result.cell.mechanism), result.manifest.mechanism_version
+        registered = self._mechanisms.get(result.cell.mechanism)
+        then = result.manifest.mechanism_version
         if registered is None or result.cell.plugin is not None:  # the cell has the hash of its file
             return ""
         if then is None:
@@ -118,8 +119,9 @@ def _find_newest_pins(results: Iterable[Result]) -> dict[str, str]:
     newest = dict[str, tuple[datetime, str]]()
     for result in results:
         if not _is_partly_said(result):
-            found = datetime.fromisoformat(result.created), result.manifest.model.pin
-            newest[result.cell.model] = max(found, newest.get(result.cell.model, found))
+            model = result.cell.model
+            dated_pin = datetime.fromisoformat(result.created), result.manifest.model.pin
+            newest[model] = max(dated_pin, newest.get(model, dated_pin))
     return {name: pin for name, (_, pin) in newest.items()}
 
 

@@ -63,7 +63,13 @@ Portion = Annotated[Number, Field(gt=0, lt=1)]
 #: The folder beside those of suites (dpicl.attacks.store), and words that stand for a suite in `dpicl board`.
 _RESERVED = ("attacks", "all")
 #: The reference baselines, which run with `baseline_seeds`; the first two bound the headroom.
-REFERENCES = ("public_demonstrations", "real_demonstrations", "zero_shot", "public_records", "repeated_label")
+REFERENCES = (
+    "public_demonstrations",
+    "real_demonstrations",
+    "zero_shot",
+    "public_records",
+    "repeated_label",
+)
 _SHARED = ("name", "version", "delta", "shots", "noise", "test_records", "train_records")
 #: In the hash where they are set, so that suites of before they existed keep theirs.
 _SHARED_IF_SET = ("private_share", "fresh_test_records")
@@ -129,7 +135,7 @@ class Suite(BaseModel):
         """sha256 over what all cells share. The lists (tasks, mechanisms, seeds ...) are not in it: a suite that grows
         keeps its results comparable; a change of what is shared starts a new board."""
         content = {key: getattr(self, key) for key in _SHARED} | {"mode": "proved"}
-        content |= {key: own for key in _SHARED_IF_SET if (own := getattr(self, key))}
+        content |= {key: value for key in _SHARED_IF_SET if (value := getattr(self, key))}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     @property
@@ -142,22 +148,32 @@ class Suite(BaseModel):
         """How many test records of a task count; None: all."""
         return self.task_test_records.get(task, self.test_records)
 
-    def seeds_of(self, task: str, epsilon: float, entry: MechanismEntry | None = None) -> list[int]:
+    def seeds_of(
+        self,
+        task: str,
+        epsilon: float,
+        entry: MechanismEntry | None = None,
+    ) -> list[int]:
         """The seeds of a task at an epsilon (of one row: where it has fewer): the first of the file's list where
         `task_seeds`, `epsilon_seeds` or the row say how many. A seed that the command line asks for and that list does
         not have is never left out."""
         listed = self._listed or self.seeds
-        counts = (self.task_seeds.get(task), self.epsilon_seeds.get(epsilon), entry.seeds if entry else None)
+        counts = (
+            self.task_seeds.get(task),
+            self.epsilon_seeds.get(epsilon),
+            entry.seeds if entry else None,
+        )
         most = min([len(listed), *filter(None, counts)])
         left_out = set(listed[most:])
         return [seed for seed in self.seeds if seed not in left_out]
 
     def choose_options(self, row: str, task: str) -> Options:
         """The options of a row that were tuned; {} where none were, and where nothing is chosen yet from its grid."""
-        if row not in (entries := {entry.row: entry for entry in self.mechanisms}) or self.tuned is None:
+        entries = {entry.row: entry for entry in self.mechanisms}
+        if row not in entries or self.tuned is None:
             return {}
-        entry, found = entries[row], self.tuned.rows_of(task)
-        tuned = found.get(row) or found.get(str(entry.tune))
+        entry, tuned_rows = entries[row], self.tuned.rows_of(task)
+        tuned = tuned_rows.get(row) or tuned_rows.get(str(entry.tune))
         scored = [one.options for one in tuned.settings] if tuned else []
         return scored[0] if scored and all(one in scored for one in self.settings_of(entry)) else {}
 
@@ -242,17 +258,17 @@ def make_suite(data: Mapping[str, Any], document: Document | None = None) -> Sui
         suite = Suite.model_validate(data)
     except ValidationError as problem:
         raise error(*explanation(problem, Suite)) from None
-    for place, said in _find_misfits(suite):
-        raise error(place, said)
+    for place, misfit in _find_misfits(suite):
+        raise error(place, misfit)
     suite._document, suite._listed = document, suite.seeds
     suite._listed_epsilons = suite.epsilons
     suite._grids = {entry.row: entry.settings for entry in suite.mechanisms}
     return suite
 
 
-def suite_of_program(**given: Any) -> Suite:
+def suite_of_program(**keys: Any) -> Suite:
     """The suite, called python, of cells that a program or one command asks for. Raises UsageError as `load_suite`."""
-    return make_suite({"name": "python", "version": 1, **given})
+    return make_suite({"name": "python", "version": 1, **keys})
 
 
 def _find_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
@@ -263,17 +279,23 @@ def _find_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
     for i, entry in enumerate(suite.mechanisms):
         place: Place = ("mechanisms", i)
         if (entry.seeds or 0) > len(suite.seeds):
-            said = f"{entry.row} asks for {entry.seeds} seeds, and 'seeds' lists {len(suite.seeds)}."
-            yield (*place, "seeds"), said
+            message = f"{entry.row} asks for {entry.seeds} seeds, and 'seeds' lists {len(suite.seeds)}."
+            yield (*place, "seeds"), message
         if isinstance(entry.tune, str) and not grids.get(entry.tune):
-            yield (*place, "tune"), f"{entry.row} is to share the choice of {entry.tune}, which has no grid."
+            yield (
+                (*place, "tune"),
+                f"{entry.row} is to share the choice of {entry.tune}, which has no grid.",
+            )
         of_models = entry.tasks if isinstance(entry.tasks, dict) else {}
-        tasks = [task for own in of_models.values() for task in own] or list(entry.tasks)
-        for key, own in (("models", of_models), ("tasks", tasks), ("epsilons", entry.epsilons)):
-            for value in own:
+        tasks = [task for named in of_models.values() for task in named] or list(entry.tasks)
+        for key, named in (("models", of_models), ("tasks", tasks), ("epsilons", entry.epsilons)):
+            for value in named:
                 if value not in getattr(suite, key):
                     where = "epsilons" if key == "epsilons" else "tasks"
-                    yield (*place, where), f"{entry.row} names {value}, which '{key}' does not list."
+                    yield (
+                        (*place, where),
+                        f"{entry.row} names {value}, which '{key}' does not list.",
+                    )
     yield from _contrast_misfits(suite)
     yield from _size_misfits(suite)
 
@@ -283,21 +305,36 @@ def _contrast_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
     for i, contrast in enumerate(suite.contrasts):
         place: Place = ("contrasts", i)
         if contrast.better == contrast.than:
-            yield (*place, "than"), f"{contrast.name!r} compares {contrast.than} with itself; name another row."
+            yield (
+                (*place, "than"),
+                f"{contrast.name!r} compares {contrast.than} with itself; name another row.",
+            )
         if contrast.epsilon is not None and contrast.epsilon not in suite.epsilons:
-            yield (*place, "epsilon"), f"{contrast.name!r} names {contrast.epsilon:g}, which 'epsilons' does not list."
+            yield (
+                (*place, "epsilon"),
+                f"{contrast.name!r} names {contrast.epsilon:g}, which 'epsilons' does not list.",
+            )
         for key, row in (("better", contrast.better), ("than", contrast.than)):
             if row not in entries:
                 yield (*place, key), str(unknown_name(f"row of {contrast.name!r}", row, entries))
                 continue
             epsilon, entry = contrast.epsilon or suite.epsilons[0], entries[row]
             if entry.name not in REFERENCES and entry.epsilons and epsilon not in entry.epsilons:
-                yield (*place, key), f"{row} has no ε = {epsilon:g}; name one that it has as 'epsilon'."
+                yield (
+                    (*place, key),
+                    f"{row} has no ε = {epsilon:g}; name one that it has as 'epsilon'.",
+                )
             for task in contrast.tasks:
                 if task not in suite.tasks:
-                    yield (*place, "tasks"), f"{contrast.name!r} names {task}, which 'tasks' does not list."
+                    yield (
+                        (*place, "tasks"),
+                        f"{contrast.name!r} names {task}, which 'tasks' does not list.",
+                    )
                 elif not suite.has_task(entry, task):
-                    yield (*place, "tasks"), f"{row} does not run on {task}, which {contrast.name!r} names."
+                    yield (
+                        (*place, "tasks"),
+                        f"{row} does not run on {task}, which {contrast.name!r} names.",
+                    )
 
 
 def _repetitions(suite: Suite) -> Iterator[tuple[Place, str]]:
@@ -315,32 +352,51 @@ def _repetitions(suite: Suite) -> Iterator[tuple[Place, str]]:
 
 def _seed_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
     if shared := sorted({*suite.seeds} & {*suite.baseline_seeds}):
-        said = f"'baseline_seeds' lists {shared[0]}, which is one of 'seeds' too; no row may use a seed of headroom."
-        yield ("baseline_seeds",), said
+        message = f"'baseline_seeds' lists {shared[0]}, which is one of 'seeds' too; no row may use a seed of headroom."
+        yield ("baseline_seeds",), message
     names = [entry.name for entry in suite.mechanisms]
-    if suite.baseline_seeds and (absent := [name for name in REFERENCES[:2] if name not in names]):
-        yield ("baseline_seeds",), f"'baseline_seeds' needs {' and '.join(absent)} among 'mechanisms'; add it."
-    counts: dict[str, Mapping[Any, int]] = {"task_seeds": suite.task_seeds, "epsilon_seeds": suite.epsilon_seeds}
-    for key, given in counts.items():
-        for name, count in given.items():
+    absent = [name for name in REFERENCES[:2] if name not in names]
+    if suite.baseline_seeds and absent:
+        yield (
+            ("baseline_seeds",),
+            f"'baseline_seeds' needs {' and '.join(absent)} among 'mechanisms'; add it.",
+        )
+    counts: dict[str, Mapping[Any, int]] = {
+        "task_seeds": suite.task_seeds,
+        "epsilon_seeds": suite.epsilon_seeds,
+    }
+    for key, seeds_of in counts.items():
+        for name, count in seeds_of.items():
             if count > len(suite.seeds):
-                yield (key,), f"'{key}' asks for {count} seeds ({name}), and 'seeds' lists {len(suite.seeds)}."
+                yield (
+                    (key,),
+                    f"'{key}' asks for {count} seeds ({name}), and 'seeds' lists {len(suite.seeds)}.",
+                )
     for epsilon in suite.epsilon_seeds:
         if epsilon not in suite.epsilons:
-            yield ("epsilon_seeds",), f"'epsilon_seeds' names {epsilon:g}, which 'epsilons' does not list."
+            yield (
+                ("epsilon_seeds",),
+                f"'epsilon_seeds' names {epsilon:g}, which 'epsilons' does not list.",
+            )
 
 
 def _size_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
     """More test records than the queries that epsilon covers, or no number of them where a seed draws them; more cells
     than a machine can list in seconds."""
     if suite.fresh_test_records and any(suite.records_of(task) is None for task in suite.tasks):
-        yield ("fresh_test_records",), "'fresh_test_records' needs 'test_records': how many each seed draws; add it."
+        yield (
+            ("fresh_test_records",),
+            "'fresh_test_records' needs 'test_records': how many each seed draws; add it.",
+        )
     most = max(suite.test_records or 0, *suite.task_test_records.values(), 0)
     if suite.queries is not None and most > suite.queries:
-        yield ("queries",), f"'queries' ({suite.queries}) does not cover {most} test records; raise it."
+        yield (
+            ("queries",),
+            f"'queries' ({suite.queries}) does not cover {most} test records; raise it.",
+        )
     if (cells := _count_cells(suite)) > _MOST_CELLS:
-        said = f"this suite has {cells:,} cells, {_MOST_CELLS:,} is the most; ask for fewer seeds or epsilons."
-        yield ("seeds",), said
+        message = f"this suite has {cells:,} cells, {_MOST_CELLS:,} is the most; ask for fewer seeds or epsilons."
+        yield ("seeds",), message
 
 
 def _count_cells(suite: Suite) -> int:
@@ -414,8 +470,8 @@ def apply_changes(suite: Suite, changes: Changes, known: Mapping[str, Any]) -> S
         update["test_records"] = changes.test_records
     new = suite.model_copy(update=update)
     new._from_flags = suite._from_flags | update.keys()
-    for place, said in _size_misfits(new):
-        raise new.error(place, said)
+    for place, message in _size_misfits(new):
+        raise new.error(place, message)
     return new
 
 
@@ -427,9 +483,17 @@ def _add_models(entry: MechanismEntry, models: Iterable[str]) -> MechanismEntry:
     return entry.model_copy(update={"tasks": {**entry.tasks, **dict.fromkeys(models, first)}})
 
 
-def _entries(suite: Suite, name: str, known: Mapping[str, Any]) -> list[MechanismEntry]:
+def _entries(
+    suite: Suite,
+    name: str,
+    known: Mapping[str, Any],
+) -> list[MechanismEntry]:
     rows = [entry for entry in suite.mechanisms if entry.row == name]
     rows = rows or [entry for entry in suite.mechanisms if entry.name == name]
     if not rows and name not in known:
-        raise unknown_name("mechanism", name, {*known, *(entry.row for entry in suite.mechanisms)})
+        raise unknown_name(
+            "mechanism",
+            name,
+            {*known, *(entry.row for entry in suite.mechanisms)},
+        )
     return rows or [MechanismEntry(name=name)]

@@ -89,7 +89,7 @@ class MechanismEntry(BaseModel):
         if any(one in self.settings[:number] for number, one in enumerate(self.settings)):
             raise ValueError("lists one setting twice")
         for name in self.tune:
-            if name in self.options or any(name in own for own in self.per_task.values()):
+            if name in self.options or any(name in options for options in self.per_task.values()):
                 raise ValueError(f"tunes {name}, which its options or per_task set already; leave it out there")
         return self
 
@@ -171,11 +171,16 @@ class Tuned(BaseModel):
     def join(self, other: Tuned) -> Tuned:
         """This choice with the rows of another one in place of its own. Raises ValueError as `TunedTask.join`."""
         mine = self.tasks
-        return Tuned(tasks={**mine, **{t: mine[t].join(own) if t in mine else own for t, own in other.tasks.items()}})
+        return Tuned(
+            tasks={
+                **mine,
+                **{t: mine[t].join(tuned) if t in mine else tuned for t, tuned in other.tasks.items()},
+            }
+        )
 
     def rows_of(self, task: str) -> dict[str, TunedRow]:
         """Row -> what was chosen for it on a task: there, else on another task."""
-        found: dict[str, TunedRow] = {}
+        rows: dict[str, TunedRow] = {}
         for _, tuned in sorted(self.tasks.items(), key=lambda item: item[0] == task):
-            found |= tuned.rows
-        return found
+            rows |= tuned.rows
+        return rows

@@ -26,7 +26,14 @@ from dpicl.data.task import Task
 from dpicl.mechanism.options import build
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.plan.suite import Suite, choice_path, load_suite
-from dpicl.plan.suite_rows import SETTINGS, MechanismEntry, ScoredSetting, Tuned, TunedRow, TunedTask
+from dpicl.plan.suite_rows import (
+    SETTINGS,
+    MechanismEntry,
+    ScoredSetting,
+    Tuned,
+    TunedRow,
+    TunedTask,
+)
 from dpicl.results.manifest import commit
 from dpicl.results.schema import Result
 from dpicl.tables.document import Table, text_table
@@ -35,7 +42,11 @@ from dpicl.tables.document import Table, text_table
 SEEDS = (1000, 1001)
 
 
-def tuning_suite(suite: Suite, mechanisms: Mapping[str, Registered], shots: int | None = None) -> Suite:
+def tuning_suite(
+    suite: Suite,
+    mechanisms: Mapping[str, Registered],
+    shots: int | None = None,
+) -> Suite:
     """The suite whose rows are the settings of the tuned rows of another one: ROW.0, ROW.1 and so on.
 
     shots: demonstrations of every task, fewer than the suite's where those take too long; None:
@@ -52,7 +63,13 @@ def tuning_suite(suite: Suite, mechanisms: Mapping[str, Registered], shots: int 
             continue
         for i, setting in enumerate(entry.settings):
             options = {**entry.options, **setting}
-            change = {"label": label_of(entry, i), "options": options, "tasks": fits[:1], "epsilons": [], "tune": {}}
+            change = {
+                "label": label_of(entry, i),
+                "options": options,
+                "tasks": fits[:1],
+                "epsilons": [],
+                "tune": {},
+            }
             rows.append(entry.model_copy(update=change))
     if unfit and not rows:
         raise UsageError(f"{', '.join(unfit)} can do none of {', '.join(suite.tasks)}; name others by --task.")
@@ -83,43 +100,61 @@ def label_of(entry: MechanismEntry, setting: int) -> str:
     return f"{entry.row}.{setting}"
 
 
-def choose_settings(suite: Suite, made: Suite, results: Sequence[Result], command: str) -> Tuned:
-    """What the results of `tuning_suite` (``made``) choose for the rows of a suite; of equal settings the first.
+def choose_settings(
+    suite: Suite,
+    trial: Suite,
+    results: Sequence[Result],
+    command: str,
+) -> Tuned:
+    """What the results of `tuning_suite` (``trial``) choose for the rows of a suite; of equal settings the first.
 
     Raises UsageError where a setting lacks a result that another one of its row has.
     """
     code = commit()[0]
     tasks = dict[str, TunedTask]()
-    for task in made.tasks:
-        found = [result for result in results if result.cell.task == task]
-        asked = {entry.label for entry in made.mechanisms if task in entry.tasks}
+    for task in trial.tasks:
+        of_task = [result for result in results if result.cell.task == task]
+        labels = {entry.label for entry in trial.mechanisms if task in entry.tasks}
         rows = {
-            entry.row: TunedRow(command=command, commit=code, settings=_rank(entry, entry.settings, found))
+            entry.row: TunedRow(
+                command=command,
+                commit=code,
+                settings=_rank(entry, entry.settings, of_task),
+            )
             for entry in suite.mechanisms
-            if label_of(entry, 0) in asked
+            if label_of(entry, 0) in labels
         }
         if rows:
             tasks[task] = TunedTask(
-                model=found[0].cell.model,
-                epsilon=made.epsilons[0],
-                seeds=made.seeds,
-                shots=made.task_shots.get(task, made.shots),
-                test_records=made.records_of(task),
-                records=found[0].manifest.data.fingerprint,
+                model=of_task[0].cell.model,
+                epsilon=trial.epsilons[0],
+                seeds=trial.seeds,
+                shots=trial.task_shots.get(task, trial.shots),
+                test_records=trial.records_of(task),
+                records=of_task[0].manifest.data.fingerprint,
                 rows=rows,
             )
     return Tuned(tasks=tasks)
 
 
-def _rank(entry: MechanismEntry, settings: Sequence[Options], results: Sequence[Result]) -> list[ScoredSetting]:
-    found, asked = [], set()
+def _rank(
+    entry: MechanismEntry,
+    settings: Sequence[Options],
+    results: Sequence[Result],
+) -> list[ScoredSetting]:
+    scored, seeds = [], set()
     for i, setting in enumerate(settings):
-        own = [result for result in results if result.cell.label == label_of(entry, i)]
-        asked.add(frozenset(result.cell.seed for result in own))
-        found.append(ScoredSetting(options=setting, score=round(fmean(map(_score, own)), 4) if own else 0.0))
-    if asked != {frozenset(SEEDS)}:
+        of_setting = [result for result in results if result.cell.label == label_of(entry, i)]
+        seeds.add(frozenset(result.cell.seed for result in of_setting))
+        scored.append(
+            ScoredSetting(
+                options=setting,
+                score=round(fmean(map(_score, of_setting)), 4) if of_setting else 0.0,
+            )
+        )
+    if seeds != {frozenset(SEEDS)}:
         raise UsageError(f"Not every setting of {entry.row} has its results; run the same command again.")
-    return sorted(found, key=lambda one: -one.score)
+    return sorted(scored, key=lambda one: -one.score)
 
 
 def _score(result: Result) -> float:
@@ -140,7 +175,12 @@ def write_choice(path: Path, tuned: Tuned) -> Path:
             tuned = earlier.join(tuned)
         except ValueError as error:
             raise UsageError(f"{choice} keeps what it has: {error}; tune all alike, or move that file away.") from error
-    text = yaml.safe_dump(tuned.model_dump(mode="json"), sort_keys=False, default_flow_style=None, width=150)
+    text = yaml.safe_dump(
+        tuned.model_dump(mode="json"),
+        sort_keys=False,
+        default_flow_style=None,
+        width=150,
+    )
     try:
         put_whole(choice, "# Written by `dpicl tune`; run it again instead of changing this.\n" + text)
     except OSError as error:
@@ -154,20 +194,34 @@ def tuning_of(suite: Suite) -> Tuned:
     """The choices that rows of a suite have, their own or those that they share."""
     used = {name: entry.row for entry in suite.mechanisms for name in (str(entry.tune), entry.row)}
     tasks = suite.tuned.tasks if suite.tuned else {}
-    kept = {
-        task: {row: own for row, own in on.rows.items() if row in used and suite.choose_options(used[row], task)}
+    chosen = {
+        task: {
+            row: tuned_row
+            for row, tuned_row in on.rows.items()
+            if row in used and suite.choose_options(used[row], task)
+        }
         for task, on in tasks.items()
     }
-    return Tuned(tasks={task: tasks[task].model_copy(update={"rows": own}) for task, own in kept.items() if own})
+    return Tuned(
+        tasks={
+            task: tasks[task].model_copy(update={"rows": tuned_row}) for task, tuned_row in chosen.items() if tuned_row
+        }
+    )
 
 
 def tuning_table(tuned: Tuned) -> Table:
     """What was chosen for every row, its score and that of the worst setting, on which task."""
     rows = [
-        [row, ", ".join(f"{name} = {value}" for name, value in best.options.items()), *scores, task, str(on.shots)]
+        [
+            row,
+            ", ".join(f"{name} = {value}" for name, value in best.options.items()),
+            *scores,
+            task,
+            str(on.shots),
+        ]
         for task, on in tuned.tasks.items()
-        for row, own in on.rows.items()
-        if (best := own.settings[0]) and (scores := [score_text(own.settings[at].score) for at in (0, -1)])
+        for row, tuned_row in on.rows.items()
+        if (best := tuned_row.settings[0]) and (scores := [score_text(tuned_row.settings[at].score) for at in (0, -1)])
     ]
     title = f"Tuned on generated public records, the best of {SETTINGS} settings each"
     return text_table(["row", "chosen", "score", "worst", "on", "shots"], rows, title)
@@ -177,6 +231,8 @@ def describe_tuning(suite: Suite, results: Sequence[Result]) -> list[str]:
     """What a board says of the rows whose results have the options that tuning chose."""
     cells = [result.cell for result in results]
     chosen = ((cell, suite.choose_options(cell.label, cell.task)) for cell in cells)
-    rows = ", ".join(sorted({cell.label for cell, own in chosen if own and own.items() <= cell.options.items()}))
-    said = f"Tuned: {rows} ({count(SETTINGS, 'setting')} a row, on public records; SUITE.tuned.yaml has the scores)."
-    return [said] if rows else []
+    rows = ", ".join(
+        sorted({cell.label for cell, options in chosen if options and options.items() <= cell.options.items()})
+    )
+    note = f"Tuned: {rows} ({count(SETTINGS, 'setting')} a row, on public records; SUITE.tuned.yaml has the scores)."
+    return [note] if rows else []

@@ -135,7 +135,11 @@ class ClusterTree:
 
     def _parts(self) -> tuple[dp.DpEvent, dp.DpEvent, dp.DpEvent]:
         """(all splits of one level, all counts of one level, all sums)."""
-        return bounded_range_choice(self.split_epsilon), gaussian(self.count_multiplier), gaussian(self.sum_multiplier)
+        return (
+            bounded_range_choice(self.split_epsilon),
+            gaussian(self.count_multiplier),
+            gaussian(self.sum_multiplier),
+        )
 
     def clusters(self, points: np.ndarray, sample: Sample) -> list[Cluster]:
         """Clusters, heaviest first; points is [M, d], one for each slot, M a public constant unless it is ``expected``.
@@ -149,16 +153,31 @@ class ClusterTree:
         levels = [(sample.spend(split_event), sample.spend(count_event)) for _ in range(self.levels)]
         sums = sample.spend(sum_event)
         edge = np.full(points.shape[1], self.radius)
-        open_boxes, whole = [_Box(-edge, edge, np.arange(len(points)), number)], []
+        open_boxes = [_Box(-edge, edge, np.arange(len(points)), number)]
+        whole = []
         for level, (splits, counts) in enumerate(levels):
-            halves = self._count(self._split(open_boxes, points, number / 2**level, splits), counts)
+            halves = self._count(
+                self._split(
+                    open_boxes,
+                    points,
+                    number / 2**level,
+                    splits,
+                ),
+                counts,
+            )
             limit = number / 2 ** (self.levels + 1)
             both = [bool(pair) and min(half.weight for half in pair) > limit for pair in halves]
             whole += [box for box, split in zip(open_boxes, both, strict=True) if not split]
             open_boxes = [half for pair, split in zip(halves, both, strict=True) if split for half in pair]
         return self._add_centres(whole + open_boxes, points, sums)
 
-    def _split(self, boxes: list[_Box], points: np.ndarray, expected: float, permit: Permit) -> list[list[_Box]]:
+    def _split(
+        self,
+        boxes: list[_Box],
+        points: np.ndarray,
+        expected: float,
+        permit: Permit,
+    ) -> list[list[_Box]]:
         """The two halves of every box, not counted yet; none where the box is narrower than the grid.
 
         expected: the public constant that stands for the number of points of a box.
@@ -167,37 +186,74 @@ class ClusterTree:
         inside = [(grid > box.lower[:, None]) & (grid < box.upper[:, None]) for box in boxes]
         wide = [at for at, positions in enumerate(inside) if positions.any()]
         scores = [
-            split_scores(points[boxes[at].members], grid, 2 * self.radius / self.intervals, expected)[inside[at]]
+            split_scores(
+                points[boxes[at].members],
+                grid,
+                2 * self.radius / self.intervals,
+                expected,
+            )[inside[at]]
             for at in wide
         ]
         halves: list[list[_Box]] = [[] for _ in boxes]
-        for at, chosen in zip(wide, permit.joint_choice(scores, self.split_width), strict=True):
+        for at, chosen in zip(
+            wide,
+            permit.joint_choice(scores, self.split_width),
+            strict=True,
+        ):
             dimension, position = np.argwhere(inside[at])[chosen]
             halves[at] = _halves(boxes[at], points, int(dimension), grid[position])
         return halves
 
-    def _count(self, halves: list[list[_Box]], permit: Permit) -> list[list[_Box]]:
+    def _count(
+        self,
+        halves: list[list[_Box]],
+        permit: Permit,
+    ) -> list[list[_Box]]:
         """The same boxes with their noisy counts."""
         counts = np.array([len(half.members) for pair in halves for half in pair], dtype=np.float64)
         drawn = iter(permit.noisy_sum(counts, self.count_bound).tolist())
-        return [[_Box(half.lower, half.upper, half.members, next(drawn)) for half in pair] for pair in halves]
+        return [
+            [
+                _Box(
+                    half.lower,
+                    half.upper,
+                    half.members,
+                    next(drawn),
+                )
+                for half in pair
+            ]
+            for pair in halves
+        ]
 
-    def _add_centres(self, boxes: list[_Box], points: np.ndarray, permit: Permit) -> list[Cluster]:
+    def _add_centres(
+        self,
+        boxes: list[_Box],
+        points: np.ndarray,
+        permit: Permit,
+    ) -> list[Cluster]:
         clean = np.array([points[box.members].sum(axis=0) for box in boxes])
         sums = permit.noisy_sum(clean, self.sum_bound)
-        found = [Cluster(total / max(box.weight, 1.0), box.weight) for box, total in zip(boxes, sums, strict=True)]
-        return sorted(found, key=lambda cluster: -cluster.weight)
+        clusters = [Cluster(total / max(box.weight, 1.0), box.weight) for box, total in zip(boxes, sums, strict=True)]
+        return sorted(clusters, key=lambda cluster: -cluster.weight)
 
     def _share(self, share: float) -> float:
         return share / (self.count_share + self.split_share + self.sum_share)
 
 
-def _halves(box: _Box, points: np.ndarray, dimension: int, position: float) -> list[_Box]:
+def _halves(
+    box: _Box,
+    points: np.ndarray,
+    dimension: int,
+    position: float,
+) -> list[_Box]:
     """The box on either side of a position of a dimension, not counted yet."""
     upper, lower = box.upper.copy(), box.lower.copy()
     upper[dimension] = lower[dimension] = position
     left = points[box.members, dimension] < position
-    return [_Box(box.lower, upper, box.members[left], 0.0), _Box(lower, box.upper, box.members[~left], 0.0)]
+    return [
+        _Box(box.lower, upper, box.members[left], 0.0),
+        _Box(lower, box.upper, box.members[~left], 0.0),
+    ]
 
 
 def grid_positions(radius: float, intervals: int) -> np.ndarray:
@@ -205,7 +261,12 @@ def grid_positions(radius: float, intervals: int) -> np.ndarray:
     return radius * ((2 * np.arange(intervals) + 1) / intervals - 1)
 
 
-def split_scores(points: np.ndarray, grid: np.ndarray, interval: float, expected: float) -> np.ndarray:
+def split_scores(
+    points: np.ndarray,
+    grid: np.ndarray,
+    interval: float,
+    expected: float,
+) -> np.ndarray:
     """float64[d, P]: DPM's score of splitting a box at each position s of each dimension, in points.
 
     points: [n, d], those of the box. expected: D > 0, a public constant that stands for n. With m = min(number of
@@ -222,6 +283,10 @@ def split_scores(points: np.ndarray, grid: np.ndarray, interval: float, expected
     below = (columns < grid[:, None]).sum(axis=2)
     near = ((columns >= grid[:, None] - interval / 2) & (columns < grid[:, None] + interval / 2)).sum(axis=2)
     smaller = np.minimum(below, len(points) - below)
-    centreness = np.interp(smaller / expected, [0, OUTER_QUANTILE, 0.5], [0, OUTER_SHARE, 1.0])
+    centreness = np.interp(
+        smaller / expected,
+        [0, OUTER_QUANTILE, 0.5],
+        [0, OUTER_SHARE, 1.0],
+    )
     scores: np.ndarray = CENTRE_WEIGHT * expected * centreness + EMPTY_WEIGHT * np.maximum(0.0, expected - near)
     return scores

@@ -46,7 +46,14 @@ class NearCentre:
     own_slots: bool = False
 
     def __post_init__(self) -> None:
-        increasing = all(low < high for low, high in zip((0.0, *self.radii), self.radii, strict=False))
+        increasing = all(
+            low < high
+            for low, high in zip(
+                (0.0, *self.radii),
+                self.radii,
+                strict=False,
+            )
+        )
         if not self.radii or not increasing or not math.isfinite(self.radii[-1]):
             raise UsageError("The radii of a ball must be above 0, finite and increasing.")
         if not 0 < self.histogram_share < 1 or not 0 < self.share <= 1 or not self.expected > 0:
@@ -64,7 +71,13 @@ class NearCentre:
     def _sum(self) -> dp.DpEvent:
         return gaussian(self.noise_multiplier / math.sqrt(1 - self.histogram_share))
 
-    def choose(self, rows: np.ndarray, centre: np.ndarray, sample: Sample, ids: np.ndarray) -> int:
+    def choose(
+        self,
+        rows: np.ndarray,
+        centre: np.ndarray,
+        sample: Sample,
+        ids: np.ndarray,
+    ) -> int:
         """The id of the largest noisy coordinate. rows: [M, K], one a slot. centre: float64[K], public, a distribution.
         ids: int64[K], what the coordinates stand for.
 
@@ -76,11 +89,17 @@ class NearCentre:
         bounded, middle = project_sub_simplex(rows), project_sub_simplex(centre[None])[0]
         radius = self._radius(np.linalg.norm(bounded - middle, axis=1), sample)
         if radius is None:
-            total, bound, base = bounded, SIMPLEX_RADIUS if self.own_slots else SIMPLEX_DIAMETER, 0.0
+            total = bounded
+            bound = SIMPLEX_RADIUS if self.own_slots else SIMPLEX_DIAMETER
+            base = 0.0
         else:
             total, base = clip_norm(bounded - middle, radius), self.expected * middle
             bound = radius if self.own_slots else min(2 * radius, SIMPLEX_DIAMETER)
-        noisy = sample.spend(self._sum).noisy_sum(total.sum(axis=0), bound, ids=ids)
+        noisy = sample.spend(self._sum).noisy_sum(
+            total.sum(axis=0),
+            bound,
+            ids=ids,
+        )
         return int(ids[int(np.argmax(base + noisy))])
 
     def _radius(self, distances: np.ndarray, sample: Sample) -> float | None:

@@ -48,14 +48,14 @@ def join_groups(event: dp.DpEvent) -> dp.DpEvent:
     worst: Counter[tuple[dp.DpEvent, bool]] = Counter()
     rates: dict[dp.DpEvent, float] = {}
     for branch in groups(event).values():
-        own: Counter[tuple[dp.DpEvent, bool]] = Counter()
+        counts: Counter[tuple[dp.DpEvent, bool]] = Counter()
         for component, count in branch.items():
             sampled = isinstance(component, dp.PoissonSampledDpEvent)
             inside = component.event if sampled else component
             if sampled:
                 rates[inside] = max(rates.get(inside, 0.0), component.sampling_probability)
-            own[inside, sampled] += count
-        worst |= own
+            counts[inside, sampled] += count
+        worst |= counts
     return recompose(
         {
             dp.PoissonSampledDpEvent(rates[inside], inside) if sampled else inside: count
@@ -64,7 +64,11 @@ def join_groups(event: dp.DpEvent) -> dp.DpEvent:
     )
 
 
-def total(events: Sequence[dp.DpEvent], delta: float, quick: bool = False) -> Bounds:
+def total(
+    events: Sequence[dp.DpEvent],
+    delta: float,
+    quick: bool = False,
+) -> Bounds:
     """Bounds of the epsilon of all releases together at this delta, with secure noise: accounted at delta - 1e-7, or
     where that does not pay for the floating point of all of them, at less, down to half of delta.
 
@@ -85,7 +89,13 @@ def total(events: Sequence[dp.DpEvent], delta: float, quick: bool = False) -> Bo
             break
         accounted = delta - 2 * needed
     note = "no share of delta pays for the floating point of all releases"
-    return Bounds(math.inf, math.inf, math.inf, best.accountants, (*best.notes, note))
+    return Bounds(
+        math.inf,
+        math.inf,
+        math.inf,
+        best.accountants,
+        (*best.notes, note),
+    )
 
 
 def _find_smallest(events: Sequence[dp.DpEvent], delta: float, quick: bool) -> Bounds:
@@ -93,10 +103,10 @@ def _find_smallest(events: Sequence[dp.DpEvent], delta: float, quick: bool) -> B
     proofs = [_prove(_bound_together, events, delta, quick)]
     if proofs == [None] or (not quick and any(map(_is_loose, events))):
         proofs.append(_prove(_add_up, events, delta, quick))
-    found = [bounds for bounds in proofs if bounds is not None]
-    if not found:
+    known = [bounds for bounds in proofs if bounds is not None]
+    if not known:
         raise UnsupportedEvent("No theorem covers these releases together, so nothing is known of what they cost.")
-    return min(found, key=lambda bounds: bounds.upper)
+    return min(known, key=lambda bounds: bounds.upper)
 
 
 def person_total(events: Sequence[dp.DpEvent], delta: float, rows: int) -> float:
@@ -106,7 +116,13 @@ def person_total(events: Sequence[dp.DpEvent], delta: float, rows: int) -> float
 
     events: of one record. rows: more than 1 by group privacy, which holds for what a record's releases cost together.
     """
-    key = key_of("over releases", list(map(repr, events)), delta, rows, calibration_cache.accounting_code())
+    key = key_of(
+        "over releases",
+        list(map(repr, events)),
+        delta,
+        rows,
+        calibration_cache.accounting_code(),
+    )
     if stored := calibration_cache.read_value(calibration_cache.DEFAULT, key):
         return float(stored[0])
     bound = total(events, delta, quick=True).upper if rows == 1 else _group_total(events, delta, rows)
@@ -120,8 +136,8 @@ def _group_total(events: Sequence[dp.DpEvent], delta: float, rows: int) -> float
     for _ in range(_GROUP_STEPS):
         if share < LEAST_SECURE_DELTA:
             break
-        own = total(events, share, quick=True).upper
-        epsilon, needed = of_person(own, share, rows)
+        upper = total(events, share, quick=True).upper
+        epsilon, needed = of_person(upper, share, rows)
         if needed <= delta:
             return epsilon
         share *= delta / needed * (1 - 1e-3)
@@ -133,7 +149,12 @@ def _is_loose(event: dp.DpEvent) -> bool:
     return join_groups(event) not in map(recompose, groups(event).values())
 
 
-def _prove(proof: Proof, events: Sequence[dp.DpEvent], delta: float, quick: bool) -> Bounds | None:
+def _prove(
+    proof: Proof,
+    events: Sequence[dp.DpEvent],
+    delta: float,
+    quick: bool,
+) -> Bounds | None:
     """What a proof gives; None where it does not cover the events."""
     try:
         return proof(events, delta, accountants.quick_epsilon if quick else accountants.epsilon)
@@ -149,5 +170,8 @@ def _bound_together(events: Sequence[dp.DpEvent], delta: float, account: Account
 def _add_up(events: Sequence[dp.DpEvent], delta: float, account: Accountant) -> Bounds:
     each = [account(event, delta / len(events)).upper for event in events]
     value = math.fsum(each)
-    said = {"added": each, "over_releases": f"the sum of {len(each)} proofs, each at delta / {len(each)}"}
-    return Bounds(0.0, value, value, said)
+    accountants = {
+        "added": each,
+        "over_releases": f"the sum of {len(each)} proofs, each at delta / {len(each)}",
+    }
+    return Bounds(0.0, value, value, accountants)

@@ -71,7 +71,10 @@ def clip_scores(rows: np.ndarray, clip: float) -> np.ndarray:
     """
     rows = np.where(np.isfinite(rows), rows, -np.inf).astype(np.float64)
     top = rows.max(axis=1, keepdims=True, initial=-np.inf)
-    return np.maximum(-clip, rows - np.where(np.isfinite(top), top, 0.0) + clip)
+    return np.maximum(
+        -clip,
+        rows - np.where(np.isfinite(top), top, 0.0) + clip,
+    )
 
 
 def clip_differences(rows: np.ndarray, public: np.ndarray, clip: float) -> np.ndarray:
@@ -118,7 +121,12 @@ class GaussianSum:
     def event(self) -> dp.DpEvent:
         return gaussian(self.noise_multiplier)
 
-    def choose(self, rows: np.ndarray, sample: Sample, ids: np.ndarray | None = None) -> int:
+    def choose(
+        self,
+        rows: np.ndarray,
+        sample: Sample,
+        ids: np.ndarray | None = None,
+    ) -> int:
         """Index in [0, K) of the largest noisy coordinate; rows is [M, K], one a slot. Of equal ones the first.
 
         ids: int64[K], public: what the coordinates stand for, such as token ids; its id is returned then.
@@ -130,10 +138,19 @@ class GaussianSum:
         """All K indices, from the largest noisy coordinate to the smallest: post-processing of the same release."""
         return np.argsort(-self._noisy_sum(rows, sample), kind="stable").tolist()
 
-    def _noisy_sum(self, rows: np.ndarray, sample: Sample, ids: np.ndarray | None = None) -> np.ndarray:
+    def _noisy_sum(
+        self,
+        rows: np.ndarray,
+        sample: Sample,
+        ids: np.ndarray | None = None,
+    ) -> np.ndarray:
         check_slots(rows, self.own_slots, sample, self.replaced)
         bounded = project_sub_simplex(rows)
-        return sample.spend(self.event).noisy_sum(bounded.sum(axis=0), self.bound, ids=ids)
+        return sample.spend(self.event).noisy_sum(
+            bounded.sum(axis=0),
+            self.bound,
+            ids=ids,
+        )
 
 
 @dataclass(frozen=True)
@@ -160,7 +177,13 @@ class NearestToMean:
     def event(self) -> dp.DpEvent:
         return gaussian(self.noise_multiplier)
 
-    def choose(self, rows: np.ndarray, centre: np.ndarray, candidates: np.ndarray, sample: Sample) -> int:
+    def choose(
+        self,
+        rows: np.ndarray,
+        centre: np.ndarray,
+        candidates: np.ndarray,
+        sample: Sample,
+    ) -> int:
         """Index in [0, K) of the candidate with the largest inner product with the noisy mean; of equal ones the first.
 
         rows: [M, d], one a slot. centre: [d], public. candidates: [K, d], public and of length 1, for which the largest
@@ -208,16 +231,25 @@ class NoisySum:
     def event(self) -> dp.DpEvent:
         return gaussian(self.noise_multiplier)
 
-    def release(self, vectors: np.ndarray, sample: Sample, weights: np.ndarray | None = None) -> np.ndarray:
+    def release(
+        self,
+        vectors: np.ndarray,
+        sample: Sample,
+        weights: np.ndarray | None = None,
+    ) -> np.ndarray:
         """float64[k, d]: the noisy sum of the rows' w v^T. vectors: [M, d], weights: [M, k] (None: radius, k = 1).
 
         Raises PluginError for a sample whose slots are shared, or not one a row.
         """
         check_slots(vectors, True, sample)
         step = math.ldexp(_WEIGHT_STEP, math.frexp(self.radius)[1])
-        given = np.full((len(vectors), 1), self.radius) if weights is None else weights
-        total = _steps(clip_norm(given, self.radius), step).T @ _steps(clip_norm(vectors, _INSIDE), _VECTOR_STEP)
-        return sample.spend(self.event).noisy_sum(total.astype(np.int64), self.bound, step * _VECTOR_STEP)
+        factors = np.full((len(vectors), 1), self.radius) if weights is None else weights
+        total = _steps(clip_norm(factors, self.radius), step).T @ _steps(clip_norm(vectors, _INSIDE), _VECTOR_STEP)
+        return sample.spend(self.event).noisy_sum(
+            total.astype(np.int64),
+            self.bound,
+            step * _VECTOR_STEP,
+        )
 
 
 #: The least and the largest radius of a `NoisySum`: far from where float64 ends, with room for sums and for noise.
@@ -272,7 +304,13 @@ class BoundedRangeChoice(RangeChoice):
     def width(self) -> float:
         return 2 * self.weight * self.clip / self.divisor
 
-    def choose(self, rows: np.ndarray, public: np.ndarray, sample: Sample, ids: np.ndarray | None = None) -> int:
+    def choose(
+        self,
+        rows: np.ndarray,
+        public: np.ndarray,
+        sample: Sample,
+        ids: np.ndarray | None = None,
+    ) -> int:
         """Index in [0, V); rows is [B, V], one a slot (B may be 0), public is [V].
 
         ids: int64[V], public: what the scores are of, such as token ids; the id is returned then.
@@ -280,7 +318,14 @@ class BoundedRangeChoice(RangeChoice):
         twice the range) or are not one a row.
         """
         check_slots(rows, True, sample)
-        return _find_id(sample.spend(self.event).noisy_choice(self._scores(rows, public), self.width, ids)[0], ids)
+        return _find_id(
+            sample.spend(self.event).noisy_choice(
+                self._scores(rows, public),
+                self.width,
+                ids,
+            )[0],
+            ids,
+        )
 
     def _scores(self, rows: np.ndarray, public: np.ndarray) -> np.ndarray:
         private = clip_scores(rows, self.clip).sum(axis=0) / self.divisor

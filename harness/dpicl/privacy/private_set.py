@@ -150,17 +150,17 @@ class Sample:
 
         def spend(event: dp.DpEvent) -> Permit:
             nonlocal unspent
-            wanted = flatten(event)
+            components = flatten(event)
             if dp.NonPrivateDpEvent() in unspent:
-                wanted.pop(dp.NonPrivateDpEvent(), None)  # epsilon is infinite: once more costs no more
-            if not is_open or not wanted <= unspent:
+                components.pop(dp.NonPrivateDpEvent(), None)  # epsilon is infinite: once more costs no more
+            if not is_open or not components <= unspent:
                 why = "was not charged when its sample was drawn" if is_open else "comes after its sample was closed"
                 raise BudgetExceeded(
                     f"The release {event!r} {why}; declare every release of a sample in `poisson_slots(...,"
                     " releases=...)`, and make it before the next sample is drawn. Nothing was drawn."
                 )
             permit = Permit(event, noise, used, require_open_for_releases)
-            unspent = unspent - wanted
+            unspent = unspent - components
             permitted(event, permit)
             return permit
 
@@ -226,7 +226,13 @@ class _Records:
     permits: int = 0
 
     def poisson_slots(
-        self, rate: float, slots: int | None, partition: Partition, releases: dp.DpEvent, times: int, shuffled: bool
+        self,
+        rate: float,
+        slots: int | None,
+        partition: Partition,
+        releases: dp.DpEvent,
+        times: int,
+        shuffled: bool,
     ) -> SlotSampler:
         event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, releases), times)
         self.ledger.charge(event, partition, note=SAMPLED)
@@ -235,7 +241,11 @@ class _Records:
             group = self.groups.get(partition, [])
             self.observer.begin_sample(partition)
             assigned = _assign_slots(group, rate, slots, shuffled, self.sampling)
-            return self._sample(Assigned(partition, rate, slots, len(group), assigned), releases, own=slots is None)
+            return self._sample(
+                Assigned(partition, rate, slots, len(group), assigned),
+                releases,
+                own_slots=slots is None,
+            )
 
         return self._sampler(next_sample, times)
 
@@ -253,17 +263,22 @@ class _Records:
             raise PluginError("Records join queries in runs of answer mechanisms alone; draw Poisson samples here.")
         if not self.noise.seeded:
             require_few_rows(slots)
-        self.ledger.charge(dp.SelfComposedDpEvent(releases, min(uses, times)), None, note=JOINED)
+        self.ledger.charge(
+            dp.SelfComposedDpEvent(releases, min(uses, times)),
+            None,
+            note=JOINED,
+        )
         with self.observer.looking():
             contents = [(record.text, record.label) for record in self.groups[None]]
             rows = embed([text for text, _ in contents], embedding)
         joining = Joining(contents, rows, slots, threshold, uses, nearest)
 
         def next_sample(query: str) -> Sample:
-            group, joined = self.groups.get(None, []), joining.join(embed([query], embedding)[0])
+            group = self.groups.get(None, [])
+            joined = joining.join(embed([query], embedding)[0])
             assigned = tuple(tuple(group[at] for at in slot if group) for slot in joined)
-            told = Assigned(None, 1.0, slots, len(group), assigned, uses)
-            return self._sample(told, releases, own=False, replaced=1 if nearest is None else 2)
+            assignment = Assigned(None, 1.0, slots, len(group), assigned, uses)
+            return self._sample(assignment, releases, own_slots=False, replaced=1 if nearest is None else 2)
 
         return self._sampler(next_sample, times)
 
@@ -282,7 +297,13 @@ class _Records:
         self.samplers.append(SlotSampler(next_sample, times))
         return self.samplers[-1]
 
-    def _sample(self, assigned: Assigned, releases: dp.DpEvent, own: bool, replaced: int = 1) -> Sample:
+    def _sample(
+        self,
+        assigned: Assigned,
+        releases: dp.DpEvent,
+        own_slots: bool,
+        replaced: int = 1,
+    ) -> Sample:
         number = self.drawn
         self.drawn += 1
         self.observer.end_sample(assigned)
@@ -291,7 +312,13 @@ class _Records:
             self.observer.note_spend(event, permit, number)
 
         return Sample(
-            assigned.slots, releases, self.noise, note_permit, self._count_use, own_slots=own, replaced=replaced
+            assigned.slots,
+            releases,
+            self.noise,
+            note_permit,
+            self._count_use,
+            own_slots=own_slots,
+            replaced=replaced,
         )
 
     def _count_use(self) -> None:
@@ -327,12 +354,12 @@ class PrivateSet:
         groups: dict[Partition, list[PrivateRecord]] = {None: list(records)}
         for record in records:
             groups.setdefault(record.label, []).append(record)
-        kept = _Records(groups, ledger, sampling, noise, observer or SampleObserver(), embed)
+        content = _Records(groups, ledger, sampling, noise, observer or SampleObserver(), embed)
         # Functions, and no bound methods: those have an attribute that leads to what they are bound to.
-        self._poisson_slots = lambda *given: kept.poisson_slots(*given)
-        self._joining_slots = lambda *given: kept.joining_slots(*given)
-        self._reveal = lambda note: kept.reveal(note)
-        self._close = lambda: kept.close()
+        self._poisson_slots = lambda *arguments: content.poisson_slots(*arguments)
+        self._joining_slots = lambda *arguments: content.joining_slots(*arguments)
+        self._reveal = lambda note: content.reveal(note)
+        self._close = lambda: content.close()
 
     @property
     def groups(self) -> tuple[Partition, ...]:
@@ -418,7 +445,11 @@ def _require_count(what: str, number: int) -> None:
 
 
 def _assign_slots(
-    group: Sequence[PrivateRecord], rate: float, slots: int | None, shuffled: bool, sampling: SamplingRandomness
+    group: Sequence[PrivateRecord],
+    rate: float,
+    slots: int | None,
+    shuffled: bool,
+    sampling: SamplingRandomness,
 ) -> Slots:
     """One Poisson sample of a group, assigned to slots (None: a slot for each sampled record)."""
     chosen = np.flatnonzero(sampling.uniform(len(group)) < rate)

@@ -58,7 +58,12 @@ class PublicScheme(SamplingScheme):
         """See SlotScheme."""
         return dp.NoOpDpEvent()
 
-    def sampler(self, private: PrivateSet, release: dp.DpEvent, queries: int) -> Callable[[str], Sample]:
+    def sampler(
+        self,
+        private: PrivateSet,
+        release: dp.DpEvent,
+        queries: int,
+    ) -> Callable[[str], Sample]:
         """See SlotScheme. The samples are empty."""
         return lambda text: PublicSample()
 

@@ -64,7 +64,11 @@ class NoisyRelease:
 class Observer(Protocol):
     """Sees every noisy release while a mechanism runs."""
 
-    def intercept(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
+    def intercept(
+        self,
+        noisy_release: NoisyRelease,
+        draw: Callable[[], np.ndarray],
+    ) -> np.ndarray:
         """What is released: the noisy sum, the indices that were chosen, or [1] for "above" and [0] for "below".
         ``draw()`` makes it with fresh noise."""
 
@@ -134,10 +138,22 @@ class Permit:
             clean = prepared_sum(clean, scale)
         return _observe(
             NoisyRelease("gaussian", clean, bound, scale, grid=grid, ids=ids, permit=self),
-            lambda: clean + round_noise(noise.gaussian(scale, clean.size), grid, scale).reshape(clean.shape),
+            lambda: (
+                clean
+                + round_noise(
+                    noise.gaussian(scale, clean.size),
+                    grid,
+                    scale,
+                ).reshape(clean.shape)
+            ),
         )
 
-    def noisy_choice(self, scores: np.ndarray, width: float, ids: np.ndarray | None = None) -> list[int]:
+    def noisy_choice(
+        self,
+        scores: np.ndarray,
+        width: float,
+        ids: np.ndarray | None = None,
+    ) -> list[int]:
         """Places of the min(count, K) best of K scores under Gumbel noise, best first; without noise the truly best.
 
         width: the range of the moves of all scores when one record is added or removed. One index is a draw from
@@ -181,12 +197,22 @@ class Permit:
                     " a threshold with fresh noise. Nothing was drawn."
                 )
             self._require_valid()
-            release = NoisyRelease("threshold", np.array([query - threshold]), bound, scale, permit=self)
+            release = NoisyRelease(
+                "threshold",
+                np.array([query - threshold]),
+                bound,
+                scale,
+                permit=self,
+            )
 
             def draw() -> np.ndarray:
                 if scale > 0 and not of_threshold:
                     of_threshold.append(noise.gumbel(1))
-                return is_above(release, *of_threshold, *([noise.gumbel(1)] if scale > 0 else ()))
+                return is_above(
+                    release,
+                    *of_threshold,
+                    *([noise.gumbel(1)] if scale > 0 else ()),
+                )
 
             over = bool(_observe(release, draw)[0])
             return over
@@ -206,7 +232,15 @@ class Permit:
         for scores in rows:
             best = min(count, len(scores))
             release = NoisyRelease("choice", scores, width, temperature, best, ids=ids, permit=self)
-            chosen.append([int(at) for at in _observe(release, partial(_best, release, noise))])
+            chosen.append(
+                [
+                    int(at)
+                    for at in _observe(
+                        release,
+                        partial(_best, release, noise),
+                    )
+                ]
+            )
         return chosen
 
     def _multiplier(self) -> float:

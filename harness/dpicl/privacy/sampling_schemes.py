@@ -52,7 +52,12 @@ class SlotScheme(Protocol):
     def event(self, release: dp.DpEvent, records: int, queries: int) -> dp.DpEvent:
         """What ``queries`` answers cost, each of which makes ``release`` from its sample of the n ``records``."""
 
-    def sampler(self, private: PrivateSet, release: dp.DpEvent, queries: int) -> Callable[[str], Sample]:
+    def sampler(
+        self,
+        private: PrivateSet,
+        release: dp.DpEvent,
+        queries: int,
+    ) -> Callable[[str], Sample]:
         """The sample of a query, by its text, in order; the whole cost of all queries is charged before it returns.
 
         Raises BudgetExceeded when the ledger does not admit it.
@@ -96,7 +101,12 @@ class SamplingScheme:
         inside, times = self._repeat(release, queries)
         return compose([dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(self._rate(records), inside), times)])
 
-    def sampler(self, private: PrivateSet, release: dp.DpEvent, queries: int) -> Callable[[str], Sample]:
+    def sampler(
+        self,
+        private: PrivateSet,
+        release: dp.DpEvent,
+        queries: int,
+    ) -> Callable[[str], Sample]:
         """See SlotScheme."""
         inside, times = self._repeat(release, queries)
         expected = private.size(None) if self.partition == "once" else self.slots * self.examples_per_slot
@@ -120,7 +130,11 @@ class SamplingScheme:
     def _rate(self, records: int) -> float:
         return 1.0 if self.partition == "once" else sampling_rate(self.slots * self.examples_per_slot, records)
 
-    def _repeat(self, release: dp.DpEvent, queries: int) -> tuple[dp.DpEvent, int]:
+    def _repeat(
+        self,
+        release: dp.DpEvent,
+        queries: int,
+    ) -> tuple[dp.DpEvent, int]:
         """(what one sample releases, number of samples)."""
         return (dp.SelfComposedDpEvent(release, queries), 1) if self.single else (release, queries)
 
@@ -161,7 +175,12 @@ class JoiningScheme:
         """See SlotScheme. It depends neither on ``records`` nor, from r on, on ``queries``."""
         return compose([dp.SelfComposedDpEvent(release, min(self.uses, queries))])
 
-    def sampler(self, private: PrivateSet, release: dp.DpEvent, queries: int) -> Callable[[str], Sample]:
+    def sampler(
+        self,
+        private: PrivateSet,
+        release: dp.DpEvent,
+        queries: int,
+    ) -> Callable[[str], Sample]:
         """See SlotScheme."""
         return private.joining_slots(
             self.slots,

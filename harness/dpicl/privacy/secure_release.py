@@ -94,7 +94,11 @@ def prepared_scores(scores: np.ndarray, temperature: float) -> np.ndarray:
     _require_few(scores)
     scores = np.asarray(scores, dtype=np.float64)
     less = scores - scores.max(initial=-math.inf)
-    return np.where(np.isneginf(scores), -math.inf, np.maximum(less, LOWEST * temperature))
+    return np.where(
+        np.isneginf(scores),
+        -math.inf,
+        np.maximum(less, LOWEST * temperature),
+    )
 
 
 def require_few_rows(rows: float) -> None:
@@ -165,7 +169,11 @@ def _failures(event: dp.DpEvent) -> float:
     return _add_up(event, of, True)
 
 
-def _add_up(event: dp.DpEvent, of: Callable[[Counter[dp.DpEvent]], float], at_rates: bool) -> float:
+def _add_up(
+    event: dp.DpEvent,
+    of: Callable[[Counter[dp.DpEvent]], float],
+    at_rates: bool,
+) -> float:
     """The sum of ``of`` over everything that is released together: of groups, samples (each at its rate), the rest."""
     if isinstance(event, dp.ParallelDpEvent):
         return sum(_add_up(branch, of, at_rates) for _, branch in event.branches)

@@ -55,7 +55,12 @@ class NoisyTopK(RangeChoice):
             sys.audit(ROWS_CUT, type(self).__name__)
         return self._choose_by(finite.clip(0.0, 1.0).sum(axis=0), sample)
 
-    def choose_held(self, held: Sequence[Collection[int]], size: int, sample: Sample) -> list[int]:
+    def choose_held(
+        self,
+        held: Sequence[Collection[int]],
+        size: int,
+        sample: Sample,
+    ) -> list[int]:
         """As `choose`, of rows of a long list that are given by their ones: for each slot the words that it holds.
 
         held: indices in [0, size), of which each counts once a slot; any other number counts for nothing.

@@ -33,7 +33,13 @@ class VoteHistogram:
     def event(self) -> dp.DpEvent:
         return gaussian(self.noise_multiplier)
 
-    def best(self, votes: np.ndarray, groups: Sequence[Sequence[int]], count: int, sample: Sample) -> list[list[int]]:
+    def best(
+        self,
+        votes: np.ndarray,
+        groups: Sequence[Sequence[int]],
+        count: int,
+        sample: Sample,
+    ) -> list[list[int]]:
         """For each group of indices its ``count`` largest noisy counts (all, where it has fewer), the largest first.
 
         votes: int64[n] in [0, K), one a slot; any other number abstains. groups: disjoint, public, of all K indices.
@@ -59,7 +65,12 @@ class VoteHistogram:
         counts[(counts < self.threshold * self.noise_multiplier) | (counts < 0)] = 0.0
         return [_draw(group, counts[list(group)], count, generator) for group in groups]
 
-    def _noisy_counts(self, votes: np.ndarray, groups: Sequence[Sequence[int]], sample: Sample) -> np.ndarray:
+    def _noisy_counts(
+        self,
+        votes: np.ndarray,
+        groups: Sequence[Sequence[int]],
+        sample: Sample,
+    ) -> np.ndarray:
         check_slots(votes, True, sample)
         size = sum(map(len, groups))
         if not all(groups) or {at for group in groups for at in group} != set(range(size)):
@@ -69,7 +80,19 @@ class VoteHistogram:
         return sample.spend(self.event).noisy_sum(counts, self.bound)
 
 
-def _draw(group: Sequence[int], weights: np.ndarray, count: int, generator: np.random.Generator) -> list[int]:
+def _draw(
+    group: Sequence[int],
+    weights: np.ndarray,
+    count: int,
+    generator: np.random.Generator,
+) -> list[int]:
     total = weights.sum()
     chances = weights / total if total > 0 else None
-    return [group[at] for at in generator.choice(len(group), size=count, p=chances)]
+    return [
+        group[at]
+        for at in generator.choice(
+            len(group),
+            size=count,
+            p=chances,
+        )
+    ]

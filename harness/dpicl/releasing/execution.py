@@ -58,7 +58,7 @@ class ExecutionResult:
     report: Report = field(default=report_nothing, repr=False)
     prompt: ReleasedPrompt = NOTHING
     answered: Sequence[str | FinalPrompt] | None = None
-    made: Prepared | None = None
+    prepared: Prepared | None = None
     reader: Reader | None = field(default=None, repr=False)
     restore: Callable[[Mapping[str, np.ndarray]], Prepared] | None = field(default=None, repr=False)
     releases: int = 0
@@ -67,23 +67,32 @@ class ExecutionResult:
     def answers(self) -> dict[str, str] | None:
         """Query id -> answer, which the model may still have to write from released things; None of demonstrations."""
         if self.answered is None or self.reader is None:
-            return None if self.made is None else self.answer(self.queries)
-        return _write(dict(zip((query.id for query in self.queries), self.answered, strict=True)), self.reader)
+            return None if self.prepared is None else self.answer(self.queries)
+        return _write(
+            dict(
+                zip(
+                    (query.id for query in self.queries),
+                    self.answered,
+                    strict=True,
+                )
+            ),
+            self.reader,
+        )
 
     def answer(self, queries: Sequence[Query]) -> dict[str, str]:
         """Query id -> answer, from what was prepared, at no cost."""
-        assert self.made is not None and self.reader is not None
-        return answer_from(self.mechanism, self.made, self.reader, queries, self.report)
+        assert self.prepared is not None and self.reader is not None
+        return answer_from(self.mechanism, self.prepared, self.reader, queries, self.report)
 
     @cached_property
     def state(self) -> dict[str, np.ndarray] | None:
         """What was prepared, as it can be saved; None where it cannot."""
-        return None if self.made is None else check_state(self.mechanism, self.made)
+        return None if self.prepared is None else check_state(self.mechanism, self.prepared)
 
     @property
     def texts(self) -> Sequence[str]:
         """What was published; of what was prepared its name, since every answer follows from it."""
-        if self.made is not None:
+        if self.prepared is not None:
             return [self.mechanism.name]
         return self.prompt.texts if self.answers is None else list(self.answers.values())
 
@@ -139,7 +148,7 @@ class Execution:
         """
         match mechanism := self.mechanism:
             case DemonstrationMechanism():
-                made = ExecutionResult(mechanism, prompt=self._check(mechanism.release(self.private, self._context)))
+                result = ExecutionResult(mechanism, prompt=self._check(mechanism.release(self.private, self._context)))
             case AnswerMechanism():
                 # The public prompts are read before any record is assigned to slots, and all queries are charged before
                 # the first is answered.
@@ -148,23 +157,28 @@ class Execution:
                 sample_for = self.sampler(mechanism)
                 answered: list[str | FinalPrompt] = []
                 for query in self.queries:
-                    given = mechanism.answer(query, sample_for(query.text), context)
-                    answered.append(check_answer(mechanism, given))
+                    output = mechanism.answer(query, sample_for(query.text), context)
+                    answered.append(check_answer(mechanism, output))
                     self.report(len(answered), len(self.queries), "answers")
-                made = ExecutionResult(mechanism, self.queries, self.report, answered=answered, reader=reader)
+                result = ExecutionResult(mechanism, self.queries, self.report, answered=answered, reader=reader)
             case PreparedMechanism():
-                context = PreparedContext(self.task, self._reader(ALL_RECORDS, public=False), self.knob, self.public)
-                made = ExecutionResult(
+                context = PreparedContext(
+                    self.task,
+                    self._reader(ALL_RECORDS, public=False),
+                    self.knob,
+                    self.public,
+                )
+                result = ExecutionResult(
                     mechanism,
                     self.queries,
                     self.report,
-                    made=check_prepared(mechanism, mechanism.prepare(self.private, context)),
+                    prepared=check_prepared(mechanism, mechanism.prepare(self.private, context)),
                     reader=context.reader,
                     restore=partial(_restore, mechanism, context),
                 )
             case _:
                 raise mechanism.no_kind_error()
-        return replace(made, releases=self.private.close())
+        return replace(result, releases=self.private.close())
 
     @property
     def _context(self) -> Context:
@@ -174,10 +188,19 @@ class Execution:
             report(done, shots, "demonstrations")
 
         knobs = dict(self.knobs)
-        return Context(self.task, self.model, self.shots, self.knob, self.public, progress, self.embed, knobs)
+        return Context(
+            self.task,
+            self.model,
+            self.shots,
+            self.knob,
+            self.public,
+            progress,
+            self.embed,
+            knobs,
+        )
 
-    def _check(self, given: object) -> ReleasedPrompt:
-        return self.checked(self.mechanism, given, self.shots, self.model)
+    def _check(self, output: object) -> ReleasedPrompt:
+        return self.checked(self.mechanism, output, self.shots, self.model)
 
     @property
     def embed(self) -> Callable[[Sequence[str], str], np.ndarray]:
@@ -190,29 +213,45 @@ class Execution:
         budget = self.sizes.queries or len(self.queries)
         return mechanism.scheme.sampler(self.private, mechanism.release(self.knob), budget)
 
-    def _reader(self, scheme: SlotScheme, record_tokens: int | None = None, public: bool = True) -> Reader:
+    def _reader(
+        self,
+        scheme: SlotScheme,
+        record_tokens: int | None = None,
+        public: bool = True,
+    ) -> Reader:
         if self.reader is not None:
             return self.reader
-        reader = self.reads(self.task, self.model, self.outputs(), scheme, self.queries, record_tokens)
+        reader = self.reads(
+            self.task,
+            self.model,
+            self.outputs(),
+            scheme,
+            self.queries,
+            record_tokens,
+        )
         if public:
             reader.read_public()
         return reader
 
 
-def _restore(mechanism: PreparedMechanism, context: PreparedContext, state: Mapping[str, np.ndarray]) -> Prepared:
+def _restore(
+    mechanism: PreparedMechanism,
+    context: PreparedContext,
+    state: Mapping[str, np.ndarray],
+) -> Prepared:
     return mechanism.restore(state, context)
 
 
 def sampling_of(mechanism: Mechanism, randomness: Streams) -> NoiseSource:
     """The sampling randomness: of the release's seed, or of the mechanism's own (answers alone have one)."""
-    own: int | None = getattr(mechanism, "sampling_seed", None)
-    if own is None:
+    seed: int | None = getattr(mechanism, "sampling_seed", None)
+    if seed is None:
         return randomness.source("sampling")
     if randomness.secure:
         raise UsageError(
             "Option sampling_seed makes the sampling randomness public, and noise: secure keeps it secret; drop one."
         )
-    return streams(own).source("sampling")
+    return streams(seed).source("sampling")
 
 
 def require_budget(queries: Sequence[Query], budget: int) -> None:
@@ -224,18 +263,31 @@ def require_budget(queries: Sequence[Query], budget: int) -> None:
 
 
 def answer_from(
-    mechanism: Mechanism, made: Prepared, reader: Reader, queries: Sequence[Query], report: Report = report_nothing
+    mechanism: Mechanism,
+    prepared: Prepared,
+    reader: Reader,
+    queries: Sequence[Query],
+    report: Report = report_nothing,
 ) -> dict[str, str]:
     """Query id -> answer, from what was prepared; the private set is closed before."""
-    said: dict[str, str | FinalPrompt] = {}
+    answers: dict[str, str | FinalPrompt] = {}
     for query in queries:
-        said[query.id] = check_answer(mechanism, made.answer(query))
-        report(len(said), len(queries), "answers")
-    return _write(said, reader)
+        answers[query.id] = check_answer(mechanism, prepared.answer(query))
+        report(len(answers), len(queries), "answers")
+    return _write(answers, reader)
 
 
-def _write(said: Mapping[str, str | FinalPrompt], reader: Reader) -> dict[str, str]:
+def _write(
+    answers: Mapping[str, str | FinalPrompt],
+    reader: Reader,
+) -> dict[str, str]:
     """The answers, with those that the model still has to write, all together."""
-    waiting = {key: answer.prompt for key, answer in said.items() if isinstance(answer, FinalPrompt)}
-    written = dict(zip(waiting, reader.write(list(waiting.values())), strict=True))
-    return {key: answer if isinstance(answer, str) else written[key] for key, answer in said.items()}
+    waiting = {key: answer.prompt for key, answer in answers.items() if isinstance(answer, FinalPrompt)}
+    written = dict(
+        zip(
+            waiting,
+            reader.write(list(waiting.values())),
+            strict=True,
+        )
+    )
+    return {key: answer if isinstance(answer, str) else written[key] for key, answer in answers.items()}

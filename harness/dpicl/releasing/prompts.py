@@ -17,8 +17,19 @@ class SlotPrompts:
     record_tokens: see `dpicl.mechanism.generation.cut_record`.
     """
 
-    def __init__(self, task: PublicTask, model: LanguageModel, shown: int | None, record_tokens: int | None) -> None:
-        self._task, self._model, self._shown, self._record_tokens = task, model, shown, record_tokens
+    def __init__(
+        self,
+        task: PublicTask,
+        model: LanguageModel,
+        shown: int | None,
+        record_tokens: int | None,
+    ) -> None:
+        self._task, self._model, self._shown, self._record_tokens = (
+            task,
+            model,
+            shown,
+            record_tokens,
+        )
         self.endings = label_endings(task, model)
         #: Tokens that must stay free behind a prompt: for the longest label, or for an answer.
         self.room = max(map(len, self.endings)) if self.endings else task.config.generation_kwargs.max_gen_toks
@@ -44,7 +55,14 @@ class SlotPrompts:
 
     def examples(self, slot: Slot) -> str:
         """The instruction and what the slot shows: the beginning of all its prompts that fit."""
-        shown = [cut_record(record, self._model, self._record_tokens) for record in slot[: self._shown]]
+        shown = [
+            cut_record(
+                record,
+                self._model,
+                self._record_tokens,
+            )
+            for record in slot[: self._shown]
+        ]
         return self._task.icl_prefix(shown)
 
     def check(self, prompt: str) -> str:
@@ -61,8 +79,8 @@ class SlotPrompts:
     def _fit_records(self, shown: tuple[PrivateRecord, ...], text: str) -> str:
         records = [cut_record(record, self._model, self._record_tokens) for record in shown]
         query = self._task.query(text)
-        for kept in range(len(records), 0, -1):
-            prompt = self._task.icl_prefix(records[:kept]) + query
+        for number in range(len(records), 0, -1):
+            prompt = self._task.icl_prefix(records[:number]) + query
             if len(self._model.encode(prompt)) <= self._limit:
                 return prompt
         return self.public(text)

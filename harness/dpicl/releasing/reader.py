@@ -24,7 +24,14 @@ from dpicl.core.vocabulary import Query
 from dpicl.data.task import PublicTask
 from dpicl.evaluation import contextual_calibration as calibration
 from dpicl.mechanism.bases import Reader, Slot
-from dpicl.models.base import READING_VERSION, Broken, BrokenText, LanguageModel, Prefix, not_finite_error
+from dpicl.models.base import (
+    READING_VERSION,
+    Broken,
+    BrokenText,
+    LanguageModel,
+    Prefix,
+    not_finite_error,
+)
 from dpicl.privacy.sampling_schemes import SlotScheme
 from dpicl.releasing.prompts import SlotPrompts
 
@@ -78,16 +85,38 @@ class SlotReader(Reader):
         elif not np.isfinite(self._scores(prompts)).all():
             raise not_finite_error(self._model.identity.name)
 
-    def label_scores(self, query: Query, slots: Sequence[Slot], *, calibrated: bool) -> np.ndarray:
+    def label_scores(
+        self,
+        query: Query,
+        slots: Sequence[Slot],
+        *,
+        calibrated: bool,
+    ) -> np.ndarray:
         blank = self._task.content_free if calibrated else ()
-        found = run_together([partial(self._label_row, slot, query.text, blank) for slot in slots])
-        rows = np.array(found).reshape(len(slots), len(self._prompts.endings))
+        scores = run_together(
+            [
+                partial(
+                    self._label_row,
+                    slot,
+                    query.text,
+                    blank,
+                )
+                for slot in slots
+            ]
+        )
+        rows = np.array(scores).reshape(len(slots), len(self._prompts.endings))
         rows[~np.isfinite(rows).all(axis=1)] = np.nan
         return rows
 
     def texts(self, query: Query, slots: Sequence[Slot]) -> list[str]:
         calls = [
-            partial(self._greedy, [self._prompts.of(slot, query.text)], "empty", slot, self._list_companions(slot))
+            partial(
+                self._greedy,
+                [self._prompts.of(slot, query.text)],
+                "empty",
+                slot,
+                self._list_companions(slot),
+            )
             for slot in slots
         ]
         return [text for (text,) in run_together(calls)]
@@ -99,22 +128,38 @@ class SlotReader(Reader):
         prompt = self._prompts.public(query.text)
         names = [f"{query.id}/{i}" for i in range(1, count)]
         seeds = [int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big") for name in names]
-        keys = [key_of(self._identity, "sample", prompt, self._limits, temperature, seed) for seed in seeds]
-        found = self._find_kept(keys)
-        missing = [i for i, key in enumerate(keys) if key not in found]
-        if missing:
-            asked = [self._model.encode(prompt)] * len(missing)
-            made = self._model.generate(
-                asked, *self._limits, temperature=temperature, seeds=[seeds[i] for i in missing]
+        keys = [
+            key_of(
+                self._identity,
+                "sample",
+                prompt,
+                self._limits,
+                temperature,
+                seed,
             )
-            found |= self._keep({keys[i]: text.strip() for i, text in zip(missing, made, strict=True)})
-        return [*self.write([prompt]), *(found[key] for key in keys)]
+            for seed in seeds
+        ]
+        texts_by_key = self._find_kept(keys)
+        missing = [i for i, key in enumerate(keys) if key not in texts_by_key]
+        if missing:
+            prompts = [self._model.encode(prompt)] * len(missing)
+            written = self._model.generate(
+                prompts, *self._limits, temperature=temperature, seeds=[seeds[i] for i in missing]
+            )
+            texts_by_key |= self._keep({keys[i]: text.strip() for i, text in zip(missing, written, strict=True)})
+        return [*self.write([prompt]), *(texts_by_key[key] for key in keys)]
 
     def write(self, prompts: Sequence[str]) -> list[str]:
         return self._greedy([self._prompts.check(prompt) for prompt in prompts], "raise")
 
     def embed(self, texts: Sequence[str], name: str) -> np.ndarray:
-        return embed_texts(texts, name, self._cache, self._model.identity.name, self._task.name)
+        return embed_texts(
+            texts,
+            name,
+            self._cache,
+            self._model.identity.name,
+            self._task.name,
+        )
 
     def _list_companions(self, slot: Slot) -> Prompts:
         """What is read together with a prompt of the slot: its prompts for all queries that see the same slots.
@@ -128,7 +173,12 @@ class SlotReader(Reader):
 
         return prompts if self._single else _nothing
 
-    def _label_row(self, slot: Slot, text: str, blank: Sequence[str]) -> np.ndarray:
+    def _label_row(
+        self,
+        slot: Slot,
+        text: str,
+        blank: Sequence[str],
+    ) -> np.ndarray:
         """float64[L] of one slot; see `label_scores`."""
         if self._prompts.of(slot, text) == self._prompts.public(text):
             slot = ()  # no record fits, so that what is read stays the same
@@ -140,24 +190,40 @@ class SlotReader(Reader):
                 row -= np.log(calibration.content_free_probabilities(content_free))
         return row
 
-    def _scores(self, prompts: Sequence[str], slot: Slot = (), others: Prompts = _nothing) -> list[list[float]]:
+    def _scores(
+        self,
+        prompts: Sequence[str],
+        slot: Slot = (),
+        others: Prompts = _nothing,
+    ) -> list[list[float]]:
         """L log-probabilities of each prompt of a slot. ``others`` are read too, where one of these has to be."""
         examples = self._prompts.examples(slot)
 
-        def score(asked: Sequence[str]) -> list[list[float]]:
-            tokens = [self._model.encode(prompt) for prompt in asked]
-            return self._model.score([(own, self._prompts.endings) for own in tokens], self._begin(examples))
+        def score(texts: Sequence[str]) -> list[list[float]]:
+            tokens = [self._model.encode(prompt) for prompt in texts]
+            return self._model.score([(row, self._prompts.endings) for row in tokens], self._begin(examples))
 
         return self._ask("labels", prompts, others, (examples, self._prompts.endings), score)
 
-    def _greedy(self, prompts: Sequence[str], broken: Broken, slot: Slot = (), others: Prompts = _nothing) -> list[str]:
+    def _greedy(
+        self,
+        prompts: Sequence[str],
+        broken: Broken,
+        slot: Slot = (),
+        others: Prompts = _nothing,
+    ) -> list[str]:
         """The greedy answer to each prompt of a slot; broken: what becomes of one that makes the model fail."""
         examples = self._prompts.examples(slot)
 
-        def generate(asked: Sequence[str]) -> list[str]:
-            tokens = [self._model.encode(prompt) for prompt in asked]
-            texts = self._model.generate(tokens, *self._limits, self._begin(examples), broken=broken)
-            return [BrokenText(text.strip()) if _is_absent(text) else text.strip() for text in texts]
+        def generate(texts: Sequence[str]) -> list[str]:
+            tokens = [self._model.encode(prompt) for prompt in texts]
+            answers = self._model.generate(
+                tokens,
+                *self._limits,
+                self._begin(examples),
+                broken=broken,
+            )
+            return [BrokenText(text.strip()) if _is_absent(text) else text.strip() for text in answers]
 
         # kept as "greedy" by versions that took failures for empty texts
         return self._ask("text", prompts, others, (examples, self._limits), generate)
@@ -186,19 +252,27 @@ class SlotReader(Reader):
         def keys(texts: Sequence[str]) -> dict[str, bytes]:
             return {text: key_of(self._identity, name, text, settings) for text in texts}
 
-        own = keys(prompts)
-        found = self._find_kept([*own.values()])
-        if not found.keys() >= set(own.values()):
-            wanted = own | keys(others())
-            found = self._find_kept([*wanted.values()])
-            missing = {text: key for text, key in wanted.items() if key not in found}
-            found |= self._keep(dict(zip(missing.values(), ask(list(missing)), strict=True)))
-        return [found[own[prompt]] for prompt in prompts]
+        known = keys(prompts)
+        answers = self._find_kept([*known.values()])
+        if not answers.keys() >= set(known.values()):
+            all_keys = known | keys(others())
+            answers = self._find_kept([*all_keys.values()])
+            missing = {text: key for text, key in all_keys.items() if key not in answers}
+            answers |= self._keep(
+                dict(
+                    zip(
+                        missing.values(),
+                        ask(list(missing)),
+                        strict=True,
+                    )
+                )
+            )
+        return [answers[known[prompt]] for prompt in prompts]
 
     def _find_kept(self, keys: Collection[bytes]) -> dict[bytes, Any]:
-        kept = self._cache.get(self._model.identity.name, self._task.name, keys)
-        found = {key: value for key, value in kept.items() if not _is_absent(value)}  # older versions kept such
-        return found | {key: self._absent[key] for key in keys if key in self._absent}
+        stored = self._cache.get(self._model.identity.name, self._task.name, keys)
+        sound = {key: value for key, value in stored.items() if not _is_absent(value)}  # older versions kept such
+        return sound | {key: self._absent[key] for key in keys if key in self._absent}
 
     def _keep(self, new: Mapping[bytes, Any]) -> Mapping[bytes, Any]:
         absent = {key: value for key, value in new.items() if _is_absent(value)}
@@ -213,7 +287,13 @@ def _is_absent(value: str | list[float]) -> bool:
     return isinstance(value, BrokenText) if isinstance(value, str) else not np.isfinite(value).all()
 
 
-def embed_texts(texts: Sequence[str], name: str, cache: OutputCache, model: str, task: str) -> np.ndarray:
+def embed_texts(
+    texts: Sequence[str],
+    name: str,
+    cache: OutputCache,
+    model: str,
+    task: str,
+) -> np.ndarray:
     """float64[n, d] by the embedding model of that name, each text alone and once; model, task: what the cache notes
     beside them. Raises ModelError for a model that cannot be loaded."""
     from dpicl.models.embeddings import load_embeddings
@@ -221,14 +301,18 @@ def embed_texts(texts: Sequence[str], name: str, cache: OutputCache, model: str,
     embeddings = load_embeddings(name)
     identity = (READING_VERSION, embeddings.name, embeddings.sha256, embeddings.arithmetic)
     keys = {text: key_of("embedding", *identity, text) for text in texts}
-    kept = cache.get(model, task, keys.values())
-    found = {text: kept[key] for text, key in keys.items() if key in kept and _is_embedding(text, kept[key])}
-    missing = [text for text in keys if text not in found]
+    stored = cache.get(model, task, keys.values())
+    rows = {text: stored[key] for text, key in keys.items() if key in stored and _is_embedding(text, stored[key])}
+    missing = [text for text in keys if text not in rows]
     if missing:
         new = dict(zip(missing, embeddings.encode_alone(missing).tolist(), strict=True))
-        cache.put(model, task, {keys[text]: row for text, row in new.items() if _is_embedding(text, row)})
-        found |= new
-    return np.array([found[text] for text in texts], dtype=np.float64).reshape(len(texts), embeddings.dimension)
+        cache.put(
+            model,
+            task,
+            {keys[text]: row for text, row in new.items() if _is_embedding(text, row)},
+        )
+        rows |= new
+    return np.array([rows[text] for text in texts], dtype=np.float64).reshape(len(texts), embeddings.dimension)
 
 
 def _is_embedding(text: str, row: Sequence[float]) -> bool:

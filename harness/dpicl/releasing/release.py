@@ -26,7 +26,14 @@ from dpicl.core.errors import BudgetExceeded, UsageError, require_known
 from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import streams
 from dpicl.core.together import run_together
-from dpicl.core.vocabulary import Demonstration, Query, ReleasedPrompt, Report, Sizes, report_nothing
+from dpicl.core.vocabulary import (
+    Demonstration,
+    Query,
+    ReleasedPrompt,
+    Report,
+    Sizes,
+    report_nothing,
+)
 from dpicl.data.concealed import conceal
 from dpicl.data.task import PublicTask, Task
 from dpicl.mechanism.bases import DemonstrationMechanism, Mechanism
@@ -105,14 +112,14 @@ def calibrate_mechanism(
     sizes: labels are disjoint, so they compose in parallel, and the epsilon of all is that of the worst one.
     """
 
-    def of(own: Sizes) -> Calibration:
+    def of(label_sizes: Sizes) -> Calibration:
         return calibrate(
-            lambda knob: mechanism.events(knob, own),
+            lambda knob: mechanism.events(knob, label_sizes),
             mechanism.knob,
             epsilon,
             delta,
             name=mechanism.name,
-            paper=lambda knob: mechanism.paper_epsilon(knob, own, delta),
+            paper=lambda knob: mechanism.paper_epsilon(knob, label_sizes, delta),
             mode=mode,
             cache=cache,
         )
@@ -121,10 +128,10 @@ def calibrate_mechanism(
         return of(sizes)
     alike: dict[tuple[int, int], Calibration] = {}
     for label, shots in sizes.shots.items():
-        if (own := (sizes.records[label], shots)) not in alike:
-            alike[own] = of(sizes.select_group(label))
+        if (label_sizes := (sizes.records[label], shots)) not in alike:
+            alike[label_sizes] = of(sizes.select_group(label))
     each = {str(label): alike[sizes.records[label], shots] for label, shots in sizes.shots.items()}
-    knobs = {label: own.knob for label, own in each.items()}
+    knobs = {label: label_sizes.knob for label, label_sizes in each.items()}
     return Calibration.from_labels(each, mechanism.events_of(0.0, knobs, sizes))
 
 
@@ -135,8 +142,8 @@ def claimed_epsilon(mechanism: Mechanism, calibration: Calibration, sizes: Sizes
         return calibration.epsilon
     knobs = [(value, sizes.select_group(label)) for label, value in calibration.by_label.items()]
     claims = [
-        check_claim(mechanism, mechanism.paper_epsilon(knob, own, calibration.delta))
-        for knob, own in knobs or [(calibration.knob, sizes)]
+        check_claim(mechanism, mechanism.paper_epsilon(knob, knob_sizes, calibration.delta))
+        for knob, knob_sizes in knobs or [(calibration.knob, sizes)]
     ]
     return None if None in claims else max(claim for claim in claims if claim is not None)
 
@@ -173,13 +180,13 @@ def release(
     charge, for an infinite epsilon, and where the part of delta that is set aside does not pay for floating point;
     what ``charge`` raises; Concealed for every error that comes after that.
     """
-    if said := incompatibility(model.identity.name, task.name) or mechanism.unmet_needs(task.public_view(), model):
-        raise UsageError(said)
+    if reason := incompatibility(model.identity.name, task.name) or mechanism.unmet_needs(task.public_view(), model):
+        raise UsageError(reason)
     randomness = streams(config.seed, config.noise)
     if config.secure:
         report = report_nothing  # how far a release is may depend on the records
         config.require_small_delta(task.size)
-    shots, asked, sizes = declare(mechanism, task, config, queries)
+    shots, declared, sizes = declare(mechanism, task, config, queries)
     calibration, claimed, per_query = _calibrate(mechanism, sizes, config, phase)
     sampling = sampling_of(mechanism, randomness)
     charged_to: tuple[str, ...] = ()
@@ -190,7 +197,7 @@ def release(
         admitted = calibration.bounds.upper  # finite: nothing but what its private set is charged for
         charged_to = charge(new_release(mechanism, task, model.identity.name, config, calibration, sizes))
     ledger = Ledger(calibration.event, admitted)
-    kept = cache(lambda: OutputCache(None) if config.secure else outputs())
+    cached = cache(lambda: OutputCache(None) if config.secure else outputs())
 
     execution = Execution(
         mechanism,
@@ -205,8 +212,8 @@ def release(
         noise=randomness.source("noise"),
         public=randomness.public,
         shots=shots,
-        queries=asked,
-        outputs=kept,
+        queries=declared,
+        outputs=cached,
         report=report,
     )
 
@@ -216,10 +223,23 @@ def release(
             answers, state = out.answers, out.state
         if math.isfinite(config.epsilon):
             require_noise(mechanism, out.texts, out.releases)
-    prompt, more = limit_prompt(out.prompt, shots, config.shots), None if out.made is None else out.answer
+    prompt = limit_prompt(out.prompt, shots, config.shots)
+    more = None if out.prepared is None else out.answer
     with phase("account"):
         bounds = _prove(mechanism, config, ledger, model, task.size)
-    return Release(calibration, sizes, claimed, per_query, ledger, bounds, prompt, answers, more, state, charged_to)
+    return Release(
+        calibration,
+        sizes,
+        claimed,
+        per_query,
+        ledger,
+        bounds,
+        prompt,
+        answers,
+        more,
+        state,
+        charged_to,
+    )
 
 
 def plan_labels(mechanism: Mechanism, task: PublicTask, config: ReleaseConfig) -> tuple[str, ...]:
@@ -234,7 +254,11 @@ def plan_labels(mechanism: Mechanism, task: PublicTask, config: ReleaseConfig) -
     return mechanism.plan_shots(view, config.shots, randomness.stream("shots"))
 
 
-def _turns_of(mechanism: Mechanism, task: PublicTask, counts: Mapping[str, int]) -> tuple[str, ...]:
+def _turns_of(
+    mechanism: Mechanism,
+    task: PublicTask,
+    counts: Mapping[str, int],
+) -> tuple[str, ...]:
     """Each label as often as its count says, one of each in turn, in the task's order."""
     if not isinstance(mechanism, DemonstrationMechanism) or not task.partitioned:
         reason = "the task has no labels" if not task.partitioned else f"{mechanism.name} releases no texts of labels"
@@ -269,11 +293,11 @@ def declare(
     if config.secure and task.declared is None:
         raise UsageError(f"Secure noise needs the declared sizes of {task.name}; give --size.")
     shots = plan_labels(mechanism, task, config)
-    asked = () if shots else task.queries() if queries is None else list(queries)
-    sizes = mechanism.public_sizes(task.keep_sizes(), shots, config.queries or len(asked))
+    queried = () if shots else task.queries() if queries is None else list(queries)
+    sizes = mechanism.public_sizes(task.keep_sizes(), shots, config.queries or len(queried))
     if sizes.queries is not None:
-        require_budget(asked, sizes.queries)
-    return Declared(shots, asked, sizes)
+        require_budget(queried, sizes.queries)
+    return Declared(shots, queried, sizes)
 
 
 def expected_release(
@@ -289,7 +313,12 @@ def expected_release(
 
 
 def new_release(
-    mechanism: Mechanism, task: Task, model: str, config: ReleaseConfig, calibration: Calibration, sizes: Sizes
+    mechanism: Mechanism,
+    task: Task,
+    model: str,
+    config: ReleaseConfig,
+    calibration: Calibration,
+    sizes: Sizes,
 ) -> NewRelease:
     """A release as its private set is charged for it: everything that was calibrated, whatever the run comes to use."""
     proved = accountants.epsilon(calibration.event, config.accounted_delta)
@@ -311,17 +340,27 @@ def _calibrate(
     """With the claimed epsilon, and that of one query."""
     epsilon, delta = config.epsilon, config.accounted_delta
     with phase("calibrate"), name_failure(mechanism):
-        found = calibrate_mechanism(mechanism, sizes, epsilon, delta)
-    if config.secure and math.isinf(found.bounds.upper):
+        calibration = calibrate_mechanism(mechanism, sizes, epsilon, delta)
+    if config.secure and math.isinf(calibration.bounds.upper):
         raise UsageError(f"{mechanism.name} at epsilon = inf is not private: it publishes the records; leave it out.")
     if config.secure:
-        require_share(found.event, epsilon)
+        require_share(calibration.event, epsilon)
     with phase("account"), name_failure(mechanism):
-        claimed = claimed_epsilon(mechanism, found, sizes)
-        return found, claimed, per_query_epsilon(mechanism, found.knob, sizes, found.delta)
+        claimed = claimed_epsilon(mechanism, calibration, sizes)
+        return (
+            calibration,
+            claimed,
+            per_query_epsilon(mechanism, calibration.knob, sizes, calibration.delta),
+        )
 
 
-def _prove(mechanism: Mechanism, config: ReleaseConfig, ledger: Ledger, model: LanguageModel, records: int) -> Bounds:
+def _prove(
+    mechanism: Mechanism,
+    config: ReleaseConfig,
+    ledger: Ledger,
+    model: LanguageModel,
+    records: int,
+) -> Bounds:
     ledger.settle()
     bounds = accountants.epsilon(ledger.event(), config.accounted_delta)
     if not bounds.upper <= config.epsilon * _ROUNDING:
@@ -330,8 +369,8 @@ def _prove(mechanism: Mechanism, config: ReleaseConfig, ledger: Ledger, model: L
             f" Mechanism '{mechanism.name}' charges what its `events` do not declare."
         )
     notes = bounds.notes
-    if 0 < bounds.upper < math.inf and (said := large_delta(config.delta, records)):
-        notes = (*notes, said)
+    if 0 < bounds.upper < math.inf and (warning := large_delta(config.delta, records)):
+        notes = (*notes, warning)
     if 0 < bounds.upper < math.inf and model.identity.batch_invariant is not True:
         notes = (*notes, UP_TO_ROUNDING)
     if bounds.upper > 0 and model.server is not None and mechanism.needs != "nothing":

@@ -26,7 +26,13 @@ _GAP = 2  # between two columns, one of it the box's
 #: What stays in one line, and the character in the place of its spaces until lines are broken; no text has it.
 _NOT_BROKEN = re.compile(r"\[[-−+\d.]+, [-−+\d.]+\]|\(?[-−+\d.%]+ to [-−+\d.%]+\)?|\w+ = \S+")
 _JOINT = "\ue000"
-_STYLES = {"first": "green", "end": "dim", "flagged": "bold red", "absent": "yellow", "quiet": "dim"}
+_STYLES = {
+    "first": "green",
+    "end": "dim",
+    "flagged": "bold red",
+    "absent": "yellow",
+    "quiet": "dim",
+}
 _PARAGRAPHS = {"lead": "bold", "quiet": "dim", "flag": "bold red"}
 
 
@@ -37,7 +43,9 @@ def width() -> int:
 
 def has_colours() -> bool:
     """Whether standard output is a terminal that shows colours, and the user wants them (https://no-color.org)."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in ("dumb", "unknown")
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") in ("dumb", "unknown"):
+        return False
+    return sys.stdout.isatty()
 
 
 def to_text(blocks: Iterable[Block], color: bool | None = None) -> str:
@@ -45,12 +53,17 @@ def to_text(blocks: Iterable[Block], color: bool | None = None) -> str:
     file = io.StringIO()
     color = has_colours() if color is None else color
     console = Console(
-        file=file, width=width(), force_terminal=color, color_system="standard" if color else None, highlight=False
+        file=file,
+        width=width(),
+        force_terminal=color,
+        color_system="standard" if color else None,
+        highlight=False,
     )
     for block in blocks:
         _print(console, block)
     text = file.getvalue().replace(_JOINT, " ")
-    return "\n".join(line.rstrip() for line in text.splitlines()).strip("\n") + "\n"
+    lines = [line.rstrip() for line in text.splitlines()]
+    return "\n".join(lines).strip("\n") + "\n"
 
 
 def _print(console: Console, block: Block) -> None:
@@ -59,7 +72,8 @@ def _print(console: Console, block: Block) -> None:
             console.print()
             console.print(Text(make_visible(block.text), style="bold"))
         case Words():
-            text = make_visible("".join(one if isinstance(one, str) else one.text for one in block.parts))
+            parts = [part if isinstance(part, str) else part.text for part in block.parts]
+            text = make_visible("".join(parts))
             if block.kind == "note":
                 console.print(Padding(Text(f"• {text}", style="dim"), (0, 0, 0, 2)))
             elif block.kind == "command":
@@ -85,8 +99,16 @@ def _print(console: Console, block: Block) -> None:
 def _print_table(console: Console, table: Table) -> None:
     """A table, or several below each other where one would be wider than the terminal."""
     shown = [i for i, column in enumerate(table.columns) if not column.page]
-    cells = [[_join_units(make_visible(text, _LONGEST_CELL)) for text in table.texts(line)] for line in table.lines]
-    columns = {i: _Laid(table.columns[i], i == shown[0], [line[i] for line in cells]) for i in shown}
+    texts = map(table.texts, table.lines)
+    cells = [[_join_units(make_visible(text, _LONGEST_CELL)) for text in line] for line in texts]
+    columns = {
+        i: _Laid(
+            table.columns[i],
+            i == shown[0],
+            [line[i] for line in cells],
+        )
+        for i in shown
+    }
     first, *rest = shown[: table.keep]
     before = min(max(_SHORTEST_LABEL, console.width // 3), columns[first].least)
     before += sum(columns[i].least + _GAP for i in rest)
@@ -102,7 +124,14 @@ def _print_table(console: Console, table: Table) -> None:
     kinds = [line.kind for line in table.lines]
     controls = kinds.index("end") if "end" in kinds else 0
     for part in parts or [[]]:
-        console.print(_grid([columns[i] for i in (first, *rest, *part)], styles, console.width, controls))
+        console.print(
+            _grid(
+                [columns[i] for i in (first, *rest, *part)],
+                styles,
+                console.width,
+                controls,
+            )
+        )
 
 
 def _join_units(text: str) -> str:
@@ -115,26 +144,44 @@ class _Laid:
     below which a number or a word would be cut. least: what it gets in any table, longer words or not."""
 
     def __init__(self, column: Column, label: bool, cells: Sequence[str]) -> None:
-        self.name, self.cells, self.text = make_visible(column.name, _LONGEST_CELL), cells, label or column.wide
+        self.name, self.cells, self.text = (
+            make_visible(column.name, _LONGEST_CELL),
+            cells,
+            label or column.wide,
+        )
         self.longest = max(map(cell_len, [self.name, *cells]))
         whole = [word for text in cells for word in text.split()] if self.text else cells
         self.word = max(map(cell_len, [*self.name.split(), *whole]), default=0)
         self.least = min(self.word, _WIDE) if self.text and not label else self.word
 
 
-def _grid(columns: Sequence[_Laid], styles: Sequence[str], room: int, ruled: int) -> Grid:
+def _grid(
+    columns: Sequence[_Laid],
+    styles: Sequence[str],
+    room: int,
+    ruled: int,
+) -> Grid:
     """The widest columns give way first: heads and texts are broken at spaces, and words only where nothing else makes
     room. Numbers are never cut. ruled: the line above which there is a rule; 0: none."""
-    grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, _GAP - 1))
+    grid = Grid(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 0, 0, _GAP - 1),
+    )
     widths = [one.longest for one in columns]
     room -= _GAP * len(columns)
     for least in ([one.word for one in columns], [1 if one.text else one.word for one in columns]):
-        while sum(widths) > room and (wide := [i for i, own in enumerate(widths) if own > least[i]]):
+        while sum(widths) > room and (wide := [i for i, width in enumerate(widths) if width > least[i]]):
             widths[max(wide, key=widths.__getitem__)] -= 1
-    for one, own in zip(columns, widths, strict=True):
-        grid.add_column(one.name, justify="left" if one.text else "right", overflow="fold", width=own)
+    for one, width in zip(columns, widths, strict=True):
+        grid.add_column(
+            one.name,
+            justify="left" if one.text else "right",
+            overflow="fold",
+            width=width,
+        )
     for number, style in enumerate(styles):
         if ruled and number == ruled:
-            grid.add_row(*(Text("─" * own) for own in widths), style="dim")
+            grid.add_row(*(Text("─" * width) for width in widths), style="dim")
         grid.add_row(*(Text(one.cells[number]) for one in columns), style=style)
     return grid

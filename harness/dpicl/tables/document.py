@@ -105,18 +105,39 @@ def make_table(
     """The table of some items, a line each. more: further fields of `Table`."""
     items = list(items)
     values = [(column, [column.value(item) for item in items]) for column in columns]
-    kept = [(column, own) for column, own in values if not column.optional or any(one is not None for one in own)]
+    shown = [
+        (column, cells) for column, cells in values if not column.optional or any(one is not None for one in cells)
+    ]
     lines = (
-        Line(tuple(own[i] for _, own in kept), kind(item), links(item), data(item)) for i, item in enumerate(items)
+        Line(
+            tuple(cells[i] for _, cells in shown),
+            kind(item),
+            links(item),
+            data(item),
+        )
+        for i, item in enumerate(items)
     )
-    return Table(title, tuple(column for column, _ in kept), tuple(lines), **more)
+    return Table(title, tuple(column for column, _ in shown), tuple(lines), **more)
 
 
-def text_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str = "", keep: int = 1) -> Table:
+def text_table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    title: str = "",
+    keep: int = 1,
+) -> Table:
     """A table whose cells are texts already. Columns that hold numbers alone are set as such."""
     rows = [*map(tuple, rows)]
     numbers = [all(_NUMBER.fullmatch(row[i]) for row in rows) for i in range(len(heads))]
-    columns = [Column(head, head, itemgetter(i), wide=not numbers[i]) for i, head in enumerate(heads)]
+    columns = [
+        Column(
+            head,
+            head,
+            itemgetter(i),
+            wide=not numbers[i],
+        )
+        for i, head in enumerate(heads)
+    ]
     return make_table(title, columns, rows, heading=bool(title), keep=keep)
 
 
@@ -195,4 +216,7 @@ def folded_notes(texts: Sequence[str]) -> list[Block]:
     """The most important note, and the others one click away."""
     if len(texts) <= 2:
         return [*notes(texts)]
-    return [*notes(texts[:1]), Part(tuple(notes(texts[1:])), f"{len(texts) - 1} more notes on these results")]
+    return [
+        *notes(texts[:1]),
+        Part(tuple(notes(texts[1:])), f"{len(texts) - 1} more notes on these results"),
+    ]

@@ -24,7 +24,7 @@ def commands() -> list[list[str]]:
 
 
 def test_every_dpicl_command_parses():
-    found = [parse(words).given for words in commands()]
+    found = [parse(words).arguments for words in commands()]
     assert [words[0] for words in commands()] == ["run", "run", "compare"]
     previous, run, compare = found
     assert previous["model"] == ["$PREVIOUS"]

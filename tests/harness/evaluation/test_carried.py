@@ -15,7 +15,6 @@ from dpicl.evaluation.carried import (
     READERS,
     carried_by,
     choose_worse,
-    explain_blank,
     find_readers_used,
     require_independent,
 )
@@ -163,8 +162,6 @@ def test_options_tell_which_reader_is_used():
     assert find_readers_used({"embedding": "st:sentence-transformers/all-MiniLM-L6-v2"}) == ["minilm"]
     assert find_readers_used({"encoders": [["st:dleemiller/word-llama-l2-supercat"]]}) == ["wordllama"]
     assert find_readers_used({"embedding": "st:BAAI/bge-small"}, own) == []
-    assert "MiniLM" in explain_blank("minilm", {"embedding": "embedded"}, own)
-    assert explain_blank("minilm", {"embedding": "st:BAAI/bge-small"}, own) == ""
     require_independent("private_evolution", {"embedding": "embedded"}, own)
     with pytest.raises(UsageError, match="mine uses TF-IDF, by which boards read"):
         require_independent("mine", {"weights": "tfidf"})

@@ -278,11 +278,11 @@ def test_passes_are_full(lm: TransformersLM) -> None:
 @pytest.mark.parametrize("lengths", [(1, 5), (PIECE - 1, 3), (PIECE, 2), (PIECE + 1, 300), (10, 2 * PIECE)])
 def test_pieces_of_a_row_are_always_cut_at_the_same_places(lengths: tuple[int, int]) -> None:
     begin, count = lengths
-    pieces = row_of(range(count), begin, None, None, lambda places, log_probs: None, wanted=[count - 1])
+    pieces = row_of(range(count), begin, None, None, lambda places, log_probs: None, scored=[count - 1])
     assert [token for piece in pieces for token in piece.tokens] == list(range(count))
     assert [position for piece in pieces for position in piece.positions] == list(range(begin, begin + count))
     assert all(len(piece.tokens) == PIECE for piece in pieces[:-1])
-    assert [list(piece.wanted) for piece in pieces] == [[]] * (len(pieces) - 1) + [[len(pieces[-1].tokens) - 1]]
+    assert [list(piece.scored) for piece in pieces] == [[]] * (len(pieces) - 1) + [[len(pieces[-1].tokens) - 1]]
     reading = Reading(rows=[pieces])
     assert reading.count_bytes() == 0
 

@@ -1,0 +1,90 @@
+"""Holds how dense each room's code is, and how many of its names tell no type. These numbers may only fall."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HARNESS = Path(__file__).parents[1] / "harness" / "dpicl"
+#: From so many tokens on, a line is dense.
+DENSE = 25
+#: A string on one line, a number, a name, an operator. Not `tokenize`: it takes five times as long, and since Python
+#: 3.12 it counts the parts of an f-string.
+TOKEN = re.compile(
+    r"""[rbfRBF]*(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|\d+(?:[.\w]|(?<=e)-)*|\w+"""
+    r"""|->|:=|\.\.\.|\*\*|//|<<|>>|[-+*/|&%@^<>=!]=|[^\w\s]"""
+)
+WEAK = {"own", "found", "said", "given", "made", "asked", "kept", "wanted", "told", "seen"}
+#: What looks like one that is bound; a file without it is not walked.
+BOUND = re.compile(rf"\b(?:{'|'.join(WEAK)})(?:\s*(?:[:,)]|[-+*/|&]?=(?!=))| in )")
+#: Room -> (percent of its lines of code that are dense, names that tell no type), at most.
+ROOMS = {
+    "accounting": (3.1, 0),
+    "api": (5.0, 26),
+    "attacks": (3.1, 0),
+    "cli": (2.1, 1),
+    "conformance": (2.3, 6),
+    "core": (4.0, 19),
+    "data": (3.0, 1),
+    "engines": (2.6, 13),
+    "evaluation": (3.4, 0),
+    "leaderboards": (2.9, 3),
+    "mechanism": (3.1, 0),
+    "models": (3.0, 0),
+    "own": (4.8, 48),
+    "plan": (3.2, 0),
+    "privacy": (2.9, 0),
+    "releasing": (3.0, 0),
+    "results": (3.2, 13),
+    "run": (3.3, 13),
+    "scaffold": (6.8, 2),
+    "tables": (3.2, 0),
+}
+
+
+def list_prose(body: list[ast.stmt]) -> Iterator[int]:
+    """The lines of docstrings."""
+    for at, statement in enumerate(body):
+        if at == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            yield from range(statement.lineno, statement.end_lineno + 1)
+        elif isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from list_prose(statement.body)
+
+
+def count_weak(tree: ast.Module) -> int:
+    """Variables and parameters with a weak name."""
+    names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    names += [node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)]
+    return sum(name in WEAK for name in names)
+
+
+def measure(room: str) -> tuple[float, int]:
+    lines, dense, weak = 0, 0, 0
+    for path in (HARNESS / room).rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+        prose = set(list_prose(tree.body))
+        if BOUND.search(text):
+            weak += count_weak(tree)
+        for number, line in enumerate(text.splitlines(), start=1):
+            code = line.partition("  # ")[0].strip()
+            if code and not code.startswith("#") and number not in prose:
+                lines += 1
+                dense += len(TOKEN.findall(code)) >= DENSE
+    return 100 * dense / lines, weak
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_gets_no_denser_and_its_names_no_weaker(room):
+    dense, weak = measure(room)
+    most_dense, most_weak = ROOMS[room]
+    assert dense <= most_dense
+    assert weak <= most_weak
+
+
+def test_a_line_is_measured_by_its_tokens():
+    assert TOKEN.findall("x: float = f(a, 'it is') ** -1.5e-3") == [
+        *("x", ":", "float", "=", "f", "(", "a", ",", "'it is'", ")", "**", "-", "1.5e-3"),
+    ]
