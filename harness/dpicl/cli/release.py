@@ -97,7 +97,7 @@ class Own(p.OwnFile, total=False):
     seed: p.Seed
     private_set: Annotated[str, p.Flag("name of the set that is charged (default: that of --data)", metavar="NAME")]
     noise: Annotated[p.Noise, p.Flag("secure (default); seeded is for trying on public records, and not private")]
-    out: Annotated[p.OnePath, p.Flag("the released file; its card goes beside it")]
+    out: Annotated[p.OnePath, p.Flag("the released file; its card goes beside it (required, but with --measure-only)")]
 
 
 #: Parameters that are tables.
@@ -111,7 +111,7 @@ _WITH_STATE = {
 
 def _answer(made: PrivateRelease, given: Mapping[str, Any]) -> Answer:
     budgets = [each for each in read_sets() if each["private_set"] in made.charged_to]
-    return Answer({"out": given["out"], "card": made.card, "budgets": budgets}, _show(made, given, budgets))
+    return Answer({"out": given.get("out"), "card": made.card, "budgets": budgets}, _show(made, given, budgets))
 
 
 def _show(made: PrivateRelease, given: Mapping[str, Any], budgets: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -168,7 +168,7 @@ def _show(made: PrivateRelease, given: Mapping[str, Any], budgets: Sequence[Mapp
     "dpicl release embedding_centroids --data tickets.csv --labels billing,technical,refund --size 100 --epsilon 1"
     " --delta 1e-6 --out desk.json",
     answer=_answer,
-    needs=("data", "epsilon", "out"),
+    needs=("data", "epsilon"),
 )
 def release(
     mechanism: Annotated[GivenMechanism, p.OneMechanism],
@@ -194,7 +194,7 @@ def release(
     job = _job(mechanism, own, unfit, _Shots(shots, shots_per_label))
     if job.mechanism.reads_all and format is not None:
         raise UsageError(f"{job.mechanism.name} releases a state, and no texts; leave --format out.")
-    check_format(format or "jsonl", job.task, job.own.form)
+    check_format(format or "jsonl", job.task, job.records.form)
     return _save(job.run(), None if job.measure_only else job.out, format or "jsonl")
 
 
@@ -203,7 +203,6 @@ def release(
     " --epsilon 1 --delta 1e-6 --out answers.jsonl\n"
     "dpicl answer --state desk.json --queries new.txt --out more.jsonl",
     answer=_answer,
-    needs=("out",),
 )
 def answer(
     mechanism: Annotated[GivenMechanism | None, p.OneMechanism] = None,
@@ -239,7 +238,7 @@ def answer(
     job = _job(mechanism, own, {"demonstrations": said})
     if isinstance(queries, Path):
         require_different({"--data": job.data, "--queries": queries})
-    every = _read_queries(queries, job.own, job.tell)
+    every = _read_queries(queries, job.records, job.tell)
     made = replace(job, queries=[query for query in every if query.text]).run()
     return _save(made.answer_all(every), None if job.measure_only else job.out)
 
@@ -254,6 +253,8 @@ def _answer_from(file: Path, mechanism: GivenMechanism | None, queries: Any, own
         "answers": "prepares nothing: it pays for each query, and needs --data",
         "demonstrations": f"releases demonstrations, and no state. {OF_A_PROMPT.removesuffix('.')}",
     }
+    if call.COMMAND.get() and own.get("out") is None:
+        raise UsageError("--out is missing: say where to write the answers.")
     found = read_state(file)
     given = _given_of(mechanism or _maker_of(found, own), own, unfit)
     task = public_task(found)
@@ -328,6 +329,8 @@ def _job(mechanism: GivenMechanism, own: Own, unfit: Mapping[str, str], shots: _
     """What is to be released, checked before a record is read."""
     if own.get("data") is None:
         raise UsageError("A release needs --data, the file of private records.")
+    if call.COMMAND.get() and own.get("out") is None and not own.get("measure_only"):
+        raise UsageError("--out is missing: say where to write what is released (only --measure-only writes nothing).")
     given = _given_of(mechanism, own, unfit)
     epsilon, out = own.get("epsilon") or 1.0, own.get("out")
     data, public, test = (None if table is None else as_table(table) for table in map(own.get, _TABLES))
@@ -337,9 +340,9 @@ def _job(mechanism: GivenMechanism, own: Own, unfit: Mapping[str, str], shots: _
         or "records"
     )
     job = ReleaseJob(
-        given=given,
+        source=given,
         chosen=p.options_of(given.name, own.get("options")),
-        own=OwnRecords(
+        records=OwnRecords(
             p.labels_of(own),
             own.get("task"),
             text_field=own.get("text_field"),

@@ -121,8 +121,12 @@ def open_table(path: Table, columns: Sequence[str] = (), format: FileFormat = PL
             raise DataError(f"{path} has more than {LARGEST:,} bytes; divide it.")
         kind = kind_of(path)
         if kind not in (_TEXT_FILES if is_packed else SUFFIXES):
-            endings = f"one that ends in {', '.join(_TEXT_FILES)}" if is_packed else ", ".join(SUFFIXES)
-            raise DataError(f"{path} must {'hold' if is_packed else 'end in'} {endings}.")
+            if is_packed:
+                raise DataError(
+                    f"{path} holds '{kind or 'a file without an ending'}', and a packed file is read where it holds"
+                    f" {', '.join(_TEXT_FILES)}; unpack it."
+                )
+            raise DataError(f"{path} must end in {', '.join(SUFFIXES)}.")
         if not format.header and kind not in (*_TABLES, ".xlsx"):
             raise DataError(f"{path} is no CSV, TSV or Excel file, so its fields have names; leave --no-header out.")
         if kind == ".parquet":
