@@ -402,9 +402,20 @@ def _csv_rows(reader: Any, names: Sequence[str], mark: str, header: bool, escape
             first = "the first line names" if header else "the first line has"
             fault = f"has {has}, and {first} {len(names)} (put a text with the mark in quotes)"
             alone = alone and header
-        elif mark == "\t" and any(mark in cell and _LINE_END.search(cell) for cell in cells):
+        elif mark == "\t" and joined and any(_holds_rows(cells, at) for at in range(len(cells))):
             fault = JOINS_ROWS
         yield FileRow(number, {} if fault else dict(zip(names, cells, strict=True)), fault, joined, alone or not fault)
+
+
+def _holds_rows(cells: Sequence[str], at: int) -> bool:
+    """Whether a cell of TSV may hold the end of its row and the beginning of another one, or a whole row between: its
+    lines have the tabs of these. Texts of several lines with fewer tabs, such as HTML, are texts."""
+    lines = _LINE_END.split(cells[at].replace("\r\n", "\n"))
+    if len(lines) == 1 or len(cells) == 1:
+        return False
+    tabs = [line.count("\t") for line in lines]
+    after, before = len(cells) - 1 - at, at
+    return (tabs[0] >= after and tabs[-1] >= before) or max(tabs[1:-1], default=0) >= len(cells) - 1
 
 
 def _csv_fault(message: str, more: int) -> str:

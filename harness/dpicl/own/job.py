@@ -275,12 +275,18 @@ class _Run:
 
     def _estimate(self, releaser: _Releaser, without: Task, rehearsed: float) -> float | None:
         """About how many seconds the release takes with as many records as were declared, of `_WORDS` words each; None
-        where finding that out would take long itself. It follows from public things alone: no record is looked at."""
-        sizes = self.job.sizes
-        if sizes is None or rehearsed > _SHORT:
+        where finding that out would take long itself, or records are no texts of a class. It follows from public things
+        alone, no record is looked at, and what fails with made-up records fails here, before anything is charged."""
+        job, sizes = self.job, self.job.sizes
+        is_any_text = job.task.kind == "classification" or job.records.form != "labelled"
+        if sizes is None or rehearsed > _SHORT or not is_any_text:
             return None
-        groups = [label for label, size in sizes.items() if size]
-        records = [_stand_in(number, label) for label in groups for number in range(min(_STAND_INS, sizes[label]))]
+        only_label = next((each.label for each in job.planned), "")
+        records = [
+            _stand_in(number, label or only_label)
+            for label, size in sizes.items()
+            for number in range(min(_STAND_INS, size))
+        ]
         self.stages.begin(f"timing it with {count(len(records), 'made-up record')}")
         releaser.release(replace(without, train=tuple(records)), self.job.rehearsal_config, None)
         more = max(0.0, self.stages.seconds - rehearsed)
