@@ -97,7 +97,8 @@ _REASONS = {
     "extraction": "it releases words of a class, and a demonstration here is a text that holds a phrase to be found",
     "generation": "it releases words of a class, and a demonstration here is an input with its output",
     "continuation": "it releases words of a class, and a demonstration here is a text with what follows it",
-    "json": "it releases words of a class, and records here have none",
+    "json": "it releases words of a class, and a list of words of all records is no text like theirs (one_vote and"
+    " private_evolution write some)",
 }
 
 

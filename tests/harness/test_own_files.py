@@ -65,7 +65,7 @@ def test_what_is_packed_in_another_way_is_one_sentence(tmp_path):
     for path, words in {
         two: "holds 2 files",
         cut: "is damaged",
-        book: "must hold one that ends in",
+        book: "a packed file is read where it holds",
         none: "is damaged, or no zip",
         renamed: "give it the ending .gz",
     }.items():

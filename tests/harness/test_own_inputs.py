@@ -86,6 +86,15 @@ def test_rows_that_a_quotation_mark_joins_are_faults_in_tsv_and_texts_without_qu
     assert read(path, quoting=False).check()[1] == Record('"win now', "spam")
 
 
+def test_a_text_of_several_lines_with_tabs_in_it_is_a_text_in_tsv(tmp_path):
+    path = tmp_path / "faq.tsv"
+    path.write_text('label\tid\ttext\tmore\nham\t1\t"<p>\n\tfine\n</p>"\tx\nham\t2\t"<p>\tbye\n</p>"\ty\n')
+    assert [record.text for record in read(path).check()] == ["<p> fine </p>", "<p> bye </p>"]
+    path.write_text('label\tid\ttext\tmore\nham\t1\t"one\tx\nham\t2\ttwo"\ty\n')
+    with pytest.raises(DataError, match="line 2 takes whole lines after it"):
+        read(path).check()
+
+
 @pytest.mark.parametrize(
     "content",
     ['text,label\n"one,billing\ntwo,refund\nthree",refund\n', 'label,id,text\nbilling,1,"one\nrefund,2,two"\n',

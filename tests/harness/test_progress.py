@@ -80,3 +80,11 @@ def test_a_run_names_each_running_cell_with_what_it_does(impatient, capsys):
         capsys.readouterr()
         time.sleep(0.05)
         assert "3 of 10" not in capsys.readouterr().err.split("starts")[-1]
+
+
+def test_what_is_not_counted_has_the_time_that_was_expected(monkeypatch):
+    clock = iter([0.0, 20.0, 70.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    counter = Counter(expected=60.0)
+    assert str(counter) == "for 20 s, about 40 s left"
+    assert str(counter).endswith("longer than the 60 s that were expected")

@@ -178,8 +178,15 @@ def test_what_fails_without_a_record_says_why_and_costs_nothing(dpicl, desk):
     assert dpicl("budget", "--json").json == {"private_sets": []}
 
 
-def test_what_fails_with_records_tells_nothing_and_stays_charged(dpicl, desk):
+def test_what_fails_with_made_up_records_says_why_and_costs_nothing(dpicl, desk):
     (desk / "breaks.py").write_text(BREAKS.replace("WHEN", "sample.slots"))
+    answer = dpicl("release", "breaks", *BREAKING, "--data", "tickets.csv", *ALWAYS, "--out", "x.jsonl")
+    assert answer.code == 2 and "the vase" in answer.err and "made-up records" in answer.err
+    assert dpicl("budget", "--json").json == {"private_sets": []}
+
+
+def test_what_fails_with_records_tells_nothing_and_stays_charged(dpicl, desk):
+    (desk / "breaks.py").write_text(BREAKS.replace("WHEN", "any('swordfish' in slot[0].text for slot in sample.slots)"))
     answer = dpicl("release", "breaks", *BREAKING, "--data", "tickets.csv", *ALWAYS, "--out", "x.jsonl")
     assert answer.code == 2 and "the vase" not in answer.err and "stays on the budget" in answer.err
     assert dpicl("budget", "--json").json["private_sets"][0]["releases"] == 1
@@ -421,7 +428,8 @@ def test_how_far_a_release_is_from_private_records_is_not_said(dpicl, desk, monk
     monkeypatch.setattr(Stages, "report", report)
     assert release(dpicl).code == 0
     stages = {stage for stage, _ in counted}
-    assert stages == {"trying the release without a record"} and counted[-1][1] == "4 of 4 demonstrations"
+    assert stages == {"trying the release without a record", "timing it with 24 made-up records"}
+    assert counted[-1][1] == "4 of 4 demonstrations"
 
 
 def test_utility_is_measured_on_public_records_first_and_said_on_the_card(dpicl, desk):

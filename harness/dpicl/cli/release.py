@@ -114,7 +114,7 @@ class Own(p.OwnFile, total=False):
     seed: p.Seed
     private_set: Annotated[str, p.Flag("name of the set that is charged (default: that of --data)", metavar="NAME")]
     noise: Annotated[p.Noise, p.Flag("secure (default); seeded is for trying on public records, and not private")]
-    out: Annotated[p.OnePath, p.Flag("the released file; its card goes beside it")]
+    out: Annotated[p.OnePath, p.Flag("the released file; its card goes beside it (required, but with --measure-only)")]
 
 
 #: Parameters that are tables.
@@ -129,7 +129,7 @@ _WITH_STATE = {
 def _answer(release: PrivateRelease, arguments: Mapping[str, Any]) -> Answer:
     budgets = [each for each in read_sets() if each["private_set"] in release.charged_to]
     return Answer(
-        {"out": arguments["out"], "card": release.card, "budgets": budgets},
+        {"out": arguments.get("out"), "card": release.card, "budgets": budgets},
         _show(release, arguments, budgets),
     )
 
@@ -200,7 +200,7 @@ def _show(
     "dpicl release embedding_centroids --data tickets.csv --labels billing,technical,refund --size 100 --epsilon 1"
     " --delta 1e-6 --out desk.json",
     answer=_answer,
-    needs=("data", "epsilon", "out"),
+    needs=("data", "epsilon"),
 )
 def release(
     mechanism: Annotated[GivenMechanism, p.OneMechanism],
@@ -226,7 +226,7 @@ def release(
     job = _job(mechanism, arguments, unfit, _Shots(shots, shots_per_label))
     if job.mechanism.reads_all and format is not None:
         raise UsageError(f"{job.mechanism.name} releases a state, and no texts; leave --format out.")
-    check_format(format or "jsonl", job.task, job.own.form)
+    check_format(format or "jsonl", job.task, job.records.form)
     return _save(job.run(), None if job.measure_only else job.out, format or "jsonl")
 
 
@@ -235,7 +235,6 @@ def release(
     " --epsilon 1 --delta 1e-6 --out answers.jsonl\n"
     "dpicl answer --state desk.json --queries new.txt --out more.jsonl",
     answer=_answer,
-    needs=("out",),
 )
 def answer(
     mechanism: Annotated[GivenMechanism | None, p.OneMechanism] = None,
@@ -271,7 +270,7 @@ def answer(
     job = _job(mechanism, arguments, {"demonstrations": unfit})
     if isinstance(queries, Path):
         require_different({"--data": job.data, "--queries": queries})
-    every = _read_queries(queries, job.own, job.tell)
+    every = _read_queries(queries, job.records, job.tell)
     answered = replace(job, queries=[query for query in every if query.text]).run()
     return _save(answered.answer_all(every), None if job.measure_only else job.out)
 
@@ -286,6 +285,8 @@ def _answer_from(file: Path, mechanism: GivenMechanism | None, queries: Any, arg
         "answers": "prepares nothing: it pays for each query, and needs --data",
         "demonstrations": f"releases demonstrations, and no state. {OF_A_PROMPT.removesuffix('.')}",
     }
+    if call.COMMAND.get() and arguments.get("out") is None:
+        raise UsageError("--out is missing: say where to write the answers.")
     saved = read_state(file)
     chosen = _given_of(mechanism or _maker_of(saved, arguments), arguments, unfit)
     task = public_task(saved)
@@ -371,6 +372,8 @@ def _job(
     """What is to be released, checked before a record is read."""
     if arguments.get("data") is None:
         raise UsageError("A release needs --data, the file of private records.")
+    if call.COMMAND.get() and arguments.get("out") is None and not arguments.get("measure_only"):
+        raise UsageError("--out is missing: say where to write what is released (only --measure-only writes nothing).")
     chosen = _given_of(mechanism, arguments, unfit)
     epsilon, out = arguments.get("epsilon") or 1.0, arguments.get("out")
     data, public, test = (None if table is None else as_table(table) for table in map(arguments.get, _TABLES))
@@ -384,9 +387,9 @@ def _job(
         or "records"
     )
     job = ReleaseJob(
-        given=chosen,
+        source=chosen,
         chosen=p.options_of(chosen.name, arguments.get("options")),
-        own=OwnRecords(
+        records=OwnRecords(
             p.labels_of(arguments),
             arguments.get("task"),
             text_field=arguments.get("text_field"),

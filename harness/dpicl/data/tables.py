@@ -139,8 +139,12 @@ def open_table(
             raise DataError(f"{path} has more than {LARGEST:,} bytes; divide it.")
         kind = kind_of(path)
         if kind not in (_TEXT_FILES if is_packed else SUFFIXES):
-            endings = f"one that ends in {', '.join(_TEXT_FILES)}" if is_packed else ", ".join(SUFFIXES)
-            raise DataError(f"{path} must {'hold' if is_packed else 'end in'} {endings}.")
+            if is_packed:
+                raise DataError(
+                    f"{path} holds '{kind or 'a file without an ending'}', and a packed file is read where it holds"
+                    f" {', '.join(_TEXT_FILES)}; unpack it."
+                )
+            raise DataError(f"{path} must end in {', '.join(SUFFIXES)}.")
         if not format.header and kind not in (*_TABLES, ".xlsx"):
             raise DataError(f"{path} is no CSV, TSV or Excel file, so its fields have names; leave --no-header out.")
         if kind == ".parquet":
@@ -471,7 +475,7 @@ def _csv_rows(
             first = "the first line names" if header else "the first line has"
             fault = f"has {has}, and {first} {len(names)} (put a text with the mark in quotes)"
             alone = alone and header
-        elif mark == "\t" and any(mark in cell and _LINE_END.search(cell) for cell in cells):
+        elif mark == "\t" and joined and any(_holds_rows(cells, at) for at in range(len(cells))):
             fault = JOINS_ROWS
         yield FileRow(
             number,
@@ -480,6 +484,17 @@ def _csv_rows(
             joined,
             alone or not fault,
         )
+
+
+def _holds_rows(cells: Sequence[str], at: int) -> bool:
+    """Whether a cell of TSV may hold the end of its row and the beginning of another one, or a whole row between: its
+    lines have the tabs of these. Texts of several lines with fewer tabs, such as HTML, are texts."""
+    lines = _LINE_END.split(cells[at].replace("\r\n", "\n"))
+    if len(lines) == 1 or len(cells) == 1:
+        return False
+    tabs = [line.count("\t") for line in lines]
+    after, before = len(cells) - 1 - at, at
+    return (tabs[0] >= after and tabs[-1] >= before) or max(tabs[1:-1], default=0) >= len(cells) - 1
 
 
 def _csv_fault(message: str, more: int) -> str:

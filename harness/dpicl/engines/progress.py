@@ -58,10 +58,12 @@ def show_progress(total: int) -> Iterator[Report]:
 
 
 class Counter:
-    """How far something is. `report` takes (done, total, unit), or (0, 1, what begins)."""
+    """How far something is. `report` takes (done, total, unit), or (0, 1, what begins). expected: about how many
+    seconds it takes, where nothing is counted; None: unknown."""
 
-    def __init__(self) -> None:
+    def __init__(self, expected: float | None = None) -> None:
         self._start = time.monotonic()
+        self._expected = expected
         self._counted = (0, 1, "")
 
     def report(self, done: int, total: int, unit: str) -> None:
@@ -79,9 +81,17 @@ class Counter:
         done, total, unit = self._counted
         seconds = self.seconds
         if done == 0:
-            return f"{unit} for {duration(seconds)}".lstrip()
+            return f"{unit} for {duration(seconds)}{self._describe_rest(seconds)}".lstrip()
         left = f", about {duration(seconds / done * (total - done))} left" if done < total else ""
         return f"{done} of {total} {unit} in {duration(seconds)}{left}"
+
+    def _describe_rest(self, seconds: float) -> str:
+        """What is said after so many seconds of something that is not counted."""
+        if self._expected is None:
+            return ""
+        if seconds >= self._expected:
+            return f", longer than the {duration(self._expected)} that were expected"
+        return f", about {duration(self._expected - seconds)} left"
 
 
 class Stages:
@@ -90,9 +100,9 @@ class Stages:
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell, self._stage, self._counter = tell, "reading the records", Counter()
 
-    def begin(self, stage: str, text: str = "") -> None:
-        """text: what is said when it begins; its name where there is none."""
-        self._stage, self._counter = stage, Counter()
+    def begin(self, stage: str, text: str = "", expected: float | None = None) -> None:
+        """text: what is said when it begins; its name where there is none. expected: see `Counter`."""
+        self._stage, self._counter = stage, Counter(expected)
         self._tell(text or stage)
 
     @property

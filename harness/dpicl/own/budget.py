@@ -154,11 +154,13 @@ def describe(ledger: PrivateLedger) -> dict[str, Any]:
         "left": None if limit is None else max(0.0, limit - epsilon),
         "total_delta": delta_limit,
         "left_delta": None if delta_limit is None else max(0.0, delta_limit - delta),
-        "entries": [
-            {"kind": "charge" if isinstance(entry, Charge) else "limit", **entry.model_dump(exclude={"records"})}
-            for entry in ledger.entries
-        ],
+        "entries": [_describe_entry(entry) for entry in ledger.entries],
     }
+
+
+def _describe_entry(entry: Charge | Limit) -> dict[str, Any]:
+    kind = "charge" if isinstance(entry, Charge) else "limit"
+    return {"kind": kind, **entry.model_dump(exclude={"records"})}
 
 
 def _charge_all(hashes: frozenset[bytes], release: NewRelease, to: ChargeTo) -> list[PrivateLedger]:
@@ -173,28 +175,32 @@ def _charge_all(hashes: frozenset[bytes], release: NewRelease, to: ChargeTo) -> 
         rows_per_person=to.rows_per_person,
         person_field=to.person_field,
     )
-    ledgers = [_lower_limits(ledger, to, release.delta) for ledger in _choose_ledgers(read_all(), hashes, to)]
+    chosen = _choose_ledgers(read_all(), hashes, to)
+    ledgers = [_lower_limits(ledger, to, release.delta) for ledger in chosen]
     for ledger in ledgers:
         _refuse_other_unit(ledger, entry, to)
     charged = [ledger.add_charge(entry, hashes) for ledger in ledgers]
-    if refused := next(filter(None, (_refusal(ledger, to) for ledger in charged)), ""):
-        raise BudgetExceeded(refused)
+    for ledger in charged:
+        refusal = _refusal(ledger, to)
+        if refusal:
+            raise BudgetExceeded(refusal)
     return charged
 
 
 def _choose_ledgers(there: Sequence[PrivateLedger], hashes: frozenset[bytes], to: ChargeTo) -> list[PrivateLedger]:
     """The sets that pay: the named one and all that have one of the records; a new one where there is none."""
     chosen = [ledger for ledger in there if ledger.name == to.name or not hashes.isdisjoint(ledger.hashes)]
-    wanted = to.name or (None if chosen else to.default)
-    if wanted is None or any(ledger.name == wanted for ledger in chosen):
+    name = to.name or (None if chosen else to.default)
+    if name is None or any(ledger.name == name for ledger in chosen):
         return chosen
-    known = [ledger for ledger in there if ledger.name.casefold() == require_name(wanted).casefold()]
-    if known and known[0].name != wanted:
+    folded = require_name(name).casefold()
+    known = [ledger for ledger in there if ledger.name.casefold() == folded]
+    if known and known[0].name != name:
         raise UsageError(
-            f"There is a private set '{known[0].name}' already, which some file systems do not tell from '{wanted}';"
+            f"There is a private set '{known[0].name}' already, which some file systems do not tell from '{name}';"
             " give another name with --private-set."
         )
-    return [*chosen, *(known or [PrivateLedger.begin(wanted, _now())])]
+    return [*chosen, *(known or [PrivateLedger.begin(name, _now())])]
 
 
 def _lower_limits(ledger: PrivateLedger, to: ChargeTo, delta: float) -> PrivateLedger:
@@ -204,9 +210,13 @@ def _lower_limits(ledger: PrivateLedger, to: ChargeTo, delta: float) -> PrivateL
     stated = ledger.limit
     deltas = [stated.delta] if stated else [delta, *(charge.delta for charge in ledger.charges)]
     limit = _new_limit(ledger, to.total_epsilon, to.total_delta, min(deltas))
-    is_new = stated is None or (limit.total_epsilon, limit.total_delta) != (stated.total_epsilon, stated.total_delta)
-    asked = to.total_epsilon is not None or to.total_delta is not None
-    return ledger.set_limit(limit) if asked and is_new else ledger
+    is_stated = to.total_epsilon is not None or to.total_delta is not None
+    is_new = stated is None or _totals(limit) != _totals(stated)
+    return ledger.set_limit(limit) if is_stated and is_new else ledger
+
+
+def _totals(limit: Limit) -> tuple[float, float | None]:
+    return limit.total_epsilon, limit.total_delta
 
 
 def _new_limit(ledger: PrivateLedger, total_epsilon: float | None, total_delta: float | None, delta: float) -> Limit:
@@ -226,12 +236,12 @@ def _refuse_higher(ledger: PrivateLedger, total_epsilon: float | None, total_del
         ("epsilon", total_epsilon, None if stated is None else stated.total_epsilon),
         ("delta", total_delta, _delta_limit(ledger)),
     ]
-    for name, given, limit in limits:
-        if given is not None and limit is not None and given > limit * _ROUNDING:
+    for name, total, limit in limits:
+        if total is not None and limit is not None and total > limit * _ROUNDING:
             raise UsageError(
                 f"All releases of private set '{ledger.name}' may add up to {name} = {limit:g}, and --total-{name}"
-                f" {given:g} is more; to raise it, say so: dpicl budget --private-set {ledger.name} --total-{name}"
-                f" {given:g} --raise"
+                f" {total:g} is more; to raise it, say so: dpicl budget --private-set {ledger.name} --total-{name}"
+                f" {total:g} --raise"
             )
 
 
@@ -290,7 +300,9 @@ def _compose(ledger: PrivateLedger) -> tuple[float, float]:
 
 def _compose_at(ledger: PrivateLedger) -> float:
     """The delta at which all releases together are shown."""
-    return ledger.limit.delta if ledger.limit else min((charge.delta for charge in ledger.charges), default=1e-5)
+    if ledger.limit:
+        return ledger.limit.delta
+    return min((charge.delta for charge in ledger.charges), default=1e-5)
 
 
 def _sums(ledger: PrivateLedger) -> tuple[float, float]:
@@ -327,8 +339,8 @@ def _delta_limit(ledger: PrivateLedger) -> float | None:
 def _refusal(ledger: PrivateLedger, to: ChargeTo) -> str:
     """Why a set is not to stand so; '' where it may."""
     limit, delta_limit, (epsilon, delta) = _limit(ledger), _delta_limit(ledger), _sums(ledger)
-    asked = to.name or to.default
-    known = "" if ledger.name == asked else f" These are records of private set '{ledger.name}', not only '{asked}'."
+    named = to.name or to.default
+    known = "" if ledger.name == named else f" These are records of private set '{ledger.name}', not only '{named}'."
     releases = f"With this, {count(len(ledger.charges), 'release')} of private set '{ledger.name}' would add up to"
     shows = f"(dpicl budget --private-set {ledger.name} shows what is left).{known}"
     if limit is not None and epsilon > limit * _ROUNDING:

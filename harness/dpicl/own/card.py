@@ -167,16 +167,17 @@ class PrivacyCard(Part):
     def say_unchecked(self) -> PrivacyCard:
         """The card whose first sentence says so, where secure noise rests on code that nobody checked: one of an
         earlier version did not."""
-        if self.noise != "secure" or not self.unchecked or (self.warning or "").startswith(UNCHECKED):
+        warning = self.warning or ""
+        if self.noise != "secure" or not self.unchecked or warning.startswith(UNCHECKED):
             return self
-        return self.model_copy(update={"private": False, "warning": f"{UNCHECKED} {self.warning or ''}".strip()})
+        return self.model_copy(update={"private": False, "warning": f"{UNCHECKED} {warning}".strip()})
 
 
 def card(
     mechanism: Mechanism,
     options: Mapping[str, Any],
     task: Task,
-    made: Release,
+    released: Release,
     manifest: Manifest,
     config: ReleaseConfig,
     utility: Utility | None = None,
@@ -186,9 +187,17 @@ def card(
     """manifest: from before the release. person: whom the guarantee is for; None for a record."""
     rounding = ["How the model rounds: the proof is about real numbers (see the notes)."]
     embedding = embedding_of(mechanism, None)
-    read = ([] if mechanism.needs == "nothing" else [manifest.model.name]) + ([embedding.name] if embedding else [])
-    warnings = ([] if config.secure else [SEEDED]) + ([SIMULATED] if any(map(is_simulated, read)) else [])
-    privacy = privacy_of(mechanism, made, config)
+    model_names: list[str] = []
+    if mechanism.needs != "nothing":
+        model_names.append(manifest.model.name)
+    if embedding:
+        model_names.append(embedding.name)
+    warnings: list[str] = []
+    if not config.secure:
+        warnings.append(SEEDED)
+    if any(map(is_simulated, model_names)):
+        warnings.append(SIMULATED)
+    privacy = privacy_of(mechanism, released, config)
     return PrivacyCard(
         private=config.secure,
         warning=" ".join(warnings) or None,
@@ -201,12 +210,12 @@ def card(
         privacy=privacy,
         manifest=manifest.model_copy(update={"embedding": embedding}),
         not_covered=[
-            *(rounding if is_up_to_rounding(made.bounds.notes) else []),
+            *(rounding if is_up_to_rounding(released.bounds.notes) else []),
             *(_OF_PERSONS if person else _OF_RECORDS),
             *_NOT_COVERED,
         ],
         person=person,
-        texts=_read_released(mechanism, task, made),
+        texts=_read_released(mechanism, task, released),
         reading=list(about.reading),
         guarantee=_guarantee(privacy, person),
         released=about.released,
@@ -218,7 +227,10 @@ def card(
 
 
 def _guarantee(privacy: Privacy, person: PersonUnit | None) -> Guarantee:
-    shown = {"privacy": privacy.model_dump(mode="json"), "person": person and person.model_dump(mode="json")}
+    shown = {
+        "privacy": privacy.model_dump(mode="json"),
+        "person": None if person is None else person.model_dump(mode="json"),
+    }
     epsilon, delta = guarantee_of(shown)
     return Guarantee(
         unit="person" if person else "record",
@@ -229,10 +241,10 @@ def _guarantee(privacy: Privacy, person: PersonUnit | None) -> Guarantee:
     )
 
 
-def _read_released(mechanism: Mechanism, task: Task, made: Release) -> list[str]:
+def _read_released(mechanism: Mechanism, task: Task, released: Release) -> list[str]:
     limit = getattr(mechanism, "tokens", None)
     labels = list(task.labels) if task.partitioned else []
-    return read_texts(made.demonstrations, labels, limit if isinstance(limit, int) else None)
+    return read_texts(released.demonstrations, labels, limit if isinstance(limit, int) else None)
 
 
 def card_json(content: Mapping[str, Any]) -> str:

@@ -153,7 +153,8 @@ def _odds_sentence(content: Mapping[str, Any]) -> str:
 def _rows_table(content: Mapping[str, Any]) -> Rows:
     """What it is for people with several rows; of those whose rows were limited never more than for so many."""
     person = content.get("person")
-    epsilon, delta = float(content["privacy"]["epsilon_proved"]), float(content["privacy"]["delta"])
+    privacy = content["privacy"]
+    epsilon, delta = float(privacy["epsilon_proved"]), float(privacy["delta"])
     rows = []
     for number in _ROWS_ON_FIRST_PAGE:
         if person and number >= person["rows"]:
@@ -222,7 +223,8 @@ def _chance(delta: float) -> str:
 def _engineers_pages(content: Mapping[str, Any]) -> list[Section]:
     privacy, manifest = content["privacy"], content["manifest"]
     proved, delta = guarantee_of(content)
-    target = float(privacy["epsilon_target"]) * (content.get("person") or {"rows": 1})["rows"]
+    person = content.get("person") or {"rows": 1}
+    target = float(privacy["epsilon_target"]) * person["rows"]
     knob = "" if privacy["knob"] is None else f", {KnobValue(**privacy['knob'])}"
     version = f"{manifest['commit']}{' (with changes)' if manifest['dirty'] else ''}" if manifest["commit"] else "none"
     state = content.get("state_sha256")
@@ -248,7 +250,9 @@ def _engineers_pages(content: Mapping[str, Any]) -> list[Section]:
         ("created", content["created"]),
     ]
     promise = [Paragraph(_promise(content))] if content["noise"] == "secure" else []
-    groups = [(row["partition"] or "all", str(row["count"]), _json(row["event"])) for row in privacy["ledger"]]
+    groups = []
+    for row in privacy["ledger"]:
+        groups.append((row["partition"] or "all", str(row["count"]), _json(row["event"])))
     charged: list[Block] = [Paragraph("Nothing: no private record was read.")]
     if groups:
         charged = [Rows(("group of records", "times", "event"), groups)]
@@ -265,18 +269,21 @@ def _engineers_pages(content: Mapping[str, Any]) -> list[Section]:
     ]
 
 
-def _utility(found: Mapping[str, Any] | None) -> list[Block]:
-    if found is None:
+def _utility(measured: Mapping[str, Any] | None) -> list[Block]:
+    if measured is None:
         return [Paragraph(f"{NOT_MEASURED[0].upper()}{NOT_MEASURED[1:]}.")]
-    rows = [(row["name"], *(f"{row[key]:.3f}" for key in ("score", "low", "high"))) for row in found["rows"]]
-    said = (
-        f"Measured before, on public records, at no cost in privacy: {found['metric']} on {found['tested']} of them;"
-        f" {found['trained_on']} others stood in for the private ones. On the private records it may be better or"
-        " worse."
+    rows = []
+    for row in measured["rows"]:
+        numbers = [f"{row[key]:.3f}" for key in ("score", "low", "high")]
+        rows.append((row["name"], *numbers))
+    summary = (
+        f"Measured before, on public records, at no cost in privacy: {measured['metric']} on {measured['tested']} of"
+        f" them; {measured['trained_on']} others stood in for the private ones. On the private records it may be"
+        " better or worse."
     )
-    doubt = Utility.model_validate(found).doubt
+    doubt = Utility.model_validate(measured).doubt
     doubts = [Paragraph(doubt, is_warning=True)] if doubt else []
-    return [Paragraph(said), *doubts, Rows(("made by", "score", "95% from", "to"), rows)]
+    return [Paragraph(summary), *doubts, Rows(("made by", "score", "95% from", "to"), rows)]
 
 
 def _promise(content: Mapping[str, Any]) -> str:
@@ -325,7 +332,8 @@ def _markdown(block: Block) -> str:
             return f"**{_escape(text)}**" if is_warning else _escape(text)
         case Bullets(items):
             return "\n".join(f"- {_escape(item)}" for item in items)
-    head = block.head or [""] * max((len(row) for row in block.rows), default=1)
+    width = max((len(row) for row in block.rows), default=1)
+    head = block.head or [""] * width
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     return "\n".join([*lines, *(f"| {' | '.join(map(_escape, row))} |" for row in block.rows)])
 
@@ -349,7 +357,8 @@ def _html(block: Block) -> str:
 def _json(value: Any) -> str:
     """As people read it: letters of any language as they are, what cannot be seen escaped."""
     text = json.dumps(value, ensure_ascii=False)
-    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
+    characters = (each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
+    return "".join(characters)
 
 
 def _one_line(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from dpicl.accounting.group_privacy import of_record
 from dpicl.core.cell import Options, ReleaseConfig, large_delta
 from dpicl.core.errors import Concealed, UsageError
 from dpicl.core.messages import count, duration, show_rounded_up
-from dpicl.core.vocabulary import Demonstration, Query, is_simulated
+from dpicl.core.vocabulary import Demonstration, Query, Record, Report, is_simulated
 from dpicl.data.free_texts import describe_form
 from dpicl.data.tables import Table
 from dpicl.data.task import PublicTask, Task
@@ -23,34 +23,41 @@ from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.given import Given
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import skip_reason
+from dpicl.models.base import LanguageModel
 from dpicl.own.budget import ChargeTo, charge, warn_of_uncounted
 from dpicl.own.card import NOT_COMPARED, SIMULATED, AboutRelease, PersonUnit, PrivacyCard, card
-from dpicl.own.records import OwnRecords, load_own, read_public, require_different
+from dpicl.own.records import LoadedRecords, OwnRecords, load_own, read_public, require_different
 from dpicl.own.released import PrivateRelease, try_places
 from dpicl.own.state import require_readable, state_text
 from dpicl.own.texts import labels_without_text
 from dpicl.own.utility import Utility, measure
 from dpicl.releasing.release import Charger, NewRelease, Release, expected_release, plan_labels, release
+from dpicl.results.schema import Manifest
 from dpicl.run.pipeline import manifest_of
 
 #: What is said where a release is stopped that was charged.
 STAYS = "what was charged stays on the budget (`dpicl budget` shows it)"
+#: A rehearsal of more seconds is not repeated to estimate how long the release takes.
+_SHORT = 20.0
+#: Made-up records of a label, and the words of each, by which that is estimated.
+_STAND_INS, _WORDS = 8, 60
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseJob:
     """What was asked for.
 
-    given: the mechanism; chosen: options over its published ones. size: declared private records of each class. data:
-    the private records; public: some that a task needs; public_test: some on which the utility is measured before.
+    source: the mechanism; chosen: options over its published ones. records: what is public of them. size:
+    declared private records of each class. data: the private records; public: some that a task needs; public_test: some
+    on which the utility is measured before.
     tell: takes a line for each stage. allow_unchecked: whether a plug-in may release that has not passed the kit.
     measure_only: whether to stop before anything is charged. contact: who is to be asked, for the card. queries: none
     for demonstrations and for the state of a prepared mechanism.
     """
 
-    given: Given
+    source: Given
     chosen: Mapping[str, Any]
-    own: OwnRecords
+    records: OwnRecords
     model: str
     config: ReleaseConfig
     size: int | Mapping[str, int] | None
@@ -69,7 +76,7 @@ class ReleaseJob:
     def sizes(self) -> dict[str, int] | None:
         """Declared n of every class ('' for a task without classes); None where none is declared. Raises UsageError for
         what does not fit."""
-        classes = self.own.config().classes
+        classes = self.records.config().classes
         if self.size is None:
             return None
         if isinstance(self.size, int):
@@ -88,13 +95,13 @@ class ReleaseJob:
             declared=declared or None,
             allow_large_delta=self.config.allow_large_delta,
             rows_per_person=self.rows_per_person,
-            person_field=self.own.person_field,
+            person_field=self.records.person_field,
         )
 
     @property
     def rows_per_person(self) -> int | None:
         """Of whom at most so many records are used; None where the guarantee is for a record."""
-        return self.own.rows_per_person if self.own.person_field else None
+        return self.records.rows_per_person if self.records.person_field else None
 
     @cached_property
     def record_config(self) -> ReleaseConfig:
@@ -111,42 +118,51 @@ class ReleaseJob:
         return replace(release, epsilon=epsilon, delta=self.config.delta, what=what)
 
     @cached_property
+    def rehearsal_config(self) -> ReleaseConfig:
+        """The settings of the same release without a private record."""
+        config = self.record_config
+        return config.model_copy(update={"noise": "seeded", "delta": config.accounted_delta})
+
+    @cached_property
     def task(self) -> PublicTask:
         """The task without records."""
-        return Task.from_records(self.own.config(), (), self.sizes or {}).public_view()
+        task = Task.from_records(self.records.config(), (), self.sizes or {})
+        return task.public_view()
 
     @cached_property
     def options(self) -> Options:
-        return resolve_options(self.given.cls, self.task.name, {**self.given.options, **self.chosen})
+        options = {**self.source.options, **self.chosen}
+        return resolve_options(self.source.cls, self.task.name, options)
 
     @cached_property
     def mechanism(self) -> Mechanism:
-        return build(self.given.cls, self.options)
+        return build(self.source.cls, self.options)
 
     @cached_property
     def planned(self) -> list[Demonstration]:
         """The demonstrations without their texts. Raises UsageError for numbers of labels that do not fit."""
-        return [Demonstration("", label) for label in plan_labels(self.mechanism, self.task, self.config)]
+        labels = plan_labels(self.mechanism, self.task, self.config)
+        return [Demonstration("", label) for label in labels]
 
     def check(self) -> None:
         """Raises UsageError for what does not fit, as far as it can be seen without a private record, and for inputs
         that are one."""
-        self.own.require_one_unit()
+        self.records.require_one_unit()
         self.record_config  # noqa: B018  refuses a delta that is too small
         if self.config.secure and self.sizes is None:
             raise UsageError(
                 "Say how many private records a class has, by a number that everybody may know (a round one; no count"
                 " of this file, which would tell about it): --size 100, or --size LABEL=100 for each label."
             )
-        digest = self.given.registered.plugin_hash
+        digest = self.source.registered.plugin_hash
         releases = self.config.secure and not self.measure_only
         if digest and releases and not self.allow_unchecked and not checked.has_passed(digest):
             raise UsageError(
-                f"{self.given.name} is a plug-in that has not passed `dpicl check` on this machine as it is now, so"
+                f"{self.source.name} is a plug-in that has not passed `dpicl check` on this machine as it is now, so"
                 " nothing shows that it adds the noise that it declares; run `dpicl check FILE` first, or give"
                 " --allow-unchecked, and the card will say so in its first sentence."
             )
-        if self.own.form != "labelled" and self.public_test is not None:
+        if self.records.form != "labelled" and self.public_test is not None:
             raise UsageError("The utility of texts without labels is not measured; leave --public-test out.")
         if self.measure_only and self.public_test is None:
             raise UsageError("--measure-only measures utility on public records; give them with --public-test FILE.")
@@ -154,7 +170,8 @@ class ReleaseJob:
             raise UsageError("--measure-only goes with secure noise; --noise seeded charges nothing anyway.")
         if self.sizes is not None:
             self.config.require_small_delta(sum(self.sizes.values()))
-        if reason := skip_reason(self.mechanism, self.task):
+        reason = skip_reason(self.mechanism, self.task)
+        if reason:
             raise UsageError(f"{self.mechanism.name} cannot do this task: {reason}.")
         self.planned  # noqa: B018  refuses numbers of labels that do not fit
         require_different({"--data": self.data, "--public": self.public, "--public-test": self.public_test})
@@ -168,112 +185,214 @@ class ReleaseJob:
         try:
             stages = Stages(self.tell)
             with repeat(stages.say_how_far):
-                return self._make(paid, stages)
+                return _Run(self, paid, stages).make()
         except KeyboardInterrupt as stop:
             stop.add_note(STAYS if paid else "nothing was charged")
             raise
 
-    def _warn_of_delta(self, written: PrivacyCard) -> PrivacyCard:
-        """The card with what `large_delta` says of a person's delta, where that of a record is smaller."""
-        declared = self.payer_of_all.declared
-        if self.record_config.delta == self.config.delta or declared is None:
-            return written
-        warning = large_delta(self.config.delta, declared)
-        notes = [*written.privacy.notes, warning] if warning else written.privacy.notes
-        return written.model_copy(update={"privacy": written.privacy.model_copy(update={"notes": notes})})
 
-    def _unit(self, made: Release) -> PersonUnit | None:
-        """Whom the card is about; None for a record."""
-        if self.rows_per_person is None:
-            return None
-        rows, delta = self.rows_per_person, self.config.delta
-        return PersonUnit(rows=rows, epsilon=rows * made.bounds.upper, delta=delta, field=self.own.person_field or "")
+@dataclass(frozen=True)
+class _Run:
+    """One job while it runs. paid: gets what is charged, before it is."""
 
-    def _about(self, made: Release) -> AboutRelease:
-        """What the card says besides settings and proofs; all of it is public."""
-        if self.queries:
-            released = f"answers to {count(len(self.queries), 'question')}"
-        elif made.more is not None:
-            released = "a state from which any number of questions is answered"
-        else:
-            texts = count(len(self.planned), "text")
-            released = f"an instruction and {texts}" if made.prompt.instruction is not None else texts
-        return AboutRelease(released, self.own.reading_notes, self.contact, self.payer.total_epsilon)
+    job: ReleaseJob
+    paid: list[NewRelease]
+    stages: Stages
 
-    def _make(self, paid: list[NewRelease], stages: Stages) -> PrivateRelease:
-        """paid: gets what is charged, before it is."""
-        secure = self.config.secure
-        utility: Utility | None = None
-        if self.out is not None:
-            try_places(self.out)
-        known = None if self.public_test is None else read_public(self.public_test, self.own, self.tell)
-        loaded = load_own(self.own, self.data, self.sizes, secure, self.public, self.tell)
-        task, config_of_record = loaded.task, self.record_config
-        without = replace(task, train=())
-        if secure and not self.measure_only:
-            expected = expected_release(self.mechanism, without, self.model, config_of_record, self.queries)
-            charge(loaded.read, self.price(expected), self.payer_of_all, persons=loaded.persons, trial=True)
-        if missing := labels_without_text(self.planned, self.task.labels if self.task.partitioned else ()):
-            self.tell(missing)
-        for note in self.own.reading_notes:
-            self.tell(note)
-        if secure and known is None and self.own.form == "labelled":
-            self.tell(NOT_COMPARED)
-        if is_simulated(self.model) and secure and not self.measure_only:
-            self.tell(f"{SIMULATED} What it releases is charged all the same.")
-        loading = f"loading the model {self.model}"
-        stages.begin(loading, f"{loading} (its first time on a machine takes a minute or more)")
-        model = models.load(self.model, dtype="float32" if secure else None)
-        manifest = manifest_of(task, model, secure, self.given.registered.plugin_hash)
-        if known is not None:
-            stages.begin("measuring the utility on public records")
-            utility = measure(
-                self.mechanism, task, known, model, config_of_record, self.queries, self.tell, stages.report
-            )
-            if not self.measure_only:  # which answers with it
-                self.tell(utility.sentence)
+    def make(self) -> PrivateRelease:
+        """See `ReleaseJob.run`."""
+        job = self.job
+        secure = job.config.secure
+        if job.out is not None:
+            try_places(job.out)
+        known = None if job.public_test is None else read_public(job.public_test, job.records, job.tell)
+        loaded = load_own(job.records, job.data, job.sizes, secure, job.public, job.tell)
+        without = replace(loaded.task, train=())
+        if secure and not job.measure_only:
+            self._try_charge(loaded, without)
+        self._tell_of_settings(is_compared=known is not None)
+        loading = f"loading the model {job.model}"
+        self.stages.begin(loading, f"{loading} (its first time on a machine takes a minute or more)")
+        model = models.load(job.model, dtype="float32" if secure else None)
+        manifest = manifest_of(loaded.task, model, secure, job.source.registered.plugin_hash)
+        utility = None if known is None else self._measure(loaded.task, known, model)
+        releaser = _Releaser(job, model, manifest, utility, self.stages.report)
+        if not secure:
+            self.stages.begin("releasing")
+            return releaser.release(loaded.task, job.record_config, None)
 
-        def release_once(own: Task, config: ReleaseConfig, pay: Charger | None) -> PrivateRelease:
-            made = release(self.mechanism, own, model, config, self.queries, report=stages.report, charge=pay)
-            unit, about = self._unit(made), self._about(made)
-            said = card(self.mechanism, self.options, own, made, manifest, config, utility, unit, about)
-            said = self._warn_of_delta(said)
-            state = None
-            if made.more is not None and not self.queries:
-                state = state_text(self.mechanism, made, said, self.own, config.seed)
-            if wrong := describe_form([each.text for each in made.demonstrations], self.own.form):
-                said = said.model_copy(update={"texts": [*said.texts, *wrong]})
-            shown, view, answers = said.model_dump(mode="json"), own.public_view(), made.answers or {}
-            return PrivateRelease(
-                shown, view, made.prompt, self.queries, answers, state, made.charged_to, self.own.form
-            )
-
-        rehearsed = ""
-
-        def pay(new: NewRelease) -> tuple[str, ...]:
-            price = self.price(new)
-            stages.begin(f"charging epsilon = {show_rounded_up(price.epsilon)} at delta = {price.delta:g}")
-            paid.append(price)
-            names = charge(loaded.read, price, self.payer_of_all, persons=loaded.persons)
-            sets = ", ".join(map(repr, names)) or "no private set"
-            stages.begin(f"releasing ({rehearsed} without a record)", f"charged to {sets}; releasing")
-            return names
-
-        if secure:
-            stages.begin("trying the release without a record")
-            warn_of_uncounted()
-            settings = {"noise": "seeded", "delta": config_of_record.accounted_delta}
-            rehearsal = release_once(without, config_of_record.model_copy(update=settings), None)
-            for write in (rehearsal.text, *rehearsal.card_files):
-                write()
-            rehearsed = duration(stages.seconds)
-            if rehearsal.state is not None:
-                require_readable(self.mechanism, rehearsal.state)
-            if self.measure_only:
-                return rehearsal
-        else:
-            stages.begin("releasing")
+        rehearsal = self._rehearse(releaser, without)
+        if job.measure_only:
+            return rehearsal
+        rehearsed = self.stages.seconds
+        expected = self._estimate(releaser, without, rehearsed)
+        pay = partial(self._pay, loaded, f"releasing ({duration(rehearsed)} without a record)", expected)
         try:
-            return release_once(task, config_of_record, pay)
+            return releaser.release(loaded.task, job.record_config, pay)
         except Concealed as error:
             raise Concealed(f"{error} What it may have cost stays on the budget.") from None
+
+    def _try_charge(self, loaded: LoadedRecords, without: Task) -> None:
+        """Raises what charging the release will raise, before anything is loaded for it."""
+        job = self.job
+        expected = expected_release(job.mechanism, without, job.model, job.record_config, job.queries)
+        price = job.price(expected)
+        charge(loaded.read, price, job.payer_of_all, persons=loaded.persons, trial=True)
+
+    def _tell_of_settings(self, is_compared: bool) -> None:
+        """Says what follows from the settings alone, before anything is charged."""
+        job = self.job
+        charges = job.config.secure and not job.measure_only
+        missing = labels_without_text(job.planned, job.task.labels if job.task.partitioned else ())
+        if missing:
+            job.tell(missing)
+        for note in job.records.reading_notes:
+            job.tell(note)
+        if job.config.secure and not is_compared and job.records.form == "labelled":
+            job.tell(NOT_COMPARED)
+        if is_simulated(job.model) and charges:
+            job.tell(f"{SIMULATED} What it releases is charged all the same.")
+
+    def _measure(self, task: Task, known: Sequence[Record], model: LanguageModel) -> Utility:
+        job = self.job
+        self.stages.begin("measuring the utility on public records")
+        report = self.stages.report
+        utility = measure(job.mechanism, task, known, model, job.record_config, job.queries, job.tell, report)
+        if not job.measure_only:  # which answers with it
+            job.tell(utility.sentence)
+        return utility
+
+    def _rehearse(self, releaser: _Releaser, without: Task) -> PrivateRelease:
+        """The release without a record, and without a file: what fails here costs nothing."""
+        self.stages.begin("trying the release without a record")
+        warn_of_uncounted()
+        rehearsal = releaser.release(without, self.job.rehearsal_config, None)
+        for write in (rehearsal.text, *rehearsal.card_files):
+            write()
+        if rehearsal.state is not None:
+            require_readable(self.job.mechanism, rehearsal.state)
+        return rehearsal
+
+    def _estimate(self, releaser: _Releaser, without: Task, rehearsed: float) -> float | None:
+        """About how many seconds the release takes with as many records as were declared, of `_WORDS` words each; None
+        where finding that out would take long itself, or records are no texts of a class. It follows from public things
+        alone, no record is looked at, and what fails with made-up records fails here, before anything is charged."""
+        job, sizes = self.job, self.job.sizes
+        is_any_text = job.task.kind == "classification" or job.records.form != "labelled"
+        if sizes is None or rehearsed > _SHORT or not is_any_text:
+            return None
+        only_label = next((each.label for each in job.planned), "")
+        records = [
+            _stand_in(number, label or only_label)
+            for label, size in sizes.items()
+            for number in range(min(_STAND_INS, size))
+        ]
+        self.stages.begin(f"timing it with {count(len(records), 'made-up record')}")
+        releaser.release(replace(without, train=tuple(records)), self.job.rehearsal_config, None)
+        more = max(0.0, self.stages.seconds - rehearsed)
+        return rehearsed + more * sum(sizes.values()) / len(records)
+
+    def _pay(self, loaded: LoadedRecords, stage: str, expected: float | None, new: NewRelease) -> tuple[str, ...]:
+        """Charges a release; returns the names of the private sets that paid."""
+        job = self.job
+        price = job.price(new)
+        self.stages.begin(f"charging epsilon = {show_rounded_up(price.epsilon)} at delta = {price.delta:g}")
+        self.paid.append(price)
+        names = charge(loaded.read, price, job.payer_of_all, persons=loaded.persons)
+        sets = ", ".join(map(repr, names)) or "no private set"
+        about = "" if expected is None else f", about {duration(expected)} for the declared number of records"
+        self.stages.begin(stage, f"charged to {sets}; releasing{about}", expected)
+        return names
+
+
+@dataclass(frozen=True)
+class _Releaser:
+    """Releases from a task's records and writes the card. utility: as it was measured before, if it was."""
+
+    job: ReleaseJob
+    model: LanguageModel
+    manifest: Manifest
+    utility: Utility | None
+    report: Report
+
+    def release(self, task: Task, config: ReleaseConfig, pay: Charger | None) -> PrivateRelease:
+        """pay: charges it, and is called before a record is read; None for public or no records."""
+        job = self.job
+        released = release(job.mechanism, task, self.model, config, job.queries, report=self.report, charge=pay)
+        about_it = self._card(task, released, config)
+        state = None
+        if released.more is not None and not job.queries:
+            state = state_text(job.mechanism, released, about_it, job.records, config.seed)
+        return PrivateRelease(
+            about_it.model_dump(mode="json"),
+            task.public_view(),
+            released.prompt,
+            job.queries,
+            released.answers or {},
+            state,
+            released.charged_to,
+            job.records.form,
+        )
+
+    def _card(self, task: Task, released: Release, config: ReleaseConfig) -> PrivacyCard:
+        job = self.job
+        about_it = card(
+            job.mechanism,
+            job.options,
+            task,
+            released,
+            self.manifest,
+            config,
+            self.utility,
+            self._unit(released),
+            self._about(released),
+        )
+        notes = self._notes_of_delta()
+        if notes:
+            privacy = about_it.privacy
+            privacy = privacy.model_copy(update={"notes": [*privacy.notes, *notes]})
+            about_it = about_it.model_copy(update={"privacy": privacy})
+        texts = [each.text for each in released.demonstrations]
+        wrong = describe_form(texts, job.records.form)
+        if wrong:
+            about_it = about_it.model_copy(update={"texts": [*about_it.texts, *wrong]})
+        return about_it
+
+    def _notes_of_delta(self) -> list[str]:
+        """What `large_delta` says of a person's delta, where that of a record is smaller."""
+        job = self.job
+        declared = job.payer_of_all.declared
+        if job.record_config.delta == job.config.delta or declared is None:
+            return []
+        warning = large_delta(job.config.delta, declared)
+        return [warning] if warning else []
+
+    def _unit(self, released: Release) -> PersonUnit | None:
+        """Whom the card is about; None for a record."""
+        rows = self.job.rows_per_person
+        if rows is None:
+            return None
+        return PersonUnit(
+            rows=rows,
+            epsilon=rows * released.bounds.upper,
+            delta=self.job.config.delta,
+            field=self.job.records.person_field or "",
+        )
+
+    def _about(self, released: Release) -> AboutRelease:
+        """What the card says besides settings and proofs; all of it is public."""
+        job = self.job
+        if job.queries:
+            what = f"answers to {count(len(job.queries), 'question')}"
+        elif released.more is not None:
+            what = "a state from which any number of questions is answered"
+        else:
+            texts = count(len(job.planned), "text")
+            what = f"an instruction and {texts}" if released.prompt.instruction is not None else texts
+        return AboutRelease(what, job.records.reading_notes, job.contact, job.payer.total_epsilon)
+
+
+def _stand_in(number: int, label: str) -> Record:
+    """A made-up record of `_WORDS` words, unlike the others of its label."""
+    words = (f"word{number}" if place == 0 else "word" for place in range(_WORDS))
+    return Record(" ".join(words), label)

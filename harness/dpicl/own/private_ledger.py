@@ -122,7 +122,9 @@ class PrivateLedger:
     @classmethod
     def begin(cls, name: str, when: str) -> PrivateLedger:
         """An empty one, not on disk yet. Raises UsageError for a name that no file can have."""
-        return cls(require_name(name), (), frozenset(), _write(_Head(private_set=name, key=_key_check(), created=when)))
+        name = require_name(name)
+        head = _Head(private_set=name, key=_key_check(), created=when)
+        return cls(name, (), frozenset(), _write(head))
 
     @property
     def charges(self) -> list[Charge]:
@@ -137,9 +139,8 @@ class PrivateLedger:
         """With one charge more, and the records that it is for."""
         new = b"".join(sorted(records - self.hashes))
         charge = charge.model_copy(update={"records": base64.b64encode(new).decode()})
-        return replace(
-            self._append(charge, _Entry(before=_hash(self.text), charge=charge)), hashes=self.hashes | records
-        )
+        longer = self._append(charge, _Entry(before=_hash(self.text), charge=charge))
+        return replace(longer, hashes=self.hashes | records)
 
     def set_limit(self, limit: Limit) -> PrivateLedger:
         return self._append(limit, _Entry(before=_hash(self.text), limit=limit))
@@ -222,9 +223,10 @@ def _parse(text: str) -> tuple[str, tuple[Charge | Limit, ...], str]:
         raise ValueError(f"it was made with another key than {private_folder() / 'key'}; put that key back")
     entries, before = [], hashlib.sha256(lines[0].encode())
     for number, line in enumerate(lines[1:], start=2):
-        found = _line(_Entry, line, f"line {number}")
-        entry = found.charge or found.limit
-        if found.before != before.hexdigest() or entry is None or (found.charge and found.limit):
+        read = _line(_Entry, line, f"line {number}")
+        entry = read.charge or read.limit
+        holds_both = read.charge is not None and read.limit is not None
+        if read.before != before.hexdigest() or entry is None or holds_both:
             raise ValueError(f"line {number} does not follow from those before it")
         if isinstance(entry, Charge):
             _check_event(entry, number)
@@ -255,7 +257,8 @@ def _hashes(entries: Sequence[Charge | Limit]) -> Iterable[bytes]:
     for entry in entries:
         if isinstance(entry, Charge):
             content = base64.b64decode(entry.records)
-            yield from (content[at : at + HASH_BYTES] for at in range(0, len(content), HASH_BYTES))
+            for at in range(0, len(content), HASH_BYTES):
+                yield content[at : at + HASH_BYTES]
 
 
 def _line(schema: type[L], line: str, place: str) -> L:

@@ -139,8 +139,8 @@ class OwnRecords:
 
     def spec(self, path: Table) -> SourceSpec:
         """How a row of a file becomes a record. Raises DataError for a file that is no table or has not the fields."""
-        own = self.config().source
-        local = own.local
+        source = self.config().source
+        local = source.local
         if local.reader:
             if self.text_field or self.label_field:
                 raise UsageError(f"{self.task} reads its records in a way of its own; leave the names of fields out.")
@@ -154,16 +154,21 @@ class OwnRecords:
             text, label = fields_of(path, self.text_field, self.label_field, self.format)
             local = LocalKeys(text=text, label=label, labels=dict(self.labels))
         else:
-            given = {"text": self.text_field or local.text, "label": self.label_field or local.label}
-            local = local.model_copy(update=given)
+            fields = {"text": self.text_field or local.text, "label": self.label_field or local.label}
+            local = local.model_copy(update=fields)
         if self.person_field in local.fields:
             raise UsageError(f"--person-field names '{self.person_field}', which holds the text or the label.")
-        chosen = {name: value for name, value in asdict(self.format).items() if value != getattr(PLAIN, name)}
-        chosen |= {"skip_invalid": self.skip_invalid or local.skip_invalid}
-        chosen |= {"skip_other_labels": self.skip_other_labels or local.skip_other_labels}
-        local = local.model_copy(update={**chosen, "person": self.person_field or ""})
+        changes: dict[str, Any] = {
+            "skip_invalid": self.skip_invalid or local.skip_invalid,
+            "skip_other_labels": self.skip_other_labels or local.skip_other_labels,
+            "person": self.person_field or "",
+        }
+        for name, value in asdict(self.format).items():
+            if value != getattr(PLAIN, name):
+                changes[name] = value
+        local = local.model_copy(update=changes)
         open_table(path, local.columns, local.format)
-        return own.model_copy(update={"local": local})
+        return source.model_copy(update={"local": local})
 
 
 @dataclass(frozen=True)
@@ -177,7 +182,7 @@ class LoadedRecords:
 
 
 def load_own(
-    own: OwnRecords,
+    described: OwnRecords,
     data: Table,
     sizes: Mapping[str, int] | None,
     secure: bool,
@@ -192,52 +197,54 @@ def load_own(
     Raises UsageError for what does not fit, DataError for a file that is not there or has not the fields, Concealed for
     records that cannot be read with secure noise.
     """
-    config = own.config()
+    config = described.config()
     if config.data.public and public is None:
         raise UsageError(
             f"Mechanisms on {config.metadata.name} use records that everybody knows, and those of --data are"
             " private; give --public FILE with such records."
         )
-    known = [] if public is None else read_public(public, own, tell)
+    known = [] if public is None else read_public(public, described, tell)
     unreadable = _explain_unreadable(data)
     try:
-        spec = own.spec(data)
+        spec = described.spec(data)
     except UnreadableContent:
         with conceal(secure, unreadable):
             raise
     with conceal(secure, unreadable):
         reading = read_records(data, spec)
-    if secure and not own.person_field and not own.per_record:
-        if spec.local.fields and reading.columns_by_row and (reading.records or reading.faults):
-            raise UsageError(
-                f"The columns of {data} have no names, or each row has its own, so whether one says whose a row is"
-                " cannot be told without looking at the rows; give --person-field NAME, which protects a person by"
-                " using one row of each, or --per-record, which protects single rows and nobody who has many."
-            )
-        _refuse_undecided(reading.columns, spec.local.fields)
+    if secure and not described.person_field and not described.per_record:
+        _refuse_undecided(reading, spec.local.fields)
     with conceal(secure, unreadable):
         records = reading.check()
     if not secure:
         _tell_notes(reading, tell)
     if not records:
-        said = f"; `dpicl data {data}` says more" if isinstance(data, Path) else ""
-        raise DataError(f"{data} holds no record, so there is nothing to release from{said}.")
+        hint = f"; `dpicl data {data}` says more" if isinstance(data, Path) else ""
+        raise DataError(f"{data} holds no record, so there is nothing to release from{hint}.")
     used = records
-    if own.person_field:
+    if described.person_field:
         key = machine_key() if secure else _SEEDED_KEY
-        used = keep_rows(records, reading.persons, own.rows_per_person, key)
-    task = Task.from_records(config, used, sizes, known, keep_repeated=bool(own.person_field))
+        used = keep_rows(records, reading.persons, described.rows_per_person, key)
+    task = Task.from_records(config, used, sizes, known, keep_repeated=bool(described.person_field))
     return LoadedRecords(task, records, frozenset(reading.persons))
 
 
-def _refuse_undecided(columns: Iterable[str], known: Iterable[str]) -> None:
-    """Raises UsageError where a column looks like a person, and nobody said whom the guarantee is for."""
-    if found := personal_columns(columns, known):
+def _refuse_undecided(reading: FileRecords, known: Sequence[str]) -> None:
+    """Raises UsageError where nobody said whom the guarantee is for, and a column looks like a person, or no row may
+    decide which columns there are. known: columns of the text and the label."""
+    if known and reading.columns_by_row and (reading.records or reading.faults):
         raise UsageError(
-            f"The column '{found[0]}' looks as if it says whose a row is; give --person-field"
-            f" {shlex.quote(found[0])}, which protects a person by using one row of each (--rows-per-person K: at most"
-            " K), or --per-record, which protects single rows and nobody who has many. `dpicl data FILE` says how many"
-            " rows people have."
+            f"The columns of {reading.path} have no names, or each row has its own, so whether one says whose a row is"
+            " cannot be told without looking at the rows; give --person-field NAME, which protects a person by"
+            " using one row of each, or --per-record, which protects single rows and nobody who has many."
+        )
+    columns = personal_columns(reading.columns, known)
+    if columns:
+        raise UsageError(
+            f"The column '{columns[0]}' looks as if it says whose a row is; give --person-field"
+            f" {shlex.quote(columns[0])}, which protects a person by using one row of each (--rows-per-person K: at"
+            " most K), or --per-record, which protects single rows and nobody who has many. `dpicl data FILE` says"
+            " how many rows people have."
         )
 
 
@@ -253,9 +260,9 @@ def _explain_unreadable(data: Table) -> str:
     )
 
 
-def read_public(data: Table, own: OwnRecords, tell: Callable[[str], None] = lambda text: None) -> list[Record]:
+def read_public(data: Table, described: OwnRecords, tell: Callable[[str], None] = lambda text: None) -> list[Record]:
     """Records that everybody may know. Raises DataError, with the line, for one that cannot be read."""
-    reading = read_records(data, replace(own, person_field=None).spec(data))
+    reading = read_records(data, replace(described, person_field=None).spec(data))
     _tell_notes(reading, tell)
     return reading.check()
 
@@ -273,13 +280,13 @@ def require_different(tables: Mapping[str, Table | None]) -> None:
     A set of private records and a public one that differ anywhere pass: whether some records are in both may not be
     told with secure noise. What is told, that all of a file is public by the user's own word, tells of nobody else.
     """
-    given = [(flag, table) for flag, table in tables.items() if table is not None]
-    for (first, one), (second, other) in combinations(given, 2):
+    inputs = [(flag, table) for flag, table in tables.items() if table is not None]
+    for (first, one), (second, other) in combinations(inputs, 2):
         if _are_same(one, other):
             private = "private records would be used as public ones"
             twice = "the utility would be measured on records that the mechanism has seen"
-            said = private if first == "--data" else twice
-            raise UsageError(f"{first} and {second} are the same records, so {said}; give others with {second}.")
+            reason = private if first == "--data" else twice
+            raise UsageError(f"{first} and {second} are the same records, so {reason}; give others with {second}.")
 
 
 def _are_same(one: Table, other: Table) -> bool:
@@ -293,21 +300,22 @@ def _are_same(one: Table, other: Table) -> bool:
             return False  # why it cannot be read is said where it is
     if isinstance(one, Path) or isinstance(other, Path):
         return False
-    rows, others = ([row.values for row in open_table(table).rows] for table in (one, other))
-    return rows == others
+    rows = [row.values for row in open_table(one).rows]
+    return rows == [row.values for row in open_table(other).rows]
 
 
-def queries_of(data: Table, own: OwnRecords, tell: Callable[[str], None] = lambda text: None) -> list[Query]:
+def queries_of(data: Table, described: OwnRecords, tell: Callable[[str], None] = lambda text: None) -> list[Query]:
     """The queries of a file, in order: a text file with one a line, or a table with the field of texts (and `id`, if it
     has one that is neither null nor empty). A blank line is a query without text. Raises DataError."""
-    name = own.text_field or ("" if own.task is None else own.config().data.local.text) or "text"
+    of_task = "" if described.task is None else described.config().data.local.text
+    name = described.text_field or of_task or "text"
     unit, joined = "line", 0
     if isinstance(data, Path) and data.suffix.lower() == ".txt":
-        lines = enumerate(_lines(data, own.format), start=1)
+        lines = enumerate(_lines(data, described.format), start=1)
         rows: Iterable[FileRow] = (FileRow(at, {name: line}) for at, line in lines)
     else:
-        open_table(data, (name,), own.format)
-        table = open_table(data, (), own.format)
+        open_table(data, (name,), described.format)
+        table = open_table(data, (), described.format)
         unit, rows = table.unit, table.rows
     queries: list[Query] = []
     for row in rows:
@@ -339,14 +347,19 @@ def queries_of(data: Table, own: OwnRecords, tell: Callable[[str], None] = lambd
 
 def query_of(name: str, text: str) -> Query:
     """A query in one line, of characters that every tokenizer accepts."""
-    return Query(*(" ".join(part.encode("utf-8", "replace").decode().split()) for part in (name, text)))
+    return Query(_one_line(name), _one_line(text))
+
+
+def _one_line(text: str) -> str:
+    readable = text.encode("utf-8", "replace").decode()
+    return " ".join(readable.split())
 
 
 def make_config(labels: Sequence[str], text_is: str) -> TaskFile:
     """The task file of a classification with these labels. Raises UsageError for words that no prompt can hold."""
     for label in labels:
-        unreadable = Reader.NON_PRINTABLE.search(label)
-        if not label or label != " ".join(label.split()) or len(label) > 200 or unreadable:
+        is_line = label and label == " ".join(label.split())
+        if not is_line or len(label) > 200 or Reader.NON_PRINTABLE.search(label):
             raise UsageError(f"The label '{label[:60]}' must be words in one line, with single spaces.")
     different = {normalize("NFC", label) for label in labels}
     if not 2 <= len(labels) <= 1000 or len(different) < len(labels):
@@ -376,8 +389,8 @@ def _fill(name: str, text_is: str, listed: str, form: Form = "labelled") -> dict
     words = {"listed": listed, "text_is": text_is, "title": title, "form": form_words, "example": shown}
     quoted = {key: json.dumps(word, ensure_ascii=False)[1:-1] for key, word in words.items()}  # as in YAML's quotes
     template = Path(__file__).with_name(name)
-    filled = parse(Template(template.read_text("utf-8")).substitute(quoted), template, functions=True).data
-    return dict(filled)
+    filled = Template(template.read_text("utf-8")).substitute(quoted)
+    return dict(parse(filled, template, functions=True).data)
 
 
 def _lines(path: Path, format: FileFormat) -> list[str]:
@@ -387,6 +400,7 @@ def _lines(path: Path, format: FileFormat) -> list[str]:
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}); give a file with queries.") from None
     lines = io.StringIO(text, newline=None).read().split("\n")  # every line end becomes one
-    if wrong := next((number for number, line in enumerate(lines, start=1) if is_escaped(line)), 0):
-        raise DataError(f"{path} line {wrong} {describe_escaped(text)}.")
+    for number, line in enumerate(lines, start=1):
+        if is_escaped(line):
+            raise DataError(f"{path} line {number} {describe_escaped(text)}.")
     return lines[:-1] if lines[-1] == "" else lines

@@ -77,7 +77,10 @@ class PrivateRelease:
         if self.state is not None:
             return self.state
         if self.queries:
-            return _lines([{"id": one.id, "text": one.text, "answer": self.answers[one.id]} for one in self.queries])
+            rows = []
+            for query in self.queries:
+                rows.append({"id": query.id, "text": query.text, "answer": self.answers[query.id]})
+            return _lines(rows)
         return format_release(self.prompt, self.task, format, self.form)
 
     @property
@@ -103,8 +106,8 @@ class PrivateRelease:
 class UnsavedRelease(ResultError):
     """A release that was made, paid for, and could not be written: it is in `release`."""
 
-    def __init__(self, said: str, release: PrivateRelease) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, release: PrivateRelease) -> None:
+        super().__init__(message)
         self.release = release
 
 
@@ -155,19 +158,22 @@ def format_release(prompt: ReleasedPrompt, task: PublicTask, form: str, texts: F
         case "prompt" if texts != "labelled":
             return _free_prompt(prompt, task, texts)
         case "prompt":
-            return make_printable(task.icl_prefix(prompt.demonstrations, prompt.instruction) + task.query(PLACE)) + "\n"
+            prefix = task.icl_prefix(prompt.demonstrations, prompt.instruction)
+            return make_printable(prefix + task.query(PLACE)) + "\n"
         case "messages-openai":
             return json.dumps({"messages": messages(prompt, task, texts)}, indent=1) + "\n"
         case "messages-anthropic":
-            said = messages(prompt, task, texts)
-            system = said.pop(0)["content"] if said[0]["role"] == "system" else ""
-            return json.dumps({"system": system, "messages": said}, indent=1) + "\n"
+            turns = messages(prompt, task, texts)
+            system = turns.pop(0)["content"] if turns[0]["role"] == "system" else ""
+            return json.dumps({"system": system, "messages": turns}, indent=1) + "\n"
         case "csv":
             return _csv(_table_of(prompt, texts))
         case "parquet" | "hf":
             return _parquet(_table_of(prompt, texts), task.labels if form == "hf" else ())
-    rows: list[dict[str, Any]] = [] if prompt.instruction is None else [{"instruction": prompt.instruction}]
-    return _lines([*rows, *_rows_of(prompt, texts)])
+    rows = _rows_of(prompt, texts)
+    if prompt.instruction is not None:
+        rows = [{"instruction": prompt.instruction}, *rows]
+    return _lines(rows)
 
 
 def _rows_of(prompt: ReleasedPrompt, texts: Form) -> list[dict[str, Any]]:
@@ -186,7 +192,8 @@ def _rows_of(prompt: ReleasedPrompt, texts: Form) -> list[dict[str, Any]]:
 def _free_prompt(prompt: ReleasedPrompt, task: PublicTask, texts: Form) -> str:
     """What a model reads: of texts alone those, and the beginning of one more; else questions with their answers."""
     if texts == "plain":
-        return make_printable(task.icl_prefix(prompt.demonstrations, prompt.instruction) + task.query("")) + "\n"
+        prefix = task.icl_prefix(prompt.demonstrations, prompt.instruction)
+        return make_printable(prefix + task.query("")) + "\n"
     names = {
         "user": "Input" if texts == "pairs" else "User",
         "assistant": "Output" if texts == "pairs" else "Assistant",
@@ -210,7 +217,8 @@ def _table_of(prompt: ReleasedPrompt, texts: Form) -> dict[str, list[str | None]
         return {"text": [*written]}
     first = [] if prompt.instruction is None else [prompt.instruction]
     labels = [each.label for each in prompt.demonstrations]
-    return {"text": [*first, *written], "label": [*(None for _ in first), *labels]}
+    no_labels = [None] * len(first)
+    return {"text": [*first, *written], "label": [*no_labels, *labels]}
 
 
 def _csv(table: Mapping[str, Sequence[str | None]]) -> str:
@@ -219,7 +227,8 @@ def _csv(table: Mapping[str, Sequence[str | None]]) -> str:
     writer = csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n")
     writer.writerow(list(table))
     for row in zip(*table.values(), strict=True):
-        writer.writerow([quote_formula(make_visible(cell or "", len(cell or ""))) for cell in row])
+        texts = [cell or "" for cell in row]
+        writer.writerow([quote_formula(make_visible(text, len(text))) for text in texts])
     return file.getvalue()
 
 
@@ -228,7 +237,9 @@ def _parquet(table: Mapping[str, Sequence[str | None]], classes: Sequence[str]) 
     import pyarrow as pa
     from pyarrow import parquet
 
-    columns: dict[str, Any] = {name: pa.array(cells, pa.string()) for name, cells in table.items()}
+    columns: dict[str, Any] = {}
+    for name, cells in table.items():
+        columns[name] = pa.array(cells, pa.string())
     metadata: dict[str, str] = {}
     if classes:
         labels = table["label"]
@@ -251,11 +262,12 @@ def messages(prompt: ReleasedPrompt, task: PublicTask, texts: Form = "labelled")
         turns = [turn for each in prompt.demonstrations for turn in read_messages(each.text, texts)]
         return [*turns, {"role": "user", "content": PLACE}]
     instruction = task.icl_prefix((), prompt.instruction).strip()
-    said = [("system", instruction)] if instruction else []
+    contents = [("system", instruction)] if instruction else []
     for each in prompt.demonstrations:
-        said += [("user", task.query(each.text)), ("assistant", each.text if task.kind == "json" else each.label)]
-    said.append(("user", task.query(PLACE)))
-    return [{"role": role, "content": content} for role, content in said]
+        answer = each.text if task.kind == "json" else each.label
+        contents += [("user", task.query(each.text)), ("assistant", answer)]
+    contents.append(("user", task.query(PLACE)))
+    return [{"role": role, "content": content} for role, content in contents]
 
 
 def check_format(form: str, task: PublicTask, texts: Form = "labelled") -> None:

@@ -101,15 +101,21 @@ class SavedState:
         return card.model_copy(update={"state_sha256": self.sha256}).model_dump(mode="json")
 
 
-def state_text(mechanism: Mechanism, made: Release, card: PrivacyCard, own: OwnRecords, seed: int) -> str:
+def state_text(mechanism: Mechanism, released: Release, card: PrivacyCard, records: OwnRecords, seed: int) -> str:
     """The content of a state's file. Raises PluginError where a mechanism's state cannot be saved."""
-    if made.state is None:
+    if released.state is None:
         raise PluginError(
             f"What {mechanism.name} prepares cannot be saved, since it has no `state` (docs/add-a-mechanism.md); answer"
             " your queries at once: dpicl answer."
         )
-    state = {name: Array.of(array) for name, array in made.state.items()}
-    file = StateFile(task=own.task, text_is=own.text_is, seed=seed, card=card, state=state)
+    state = {name: Array.of(array) for name, array in released.state.items()}
+    file = StateFile(
+        task=records.task,
+        text_is=records.text_is,
+        seed=seed,
+        card=card,
+        state=state,
+    )
     return to_text(file)
 
 
@@ -154,15 +160,18 @@ def require_same(saved: SavedState, mechanism: Mechanism, options: Mapping[str, 
     if card.mechanism != mechanism.name:
         raise UsageError(f"{saved.path} was made by '{card.mechanism[:80]}', not by {mechanism.name}.")
     now = to_plain(options)
-    if differ := [name for name in sorted({*now, *card.options}) if now.get(name) != card.options.get(name)]:
+    names = sorted({*now, *card.options})
+    differ = [name for name in names if now.get(name) != card.options.get(name)]
+    if differ:
         if other := sorted(now.keys() ^ card.options.keys()):
             raise UsageError(f"{saved.path} was made by a {mechanism.name} of other options ('{other[0][:80]}').")
-        said = " ".join(f"--option {shlex.quote(f'{name}={card.options[name]!s:.200}')}" for name in differ)
-        raise UsageError(f"{saved.path} was made with other options; if you trust it, say so: {said}")
+        settings = [shlex.quote(f"{name}={card.options[name]!s:.200}") for name in differ]
+        flags = " ".join(f"--option {setting}" for setting in settings)
+        raise UsageError(f"{saved.path} was made with other options; if you trust it, say so: {flags}")
     here, then = embedding_of(mechanism, None), card.manifest.embedding
     if here != then:
-        said = "another" if then is None else f"'{then.name[:80]}', in another version or under another name"
-        raise UsageError(f"The embedding model of {saved.path} is {said}; its answers need the same one.")
+        model = "another" if then is None else f"'{then.name[:80]}', in another version or under another name"
+        raise UsageError(f"The embedding model of {saved.path} is {model}; its answers need the same one.")
 
 
 def answers_from(
@@ -174,8 +183,9 @@ def answers_from(
 ) -> dict[str, str]:
     """Query id -> answer, from what was released alone. Raises UsageError for what does not fit."""
     task, card = public_task(saved), saved.file.card
-    if said := incompatibility(model.identity.name, task.name) or mechanism.unmet_needs(task, model):
-        raise UsageError(said)
+    reason = incompatibility(model.identity.name, task.name) or mechanism.unmet_needs(task, model)
+    if reason:
+        raise UsageError(reason)
     if mechanism.needs != "nothing" and model.identity.sha256 != card.manifest.model.sha256:
         raise UsageError(
             f"{saved.path} was made with the model '{card.manifest.model.name[:80]}'; name the same with --model."
@@ -185,7 +195,7 @@ def answers_from(
     context = PreparedContext(task, reader, knob, streams(saved.file.seed).public)
     try:
         state = {name: array.array() for name, array in saved.file.state.items()}
-        made = check_prepared(mechanism, mechanism.restore(state, context))
+        prepared = check_prepared(mechanism, mechanism.restore(state, context))
     except DpiclError:
         raise
     except Exception as error:
@@ -193,4 +203,4 @@ def answers_from(
             f"{saved.path} holds no state of {mechanism.name} on {task.name}: {type(error).__name__}: {error!s:.200}."
         ) from error
     with name_failure(mechanism):
-        return answer_from(mechanism, made, reader, queries, report)
+        return answer_from(mechanism, prepared, reader, queries, report)

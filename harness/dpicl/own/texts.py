@@ -20,16 +20,18 @@ def read_texts(texts: Sequence[Demonstration], labels: Sequence[str], limit: int
     labels: of the classification; () where there are none. limit: most tokens of a text, None where there is no limit.
     """
     keys = [normalise(each.text) for each in texts]
-    found = {
+    labels_of_texts = [normalise(each.label) for each in texts]
+    counts = {
         "repeat an earlier one": len(keys) - len(set(keys)),
-        "repeat the label": sum(key == normalise(each.label) for key, each in zip(keys, texts, strict=True)),
+        "repeat the label": sum(map(str.__eq__, keys, labels_of_texts)),
         "hold characters that are not UTF-8": sum(_BROKEN in each.text for each in texts),
         f"have all {limit} tokens that a text may have, and may be cut off": sum(
             each.tokens == limit for each in texts
         ),
     }
-    sentences = [f"{number} of {len(texts)} texts {what}." for what, number in found.items() if number]
-    return [*sentences, *([missing] if (missing := labels_without_text(texts, labels)) else [])]
+    sentences = [f"{number} of {len(texts)} texts {what}." for what, number in counts.items() if number]
+    missing = labels_without_text(texts, labels)
+    return [*sentences, missing] if missing else sentences
 
 
 def labels_without_text(texts: Sequence[Demonstration], labels: Sequence[str]) -> str:

@@ -57,8 +57,8 @@ class Utility(Part):
     @property
     def sentence(self) -> str:
         rows = "; ".join(f"{row.name} {row.score:.3f} [{row.low:.3f}, {row.high:.3f}]" for row in self.rows)
-        said = f"{self.metric} on {self.tested} public records, made from {self.trained_on} others: {rows}."
-        return f"{said} {self.doubt}".rstrip()
+        summary = f"{self.metric} on {self.tested} public records, made from {self.trained_on} others: {rows}."
+        return f"{summary} {self.doubt}".rstrip()
 
     @property
     def doubt(self) -> str:
@@ -67,10 +67,11 @@ class Utility(Part):
             return ""
         first, *controls = self.rows
         others = names_text(self.not_better_than, "or")
-        said = f"The utility of {first.name} is not shown to be better than that of {others}"
-        if higher := [row.name for row in controls if row.score > first.score]:
-            said += f" ({names_text(higher)} {'scores' if len(higher) == 1 else 'score'} higher)"
-        return f"{said}."
+        sentence = f"The utility of {first.name} is not shown to be better than that of {others}"
+        higher = [row.name for row in controls if row.score > first.score]
+        if higher:
+            sentence += f" ({names_text(higher)} {'scores' if len(higher) == 1 else 'score'} higher)"
+        return f"{sentence}."
 
 
 def measure(
@@ -80,7 +81,7 @@ def measure(
     model: LanguageModel,
     config: ReleaseConfig,
     queries: Sequence[Query] = (),
-    tell: Callable[[str], None] = lambda said: None,
+    tell: Callable[[str], None] = lambda line: None,
     report: Report = report_nothing,
 ) -> Utility:
     """Releases from one half of public records as it will be done from the private ones, and scores on the other half.
@@ -90,55 +91,79 @@ def measure(
     report: how far each release is.
     Raises DataError for fewer than four records, and what a release raises.
     """
+    stand_in = _split(task, records, config, len(queries) or MOST_TESTED)
+    settings = {"noise": "seeded", "delta": config.accounted_delta, "queries": len(queries) or None}
+    public_config = config.model_copy(update=settings)
+    compared = [mechanism, *_controls(mechanism, stand_in.public_view(), model)]
+    outcomes: dict[str, list[float]] = {}
+    begun = time.monotonic()
+    for number, one in enumerate(compared, start=1):
+        released = release(one, stand_in, model, public_config, report=report)
+        outcomes[one.name] = _outcomes(stand_in, model, released.prompt, released.answers)
+        taken = duration(time.monotonic() - begun)
+        tell(f"measured {one.name}, {number} of {len(compared)}: {fmean(outcomes[one.name]):.3f}; {taken} so far")
+    if task.kind != "json":
+        shown = ReleasedPrompt(None, _spread(stand_in.train, config))
+        outcomes[RECORDS] = _outcomes(stand_in, model, shown, None)
+    return Utility(
+        metric=_metric_of(task),
+        trained_on=len(stand_in.train),
+        tested=len(stand_in.test),
+        rows=[_row(name, values, config.seed) for name, values in outcomes.items()],
+        not_better_than=_doubted(mechanism.name, outcomes, config.seed),
+    )
+
+
+def _split(task: Task, records: Sequence[Record], config: ReleaseConfig, most: int) -> Task:
+    """The task with one half of public records in the place of the private ones, and at most so many of the other half
+    as test records. Raises DataError for fewer than four records."""
     order = streams(config.seed).stream("public test").permutation(len(records))
-    half, most = len(records) // 2, min(MOST_TESTED, len(queries) or MOST_TESTED)
-    train, test, _ = deduplicate([records[i] for i in order[:half]], [records[i] for i in order[half:][:most]])
+    half = len(records) // 2
+    first = [records[at] for at in order[:half]]
+    second = [records[at] for at in order[half:][: min(MOST_TESTED, most)]]
+    train, test, _ = deduplicate(first, second)
     if len(train) < 2 or len(test) < 2:
         raise DataError("Utility is measured on four public records at least; give more of them with --public-test.")
-    stand_in = replace(task, train=tuple(train), test=tuple(test), fingerprint="", dropped={})
-    settings = {"noise": "seeded", "delta": config.accounted_delta, "queries": len(queries) or None}
-    own = config.model_copy(update=settings)
+    return replace(task, train=tuple(train), test=tuple(test), fingerprint="", dropped={})
 
-    classes = [find_mechanism(name, load_mechanisms(())) for name in CONTROLS]
-    public = stand_in.public_view()
-    compared = [mechanism]
-    for cls in classes:
+
+def _controls(mechanism: Mechanism, task: PublicTask, model: LanguageModel) -> list[Mechanism]:
+    """The controls that can do the task, without the mechanism itself."""
+    controls = []
+    for name in CONTROLS:
+        cls = find_mechanism(name, load_mechanisms(()))
         control = build(cls, resolve_options(cls, task.name, {}))
-        refused = skip_reason(control, public) or control.unmet_needs(public, model)
+        refused = skip_reason(control, task) or control.unmet_needs(task, model)
         if control.name != mechanism.name and not refused:
-            compared.append(control)
-    found, begun = {}, time.monotonic()
-    for number, one in enumerate(compared, start=1):
-        made = release(one, stand_in, model, own, report=report)
-        found[one.name] = _outcomes(stand_in, model, made.prompt, made.answers)
-        taken, score = duration(time.monotonic() - begun), fmean(found[one.name])
-        tell(f"measured {one.name}, {number} of {len(compared)}: {score:.3f}; {taken} so far")
-    if task.kind != "json":
-        found[RECORDS] = _outcomes(stand_in, model, ReleasedPrompt(None, _spread(train, config)), None)
-    rows = []
-    for name, values in found.items():
-        low, high = bootstrap_interval(values, seed=config.seed)
-        rows.append(UtilityRow(name=name, score=sum(values) / len(values), low=low, high=high))
-    own_values = found[mechanism.name]
-    gains = {
-        name: [mine - other for mine, other in zip(own_values, values, strict=True)]
-        for name, values in found.items()
-        if name != mechanism.name
-    }
-    doubted = [name for name, gain in gains.items() if bootstrap_interval(gain, seed=config.seed)[0] <= 0]
-    return Utility(metric=_metric_of(task), trained_on=len(train), tested=len(test), rows=rows, not_better_than=doubted)
+            controls.append(control)
+    return controls
+
+
+def _row(name: str, values: Sequence[float], seed: int) -> UtilityRow:
+    low, high = bootstrap_interval(values, seed=seed)
+    return UtilityRow(name=name, score=sum(values) / len(values), low=low, high=high)
+
+
+def _doubted(name: str, outcomes: Mapping[str, Sequence[float]], seed: int) -> list[str]:
+    """Those over which this one is not shown to be better. outcomes: of each, over the same test records."""
+    doubted = []
+    for other, values in outcomes.items():
+        gain = [mine - theirs for mine, theirs in zip(outcomes[name], values, strict=True)]
+        if other != name and bootstrap_interval(gain, seed=seed)[0] <= 0:
+            doubted.append(other)
+    return doubted
 
 
 def _spread(records: Sequence[Record], config: ReleaseConfig) -> list[Demonstration]:
     """As many records as shots, of each label in turn, or as many of each as `label_shots` says."""
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     turns = []
     most = dict(config.label_shots)
     for record in records:
-        turn = seen[record.label]
+        turn = counts[record.label]
         if not most or turn < most.get(record.label, 0):
             turns.append((turn, record))
-        seen[record.label] += 1
+        counts[record.label] += 1
     chosen = sorted(turns, key=lambda turn: turn[0])[: config.shots]
     return [Demonstration(record.text, record.label) for _, record in chosen]
 
@@ -155,7 +180,7 @@ def _outcomes(
     from dpicl.evaluation import lm_eval_bridge, nearest  # load lm-eval, which takes seconds
 
     if answers is not None:
-        found = nearest.evaluate_answers(task, answers)
+        scores = nearest.evaluate_answers(task, answers)
     else:
-        found = lm_eval_bridge.evaluate(task, model, prompt.shown, instruction=prompt.instruction)
-    return list(found.outcomes[_metric_of(task)])
+        scores = lm_eval_bridge.evaluate(task, model, prompt.shown, instruction=prompt.instruction)
+    return list(scores.outcomes[_metric_of(task)])
