@@ -169,7 +169,7 @@ def test_online_what_arrives_equals_the_results_and_is_updated_in_its_place(
             run = server.runs[sink.run_id(published)]
             assert run.summary == {**published.summary, "published_content": published.content}
             assert run.config == published.config
-            assert len(run.lines) == (turn + 1) * (len(published.curve) or 1)
+            assert len(run.lines) == (turn + 1) * (1 if published.table else len(published.curve))
         assert run.tags == list(published.tags) and run.notes == published.notes
         table = run.lines[turn]["board"]
         lines = [dict(zip(table.columns, line, strict=True)) for line in table.data]
