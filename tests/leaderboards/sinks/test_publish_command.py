@@ -57,12 +57,13 @@ def test_a_dry_run_shows_everything_and_writes_nothing(
 
 
 def test_suites_and_models_can_be_chosen(dpicl: Dpicl, results_folder: Path) -> None:
-    Store(results_folder, "other").write(make_result(suite="other", model="hf:other"))
+    Store(results_folder, "other").write(make_result(suite="other", model="hf:other", source="local"))
     for words, number in (
         ([results_folder], 6),
         ([results_folder, "--suite", "other"], 2),
         ([results_folder, "--model", "embedded"], 4),
         ([results_folder, "--suite", "quick"], 4),
+        ([results_folder, "--source", "local"], 2),
     ):
         assert len(dpicl("publish", "wandb", *words, "--dry-run", "--json").json["runs"]) == number
 
@@ -75,6 +76,7 @@ def test_suites_and_models_can_be_chosen(dpicl: Dpicl, results_folder: Path) -> 
         (["FOLDER", "--model", "embeded"], "Did you mean 'embedded'?"),
         (["FOLDER", "--mode", "sometimes"], "'sometimes'"),
         (["FOLDER", "--mode", "online"], "WANDB_API_KEY"),
+        (["FOLDER", "--source", "hub"], "source"),
         (["FOLDER", "--weave"], "--mode online"),
     ],
 )

@@ -65,6 +65,20 @@ def test_what_may_not_be_compared_is_another_row(more: dict[str, Any]) -> None:
     assert row_of([make_result()]).stands_for != row_of([make_result(**more)]).stands_for
 
 
+def test_a_row_is_a_curve_over_finite_epsilons_with_tags(results: list[Result]) -> None:
+    row = row_of(results, evidence=Evidence((make_attack(epsilon=1.0, audited=0.4),)))
+    assert [point["eps"] for point in row.curve] == [1.0, 8.0]
+    assert row.curve[0]["score"] == row.summary["score/eps=1"] and row.curve[0]["audited"] == 0.4
+    assert "audited" not in row.curve[1] and row.curve[1]["proved"] == 7.9
+    assert row.tags == ["embedded", "quick v1", "agnews", "demonstrations"]
+    assert row_of(results, "real_demonstrations").curve == []
+
+
+def test_a_tag_is_no_longer_than_wandb_takes() -> None:
+    row = row_of([make_result(model="hf:" + "m" * 200)])
+    assert row.tags[0].startswith("hf:mmm") and max(map(len, row.tags)) == 64
+
+
 def test_the_audited_epsilon_is_in_the_summary(results: list[Result]) -> None:
     row = row_of(results, evidence=Evidence((make_attack(epsilon=1.0, audited=0.4),)))
     assert row.summary["audited/eps=1"] == 0.4 and "audited/eps=8" not in row.summary
@@ -77,4 +91,4 @@ def test_no_released_text_and_nothing_of_the_machine_is_published(results: list[
 
 def test_hostile_names_are_cut_and_shown() -> None:
     row = row_of([make_result(label="x\u202e" + "y" * 100_000)], "x\u202e" + "y" * 100_000)
-    assert len(row.name) < 200 and "\u202e" not in row.name
+    assert len(row.name) < 200 and "\u202e" not in row.name + row.notes and len(row.notes) < 600

@@ -53,7 +53,7 @@ def test_offline_everything_is_written_and_nothing_tells_of_the_machine(
     found = files(runs_folder)
     assert set(found) == {sink.run_id(run) for run in what.runs}
     for run in what.runs:
-        for text in (run.name, run.group, run.job_type, *run.summary):
+        for text in (run.name, run.group, run.job_type, run.notes, *run.tags, *run.summary):
             assert text.encode() in found[sink.run_id(run)], text
     for content in found.values():
         assert b"private-" not in content
@@ -111,6 +111,8 @@ class Run:
         self.config: dict[str, Any] = {}
         self.summary: dict[str, Any] = {}
         self.lines: list[Any] = []
+        self.tags: list[str] = []
+        self.notes = ""
         self.define_metric = lambda name, **more: None
 
     @property
@@ -139,10 +141,10 @@ class Server:
         self.setup = lambda settings: None
         self.Api = lambda timeout: SimpleNamespace(default_entity="somebody", runs=self.list_runs)
 
-    def init(self, *, id: str, resume: str, mode: str, config: dict[str, Any], **_: object) -> Run:
+    def init(self, *, id: str, resume: str, mode: str, config: dict[str, Any], **more: Any) -> Run:
         assert (resume, mode) == ("allow", "online")
         run = self.runs.setdefault(id, Run(self, id))
-        run.config = config
+        run.config, run.tags, run.notes = config, more["tags"], more["notes"]
         return run
 
     def list_runs(self, path: str, per_page: int, lazy: bool) -> list[Run]:
@@ -167,7 +169,8 @@ def test_online_what_arrives_equals_the_results_and_is_updated_in_its_place(
             run = server.runs[sink.run_id(published)]
             assert run.summary == {**published.summary, "published_content": published.content}
             assert run.config == published.config
-            assert len(run.lines) == (0 if "row" in published.config else turn + 1)
+            assert len(run.lines) == (turn + 1) * (1 if published.table else len(published.curve))
+        assert run.tags == list(published.tags) and run.notes == published.notes
         table = run.lines[turn]["board"]
         lines = [dict(zip(table.columns, line, strict=True)) for line in table.data]
         assert lines == [{name: line.get(name) for name in table.columns} for line in published.table]

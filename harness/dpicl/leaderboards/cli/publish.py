@@ -6,11 +6,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
-from dpicl.api.parameters import Flag, Models, Names, OnePath, Plugins, as_list, verb
+from dpicl.api.parameters import Flag, Models, Names, OnePath, Plugins, SourceName, as_list, verb
 from dpicl.attacks.store import ATTACKS
 from dpicl.cli import call
 from dpicl.cli.output import Answer
-from dpicl.core.errors import DpiclError, ResultError, UsageError
+from dpicl.core.errors import DpiclError, ResultError, UsageError, require_known
 from dpicl.core.messages import count, message
 from dpicl.core.vocabulary import is_simulated
 from dpicl.leaderboards.api import load_evidence, submissions_of
@@ -30,6 +30,7 @@ def publish(
     *,
     suite: Annotated[Names, Flag("suite; may be repeated (or A,B)", metavar="S")] = (),
     model: Models = (),
+    source: SourceName | None = None,
     plugins: Plugins = (),
     dry_run: bool = False,
     project: Annotated[str | None, Flag(metavar="P")] = None,
@@ -41,7 +42,7 @@ def publish(
     """Sends results to Weights & Biases. Raises ResultError for nothing to send, UsageError for what is not mixed.
 
     tracker: where to.
-    results: folder of results (--suite and --model choose).
+    results: folder of results (--suite, --model and --source choose).
     dry_run: show what would be sent, and send nothing.
     project: W&B project (default: WANDB_PROJECT, or dpicl-bench).
     entity: W&B user or team (default: WANDB_ENTITY, or the key's).
@@ -58,6 +59,9 @@ def publish(
             every += of_suite
     if not every:
         raise ResultError(f"No suite has results in {folder}; name the folder that `dpicl run` wrote (its --results).")
+    if source is not None:
+        require_known("source", [source], {result.cell.source for result in every})
+        every = [result for result in every if result.cell.source == source]
     chosen = choose(every, str(folder), suites=as_list(suite), models=as_list(model))
     if project is None and all(is_simulated(result.cell.model) for result in chosen):
         raise UsageError(

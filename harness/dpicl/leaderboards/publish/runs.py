@@ -24,14 +24,17 @@ from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.model.task_table import TaskTable
+from dpicl.leaderboards.model.text import metric_name
 from dpicl.leaderboards.render.as_json import submission_json
 from dpicl.leaderboards.render.columns import record
 from dpicl.results.schema import Result, finite
 
 #: Numbers of `record` that are settings, or that change when other rows come; a published row stays as it is.
 _NOT_OF_ROW = ("epsilon", "delta", "documents", "rank", "rank_high")
-#: Longest name, in characters.
-_NAME = 120
+#: Numbers of a row that are drawn against ε.
+_DRAWN = ("score", "score_low", "score_high", "recovery", "recovery_low", "recovery_high", "proved", "audited")
+#: Longest name, and longest tag of W&B, in characters.
+_NAME, _TAG = 120, 64
 
 
 def content_hash(value: Mapping[str, Any]) -> str:
@@ -42,7 +45,8 @@ def content_hash(value: Mapping[str, Any]) -> str:
 @dataclass(frozen=True)
 class Published:
     """One run. stands_for: identifies it, whatever its numbers. summary: numbers by name. table: a line a row of the
-    board, each with the same columns; empty for the run of one row."""
+    board, each with the same columns; empty for the run of one row. curve: numbers by name, `eps` among them, at each
+    finite ε from the smallest. tags: task, model, suite version and what is released. notes: a sentence."""
 
     stands_for: Mapping[str, Any]
     name: str
@@ -50,6 +54,9 @@ class Published:
     config: Mapping[str, Any]
     summary: Mapping[str, float]
     table: Sequence[Mapping[str, Any]] = ()
+    curve: Sequence[Mapping[str, float]] = ()
+    tags: Sequence[str] = ()
+    notes: str = ""
 
     @property
     def job_type(self) -> str:
@@ -112,6 +119,8 @@ def _runs(section: Section) -> Iterator[Published]:
             "result_files": sum(len(row.results) for row in section.rows),
         },
         table=lines,
+        tags=_tags(section.group),
+        notes=f"The board of {name}: {len(lines)} rows, a line each.",
     )
 
 
@@ -142,7 +151,30 @@ def _row_run(section: Section, table: TaskTable, rows: Sequence[Row]) -> Publish
         group=group_name(group),
         config=finite(config),
         summary=_summary(section, table, rows),
+        curve=_curve(section, table, rows),
+        tags=_tags(group, first.task, first.results[0].kind),
+        notes=make_visible(
+            f"{first.name} on {first.task}: {metric_name(table.metric)}, {table.reader}, against target ε.", 4 * _NAME
+        ),
     )
+
+
+def _tags(group: Group, *more: str) -> list[str]:
+    """What runs are filtered by: model and suite version, and more texts."""
+    tags = [group.model, f"{group.suite} v{group.version}", *more]
+    return [make_visible(tag)[:_TAG] for tag in tags]
+
+
+def _curve(section: Section, table: TaskTable, rows: Sequence[Row]) -> list[dict[str, float]]:
+    """A line for each finite ε, from the smallest."""
+    lines = []
+    for row in rows:
+        if math.isinf(row.epsilon):
+            continue
+        values = _values(section, table, row)
+        drawn = {name: values[name] for name in _DRAWN if values.get(name) is not None}
+        lines.append({"eps": row.epsilon, **finite(drawn)})
+    return lines
 
 
 def group_name(group: Group) -> str:

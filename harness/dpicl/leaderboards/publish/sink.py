@@ -20,11 +20,13 @@ from urllib.parse import urlsplit
 
 from dpicl.core.errors import DpiclError
 from dpicl.core.extras import require_extras
-from dpicl.core.messages import count
+from dpicl.core.messages import count, message
 from dpicl.leaderboards.publish.runs import Published, content_hash
 from dpicl.models.server_settings import is_loopback
 
 DEFAULT_PROJECT: Final = "dpicl-bench"
+#: Runs after which it is said how many were sent.
+EVERY: Final = 20
 #: Key of a run's summary that is sent last: the hash of what was sent.
 CONTENT_KEY: Final = "published_content"
 #: Seconds: to begin a run, to end one, and for one request to the server.
@@ -132,7 +134,7 @@ def _run_settings(address: str | None) -> Any:
         **({"base_url": address} if address else {}),
         **dict.fromkeys((*hidden, "x_disable_stats", "silent", "finish_timeout_raises"), True),
         **dict.fromkeys(("save_code", "symlink", "x_save_requirements"), False),
-        **dict.fromkeys(("host", "run_notes"), ""),
+        host="",
         console="off",
         program="dpicl",
         init_timeout=BEGIN_SECONDS,
@@ -159,7 +161,7 @@ class Sink:
 
     def publish(self, runs: Sequence[Published]) -> None:
         """Creates or updates these runs. Raises SinkError."""
-        for run in runs:
+        for number, run in enumerate(runs, 1):
             id = self.run_id(run)
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
@@ -173,6 +175,8 @@ class Sink:
             except Exception as error:  # wandb raises errors of many kinds; each means that the run did not arrive
                 raise SinkError(f"W&B did not take '{run.name}': {reason(error)}.") from error
             self.sent[id] = run.content
+            if number % EVERY == 0 and number < len(runs):
+                message(f"W&B: {number} of {count(len(runs), 'run')}.")
 
     def close(self) -> list[str]:
         """What a reader can do next, in sentences. Online, asks the server whether everything arrived, since wandb may
@@ -210,6 +214,8 @@ class Sink:
             entity=self.to.entity,
             id=id,
             name=published.name,
+            tags=list(published.tags),
+            notes=published.notes,
             group=published.group,
             job_type=published.job_type,
             config=dict(published.config),
@@ -219,7 +225,12 @@ class Sink:
             reinit="finish_previous",
             settings=_run_settings(self.to.address),
         ) as run:
-            run.define_metric("*", summary="none")  # the summary is ours alone: else wandb adds the last values to it
+            run.define_metric("eps", hidden=True, summary="none")
+            run.define_metric(
+                "*", step_metric="eps", summary="none"
+            )  # the summary is ours alone: else wandb adds the last values to it
+            for point in published.curve:
+                run.log(dict(point))
             if lines := published.table:
                 names = list(dict.fromkeys(name for line in lines for name in line))
                 data = [[line.get(name) for name in names] for line in lines]
