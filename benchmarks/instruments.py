@@ -45,7 +45,11 @@ ROWS = (
     {"name": REAL},
     {"name": "zero_shot"},
     {"name": "repeated_label"},
-    {"name": "public_demonstrations", "label": "public_greedy", "options": {"tokens": 20, "greedy": True}},
+    {
+        "name": "public_demonstrations",
+        "label": "public_greedy",
+        "options": {"tokens": 20, "greedy": True},
+    },
     {"name": "public_demonstrations", "options": {"tokens": 20}},
 )
 SETTINGS = {
@@ -64,7 +68,9 @@ Scores = Mapping[str, Mapping[int, float]]
 
 def select(models: Sequence[str], tasks: Sequence[str], source: str, folder: Path) -> Selection:
     """All rows, on development records."""
-    suite = suite_of_program(source=source, models=models, tasks=tasks, epsilons=[1], mechanisms=[*ROWS], **SETTINGS)
+    suite = suite_of_program(
+        source=source, models=models, tasks=tasks, epsilons=[1], mechanisms=[*ROWS], **SETTINGS
+    )
     return selection_of(suite.use_development_records(), folder)
 
 
@@ -99,11 +105,18 @@ def describe(gains: np.ndarray) -> dict[str, Any]:
     """Mean and interval of gains[S] of seeds, and whether they are enough for an instrument."""
     low, high = seeds_interval(gains)
     enough = bool(gains.mean() >= ENOUGH and low > 0)
-    return {"gain": round(float(gains.mean()), 4), "low": round(low, 4), "high": round(high, 4), "enough": enough}
+    return {
+        "gain": round(float(gains.mean()), 4),
+        "low": round(low, 4),
+        "high": round(high, 4),
+        "enough": enough,
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", action="append", help=f"default: {', '.join(MODELS)}")
     parser.add_argument("--task", action="append", help=f"default: {', '.join(TASKS)}")
     parser.add_argument("--source", default="local")
@@ -111,7 +124,9 @@ def main() -> None:
     parser.add_argument("--finished", action="store_true", help="read finished cells alone")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    selection = select(arguments.model or MODELS, arguments.task or TASKS, arguments.source, arguments.results)
+    selection = select(
+        arguments.model or MODELS, arguments.task or TASKS, arguments.source, arguments.results
+    )
     if not arguments.finished:
         run_selection(selection, "inline", None, True)
     tables: dict[tuple[str, str], list[Result]] = defaultdict(list)

@@ -54,14 +54,20 @@ def measure(candidates: int, epsilon: float, runs: int) -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--candidates", type=int, action="append")
     parser.add_argument("--runs", type=int, default=100)
     given = parser.parse_args()
     for candidates in given.candidates or [100, 1000]:
         inside = np.arange(candidates) % 2 == 0
         perfect = find_bounds(guess_by_rules(inside.astype(float), inside, DELTA), 0.5)
-        print(json.dumps({"candidates": candidates, "largest": [round(bound, 3) for bound in perfect]}))
+        print(
+            json.dumps(
+                {"candidates": candidates, "largest": [round(bound, 3) for bound in perfect]}
+            )
+        )
         for epsilon in EPSILONS:
             print(json.dumps(measure(candidates, epsilon, given.runs)))
 

@@ -33,7 +33,14 @@ from dpicl.results.schema import Result
 from dpicl.results.store import Store
 from dpicl.run.workbench import Workbench
 
-ROWS = ("private_evolution", "pta_small", "prism_small", "invisible_ink_small", "tang_small", "real_demonstrations")
+ROWS = (
+    "private_evolution",
+    "pta_small",
+    "prism_small",
+    "invisible_ink_small",
+    "tang_small",
+    "real_demonstrations",
+)
 #: (texts of test records, of demonstrations, labels of these) -> a label for each test record.
 Reader = Callable[[Sequence[str], Sequence[str], Sequence[str]], list[str]]
 
@@ -45,14 +52,20 @@ def make_static_reader() -> Reader:
 
     package = find_spec("wordllama")
     if package is None or package.origin is None:
-        raise SystemExit("WordLlama is missing; run `pip install --no-deps wordllama==0.4.0.post1`.")
+        raise SystemExit(
+            "WordLlama is missing; run `pip install --no-deps wordllama==0.4.0.post1`."
+        )
     folder = Path(package.origin).parent
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizers" / "l2_supercat_tokenizer_config.json"))
+    tokenizer = Tokenizer.from_file(
+        str(folder / "tokenizers" / "l2_supercat_tokenizer_config.json")
+    )
     (vectors,) = load_file(folder / "weights" / "l2_supercat_256.safetensors").values()
 
     def embed(texts: Sequence[str]) -> np.ndarray:
         ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
-        means = np.array([vectors[own].mean(axis=0) if own else np.zeros(vectors.shape[1]) for own in ids])
+        means = np.array(
+            [vectors[own].mean(axis=0) if own else np.zeros(vectors.shape[1]) for own in ids]
+        )
         return means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
 
     return lambda queries, shown, labels: predict_nearest(embed(queries), embed(shown), labels)
@@ -83,7 +96,9 @@ def find_demonstrations(result: Result, bench: Workbench) -> Sequence[Demonstrat
     if result.released:
         return [Demonstration(one.text, one.label) for one in result.released]
     loaded = bench.load_cell(result.cell)
-    return release(loaded.mechanism, loaded.task, loaded.model, result.cell.release).prompt.demonstrations
+    return release(
+        loaded.mechanism, loaded.task, loaded.model, result.cell.release
+    ).prompt.demonstrations
 
 
 def read(demonstrations: Sequence[Demonstration], reader: Reader, task: Task) -> list[float]:
@@ -91,14 +106,18 @@ def read(demonstrations: Sequence[Demonstration], reader: Reader, task: Task) ->
     demonstrations = [one for one in demonstrations if one.text.strip()]
     queries = sorted(task.queries(), key=lambda query: query.id)
     labels = reader(
-        [query.text for query in queries], [one.text for one in demonstrations], [one.label for one in demonstrations]
+        [query.text for query in queries],
+        [one.text for one in demonstrations],
+        [one.label for one in demonstrations],
     )
     truth = {document["id"]: document["label"] for document in task.documents()}
     return [float(label == truth[query.id]) for query, label in zip(queries, labels, strict=True)]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--task", default="dbpedia_codes")
     parser.add_argument("--model", default="embedded-float32")
@@ -114,21 +133,28 @@ def main() -> None:
         cells = {
             one.cell.seed: one
             for one in results
-            if (one.cell.task, one.cell.model, one.cell.label) == (arguments.task, arguments.model, row)
+            if (one.cell.task, one.cell.model, one.cell.label)
+            == (arguments.task, arguments.model, row)
             and one.cell.epsilon in (0, 1, np.inf)
             and not one.cell.development
         }
         if not cells:
-            raise SystemExit(f"There is no row {row} of {arguments.task} at epsilon 0, 1 or infinity; name another.")
+            raise SystemExit(
+                f"There is no row {row} of {arguments.task} at epsilon 0, 1 or infinity; name another."
+            )
         ordered = [cells[seed] for seed in sorted(cells)]
         shown = [find_demonstrations(one, bench) for one in ordered]
         for one, demonstrations in zip(ordered, shown, strict=True):
             again = read(demonstrations, minilm, bench.task(one.cell))
             if not np.isclose(np.mean(again), one.scores[metric].value):
-                raise SystemExit(f"MiniLM's score of {row} is not the committed one; the records at hand differ.")
+                raise SystemExit(
+                    f"MiniLM's score of {row} is not the committed one; the records at hand differ."
+                )
         whole = [bench.task(one.cell.model_copy(update={"test_records": None})) for one in ordered]
         scores[row] = {
-            name: np.array([read(own, reader, task) for own, task in zip(shown, whole, strict=True)])
+            name: np.array(
+                [read(own, reader, task) for own, task in zip(shown, whole, strict=True)]
+            )
             for name, reader in readers.items()
         }
         means = {name: round(float(own.mean()), 3) for name, own in scores[row].items()}

@@ -39,7 +39,9 @@ def read_centred(results: Path, suite: str, model: str, task: str, epsilon: floa
         if (cell.task, cell.model, cell.epsilon, cell.development) == (task, model, epsilon, False):
             rows[cell.label][cell.seed] = one.scores[one.main_metric].value
     most = max(map(len, rows.values()))
-    scores = np.array([[row[seed] for seed in sorted(row)] for row in rows.values() if len(row) == most]).T
+    scores = np.array(
+        [[row[seed] for seed in sorted(row)] for row in rows.values() if len(row) == most]
+    ).T
     return np.asarray(scores - scores.mean(axis=0))[:, scores.std(axis=0) > 0]
 
 
@@ -87,12 +89,16 @@ def write_table(measured: Sequence[Mapping[str, Any]]) -> str:
     lines = [heads, ["---"] * len(heads)]
     for one in measured:
         power = [f"{one['power'][gap]}; {one['planned'][gap]}" for gap in gaps]
-        lines.append([str(one[name]) for name in ("seeds", "better", "claims", "equivalent")] + power)
+        lines.append(
+            [str(one[name]) for name in ("seeds", "better", "claims", "equivalent")] + power
+        )
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--suite", default="ginc")
     parser.add_argument("--model", default="ginc")

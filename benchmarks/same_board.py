@@ -40,8 +40,12 @@ def size(document: Any) -> int:
 
 def main() -> int:
     """Exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("documents", nargs=2, type=Path, metavar="JSON", help="the old one and the new one")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "documents", nargs=2, type=Path, metavar="JSON", help="the old one and the new one"
+    )
     old, new = (json.loads(path.read_text("utf-8")) for path in parser.parse_args().documents)
     found = list(differences(old, new))
     print(*found, f"{len(found)} differences in {size(old)} values", sep="\n")

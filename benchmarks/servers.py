@@ -54,7 +54,9 @@ def measure_rate(read: Read, in_flight: int, at_once: bool, seed: int) -> dict[s
     """Tokens a second, and milliseconds of this process's CPU a row: the better of `ROUNDS`, with other prompts each.
     at_once: the reader itself keeps so many in flight."""
     random = np.random.default_rng(seed)
-    read(random.integers(1000, 40000, size=(in_flight, 1)).tolist())  # connections are open, and kernels chosen
+    read(
+        random.integers(1000, 40000, size=(in_flight, 1)).tolist()
+    )  # connections are open, and kernels chosen
     rates, costs = [], []
     for _ in range(ROUNDS):
         prompts = random.integers(1000, 40000, size=(ROWS[in_flight], LENGTH)).tolist()
@@ -81,7 +83,9 @@ async def _post_all(url: str, in_flight: int, prompts: Sequence[list[int]]) -> N
 
         async def post(share: Sequence[list[int]]) -> None:
             async with window:
-                response = await client.post(f"{url}/v1/completions", json={**body, "prompt": share})
+                response = await client.post(
+                    f"{url}/v1/completions", json={**body, "prompt": share}
+                )
                 response.raise_for_status()
 
         shares = [prompts[first : first + size] for first in range(0, len(prompts), size)]
@@ -94,10 +98,14 @@ def measure() -> dict[str, Any]:
     folder = cached_model()
     model = models.load(f"vllm:{folder}?context=2048", dtype=DTYPE)
     assert isinstance(model, VllmLM)
-    plain = vllm.SamplingParams(max_tokens=1, temperature=0.0, logprob_token_ids=list(LISTED), detokenize=False)
+    plain = vllm.SamplingParams(
+        max_tokens=1, temperature=0.0, logprob_token_ids=list(LISTED), detokenize=False
+    )
 
     def generate(prompts: Sequence[list[int]]) -> object:
-        return model.engine.llm.generate([{"prompt_token_ids": each} for each in prompts], plain, use_tqdm=False)
+        return model.engine.llm.generate(
+            [{"prompt_token_ids": each} for each in prompts], plain, use_tqdm=False
+        )
 
     readers: dict[str, Read] = {
         "generate": generate,
@@ -109,10 +117,14 @@ def measure() -> dict[str, Any]:
             (in_flight, name, read) for in_flight in ROWS for name, read in readers.items()
         )
     }
-    with run_process(vllm_server(folder, "--max-logprobs", "-1", "--max-num-seqs", "64"), 600) as server:
+    with run_process(
+        vllm_server(folder, "--max-logprobs", "-1", "--max-num-seqs", "64"), 600
+    ) as server:
         for in_flight in ROWS:
             client = models.load(f"server:{server.url}?tokenizer={folder}&window={in_flight}")
-            found = measure_rate(lambda prompts: client.listed_log_probs(prompts, LISTED), in_flight, True, in_flight)  # noqa: B023
+            found = measure_rate(
+                partial(client.listed_log_probs, tokens=LISTED), in_flight, True, in_flight
+            )
             measures[f"server:URL, {in_flight} in flight"] = found
             found = measure_rate(partial(read_bare, server.url, in_flight), in_flight, True, 99)
             measures[f"bare client, {in_flight} in flight"] = found
@@ -125,7 +137,8 @@ def measure() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "dtype": DTYPE,
         "measures": {
-            name: {key: float(f"{each:.3g}") for key, each in found.items()} for name, found in measures.items()
+            name: {key: float(f"{each:.3g}") for key, each in found.items()}
+            for name, found in measures.items()
         },
     }
 
@@ -145,16 +158,22 @@ def table(report: dict[str, Any]) -> str:
     for in_flight in ROWS:
         reports = {name: measures.get(f"{name}, {in_flight} in flight") for name in READERS}
         rate = reports["generate"]["tokens a second"]
-        shares = [f"{each['tokens a second'] / rate:.2f}" if each else "–" for each in reports.values()]
+        shares = [
+            f"{each['tokens a second'] / rate:.2f}" if each else "–" for each in reports.values()
+        ]
         client = reports["server:URL"]["ms a row"]
-        lines.append(f"| {in_flight} in flight | {rate:g} | {' | '.join(shares[1:])} | {client:.2f} |")
+        lines.append(
+            f"| {in_flight} in flight | {rate:g} | {' | '.join(shares[1:])} | {client:.2f} |"
+        )
     return "\n".join(lines)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, metavar="FILE", help="where to write what was measured")
-    parser.add_argument("--table", type=Path, metavar="FILE", help="print a report as a table, and measure nothing")
+    parser.add_argument(
+        "--table", type=Path, metavar="FILE", help="print a report as a table, and measure nothing"
+    )
     arguments = parser.parse_args()
     report = json.loads(arguments.table.read_text()) if arguments.table else measure()
     if arguments.out:

@@ -152,7 +152,9 @@ def _run_cell(name: str) -> float:
     mechanism, options, documents = CELLS[name]
     with tempfile.TemporaryDirectory() as folder:
         suite, cache = Path(folder) / "speed.yaml", Path(folder) / "cache"
-        suite.write_text(SUITE.format(mechanism=mechanism, options=json.dumps(options), documents=documents))
+        suite.write_text(
+            SUITE.format(mechanism=mechanism, options=json.dumps(options), documents=documents)
+        )
         cache.mkdir()
         (cache / "models").symlink_to(models_folder())  # no output is known, and the weights are
         results = Path(folder) / "results"
@@ -289,7 +291,9 @@ def fallen(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     for name, old in before["measures"].items():
         new = now["measures"].get(name)
         is_cost = name.startswith(("start", "busy"))
-        if ":" not in name or (new is not None and (new / old if is_cost else old / new) <= 1 + TOLERATED):
+        if ":" not in name or (
+            new is not None and (new / old if is_cost else old / new) <= 1 + TOLERATED
+        ):
             continue
         lines.append(f"{name}: {old:g} -> {'gone' if new is None else format(new, 'g')}")
     return lines
@@ -309,15 +313,21 @@ def table(report: dict[str, Any]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, metavar="FILE", help="where to write what was measured")
-    parser.add_argument("--rounds", type=int, default=2, metavar="N", help="how often each cell runs")
+    parser.add_argument(
+        "--rounds", type=int, default=2, metavar="N", help="how often each cell runs"
+    )
     parser.add_argument("--compare", type=Path, metavar="FILE", help="an earlier report")
     parser.add_argument("--table", type=Path, metavar="FILE", help="print a report as a table")
-    parser.add_argument("report", type=Path, nargs="?", help="compare this one, and measure nothing")
+    parser.add_argument(
+        "report", type=Path, nargs="?", help="compare this one, and measure nothing"
+    )
     arguments = parser.parse_args()
     if arguments.table:
         print(table(json.loads(arguments.table.read_text())))
         return 0
-    report = json.loads(arguments.report.read_text()) if arguments.report else measure(arguments.rounds)
+    report = (
+        json.loads(arguments.report.read_text()) if arguments.report else measure(arguments.rounds)
+    )
     if arguments.out:
         arguments.out.write_text(json.dumps(report, indent=1) + "\n")
     print(table(report))

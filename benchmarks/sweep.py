@@ -29,9 +29,24 @@ def write(folder: Path, shape: str, cells: int = 10_000) -> None:
     """sweep.yaml and results/. cells: besides the reference baselines."""
     tasks, epsilons, seeds = SHAPES[shape]
     rows = range(cells // len(tasks) // len(epsilons) // seeds)
-    mechanisms = [*ENDS, *({"name": "tang", "label": f"tang-{at}", "options": {"slots": 2 + at}} for at in rows)]
-    suite = {"name": "sweep", "version": 1, "source": "synthetic", "models": ["sim"], "seeds": list(range(seeds))}
-    suite |= {"tasks": tasks, "epsilons": epsilons, "test_records": 100, "train_records": 100, "mechanisms": mechanisms}
+    mechanisms = [
+        *ENDS,
+        *({"name": "tang", "label": f"tang-{at}", "options": {"slots": 2 + at}} for at in rows),
+    ]
+    suite = {
+        "name": "sweep",
+        "version": 1,
+        "source": "synthetic",
+        "models": ["sim"],
+        "seeds": list(range(seeds)),
+    }
+    suite |= {
+        "tasks": tasks,
+        "epsilons": epsilons,
+        "test_records": 100,
+        "train_records": 100,
+        "mechanisms": mechanisms,
+    }
     folder.mkdir(parents=True)
     file = folder / "sweep.yaml"
     file.write_text(yaml.safe_dump(suite), encoding="utf-8")
@@ -40,13 +55,21 @@ def write(folder: Path, shape: str, cells: int = 10_000) -> None:
     for cell in selection.cells:
         score = ENDS.get(cell.mechanism, random.Random(cell.label).uniform(0.35, 0.75))
         score += random.Random(cell.id).uniform(-0.05, 0.05)
-        made = make_result(cell.mechanism, score, documents=100, epsilon=cell.epsilon, fingerprint=records[cell.task])
+        made = make_result(
+            cell.mechanism,
+            score,
+            documents=100,
+            epsilon=cell.epsilon,
+            fingerprint=records[cell.task],
+        )
         own = {"suite": selection.reference, "cell": cell, "cell_id": cell.id}
         selection.store.write(made.model_copy(update=own))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("shape", choices=SHAPES)
     arguments = parser.parse_args()

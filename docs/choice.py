@@ -14,8 +14,18 @@ HEAD = "| you need | method | ε | right answers on DBPedia, 14 classes |"
 #: What is needed -> rows of the suite `record` that give it.
 NEEDS = {
     "labels for new texts, however many": ("embedding_centroids", "embedding_logistic"),
-    "a prompt with texts and labels": ("invisible_ink_small", "tang_small", "prism_small", "private_evolution"),
-    "the same without spending anything": ("public_greedy", "public_demonstrations", "repeated_label", "zero_shot"),
+    "a prompt with texts and labels": (
+        "invisible_ink_small",
+        "tang_small",
+        "prism_small",
+        "private_evolution",
+    ),
+    "the same without spending anything": (
+        "public_greedy",
+        "public_demonstrations",
+        "repeated_label",
+        "zero_shot",
+    ),
     "for comparison: real records in the prompt, not private": ("real_demonstrations",),
 }
 #: Rows whose name is not that of a method.
@@ -28,7 +38,9 @@ MARKS = re.compile(r"(<!-- choice -->\n).*?(<!-- end -->)", re.DOTALL)
 
 def table() -> str:
     board = dpicl.board("record", results=str(ROOT / "results")).to_frame()
-    rows = board[(board.task == TASK) & (board.model == MODEL) & (board.epsilon != 8)].set_index("label")
+    rows = board[(board.task == TASK) & (board.model == MODEL) & (board.epsilon != 8)].set_index(
+        "label"
+    )
     lines = [HEAD, "|---|---|---|---|"]
     for need, labels in NEEDS.items():
         for place, label in enumerate(labels):

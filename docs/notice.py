@@ -29,7 +29,9 @@ repository. Packages that `make setup` installs, with the licence that each stat
 
 def packages() -> list[str]:
     """What requirements.txt installs, and torch."""
-    found = re.findall(r"^([\w.-]+)==", (ROOT / "requirements.txt").read_text("utf-8"), re.MULTILINE)
+    found = re.findall(
+        r"^([\w.-]+)==", (ROOT / "requirements.txt").read_text("utf-8"), re.MULTILINE
+    )
     return sorted({*found, "torch"}, key=str.lower)
 
 
@@ -43,7 +45,11 @@ def licence(name: str) -> str:
     if expression := about.get("License-Expression"):
         return expression
     field = (about.get("License") or "").strip()
-    classifiers = [one.rpartition(" :: ")[2] for one in about.get_all("Classifier") or () if one.startswith("License ")]
+    classifiers = [
+        one.rpartition(" :: ")[2]
+        for one in about.get_all("Classifier") or ()
+        if one.startswith("License ")
+    ]
     if field in ("", "UNKNOWN") or ("\n" in field and classifiers):
         field = ", ".join(classifiers)
     field = field or package.read_text("LICENSE") or ""
@@ -62,4 +68,6 @@ if __name__ == "__main__":
     if "--check" not in sys.argv:
         there.write_text(made, encoding="utf-8")
     elif made != there.read_text("utf-8"):
-        sys.exit("NOTICE is not current; run `.venv/bin/python docs/notice.py` and read what changed")
+        sys.exit(
+            "NOTICE is not current; run `.venv/bin/python docs/notice.py` and read what changed"
+        )

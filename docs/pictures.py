@@ -56,7 +56,9 @@ def photograph(page: Path) -> None:
             browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
             browser.get(page.as_uri())
             shot = base64.b64decode(browser.get_screenshot_as_base64())
-            Image.open(io.BytesIO(shot)).convert("RGB").quantize(64).save(FIGURES / f"{name}.png", optimize=True)
+            Image.open(io.BytesIO(shot)).convert("RGB").quantize(64).save(
+                FIGURES / f"{name}.png", optimize=True
+            )
 
 
 if __name__ == "__main__":

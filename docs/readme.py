@@ -19,17 +19,31 @@ SETTINGS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
         "proved",
         {"noise": 1.27186, "sensitivity": 2, "rate": 400 / 14732, "steps": 100, "delta": 5e-5},
     ),
-    "SGA (Joo et al. 2025)": ("", "proved", {"family": "no-noise", "rate": 400 / 9821, "delta": 5e-5}),
+    "SGA (Joo et al. 2025)": (
+        "",
+        "proved",
+        {"family": "no-noise", "rate": 400 / 9821, "delta": 5e-5},
+    ),
     "Tang et al. 2024": (
         "tang",
         "fixed_replace_one",
         {"noise": 1.33, "rate": 80 / 835, "steps": 15, "delta": 1 / 835},
     ),
-    "PTA (Yamasaki et al. 2025)": ("pta", "proved", {"noise": 0.70, "rate": 20 / 1600, "steps": 40, "delta": 1 / 1600}),
+    "PTA (Yamasaki et al. 2025)": (
+        "pta",
+        "proved",
+        {"noise": 0.70, "rate": 20 / 1600, "steps": 40, "delta": 1 / 1600},
+    ),
     "PRISM (Bhusal et al. 2025)": (
         "prism",
         "proved",
-        {"family": "bounded-range", "temperature": 1.1295, "sensitivity": 10 / 760, "steps": 100, "delta": 1e-4},
+        {
+            "family": "bounded-range",
+            "temperature": 1.1295,
+            "sensitivity": 10 / 760,
+            "steps": 100,
+            "delta": 1e-4,
+        },
     ),
 }
 HEAD = "| method, claim of ε = 1 | its code costs at most | our row at ε = 1: audited ε | recovery on GINC (95%) |"
@@ -51,7 +65,11 @@ def table() -> str:
         if label:
             row = rows.loc[label]
             audited = f"{row.audited:.3f}"
-            recovery = f"{row.recovery:.2f} ({row.recovery_low:.2f} to {row.recovery_high:.2f})".replace("-", "−")
+            recovery = (
+                f"{row.recovery:.2f} ({row.recovery_low:.2f} to {row.recovery_high:.2f})".replace(
+                    "-", "−"
+                )
+            )
         lines.append(f"| {method} | {cost_of(bound, setting)} | {audited} | {recovery} |")
     return "\n".join(lines) + "\n"
 

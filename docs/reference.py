@@ -73,15 +73,27 @@ def mechanisms() -> str:
     """A section for each shipped mechanism: the head of its file, and its options with their defaults."""
     known = load_mechanisms()
     return "\n".join(
-        _mechanism(row, known[row["name"]].cls) for row in list_mechanisms() if row["origin"] == "built in"
+        _mechanism(row, known[row["name"]].cls)
+        for row in list_mechanisms()
+        if row["origin"] == "built in"
     )
 
 
 def _mechanism(row: dict[str, Any], cls: type) -> str:
     options = ", ".join(f"`{name}` ({value})" for name, value in row["options"].items())
-    own = cls.__doc__ if cls.__dict__.get("__doc__") and not cls.__doc__.startswith(f"{cls.__name__}(") else ""
-    about = [inspect.getmodule(cls).__doc__, own, f"Options with their defaults: {options}." if options else ""]
-    return "\n\n".join([f"## {row['name']}", *(inspect.cleandoc(text) for text in about if text), ""])
+    own = (
+        cls.__doc__
+        if cls.__dict__.get("__doc__") and not cls.__doc__.startswith(f"{cls.__name__}(")
+        else ""
+    )
+    about = [
+        inspect.getmodule(cls).__doc__,
+        own,
+        f"Options with their defaults: {options}." if options else "",
+    ]
+    return "\n\n".join(
+        [f"## {row['name']}", *(inspect.cleandoc(text) for text in about if text), ""]
+    )
 
 
 def commands() -> str:
@@ -90,15 +102,30 @@ def commands() -> str:
     counts = Counter(row for own in rows.values() for row in own)
     shared = {row for row, count in counts.items() if count >= SHARED}
     names = [f"| [`dpicl {name}`](#{name}) | {_cell(does)} |" for name, (_, does) in VERBS.items()]
-    head = ["", "| command | does |", "|---|---|", *names, "", "| flags of several commands | meaning |", "|---|---|"]
+    head = [
+        "",
+        "| command | does |",
+        "|---|---|",
+        *names,
+        "",
+        "| flags of several commands | meaning |",
+        "|---|---|",
+    ]
     flags = sorted(_line(row) for row in shared if row[1])
     return "\n".join([*head, *flags, *(_section(name, own, shared) for name, own in rows.items())])
 
 
 def _section(name: str, rows: list[tuple[str, str]], shared: set[tuple[str, str]]) -> str:
     verb: Verb = vars(load(VERBS[name][0]))["verb"]
-    own = ["| flag | meaning |", "|---|---|", *(_line(row) for row in rows if row not in shared), ""]
-    also = "`, `".join(flag.split(" ")[0].strip("`") for flag, text in rows if (flag, text) in shared)
+    own = [
+        "| flag | meaning |",
+        "|---|---|",
+        *(_line(row) for row in rows if row not in shared),
+        "",
+    ]
+    also = "`, `".join(
+        flag.split(" ")[0].strip("`") for flag, text in rows if (flag, text) in shared
+    )
     examples = "`, `".join(verb.example.splitlines())
     return "\n".join(["", f"## {name}", "", f"`{examples}`. Also: `{also}`.", "", *own])
 
@@ -110,7 +137,11 @@ def _rows(name: str) -> Iterator[tuple[str, str]]:
     for each in parameters(function).values():
         if not each.flag.hidden:
             value = "" if each.positional or each.switch else f" {each.placeholder}"
-            needed = " (required)" if (each.required and not each.positional) or each.name in verb.needs else ""
+            needed = (
+                " (required)"
+                if (each.required and not each.positional) or each.name in verb.needs
+                else ""
+            )
             yield f"`{_cell(each.written + value)}`", _cell(each.flag.help) + needed
     yield "`--config FILE`", _cell(CONFIG)
     yield "`--json`", _cell(JSON)

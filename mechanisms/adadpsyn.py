@@ -62,7 +62,9 @@ class AdaDPSyn(Tang):
         super().__post_init__()
         self._near_centre(1.0)
         if self.top_k is None:
-            raise UsageError("Option top_k must be a number: distances are measured on the likeliest tokens.")
+            raise UsageError(
+                "Option top_k must be a number: distances are measured on the likeliest tokens."
+            )
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float | None:
         return None  # the released code has three kinds of noise and no formula for one knob
@@ -70,7 +72,9 @@ class AdaDPSyn(Tang):
     def token_event(self, knob: float) -> dp.DpEvent:
         return self._near_centre(knob).event
 
-    def choose(self, knob: float, rows: np.ndarray, public: np.ndarray, sample: Sample, allowed: np.ndarray) -> int:
+    def choose(
+        self, knob: float, rows: np.ndarray, public: np.ndarray, sample: Sample, allowed: np.ndarray
+    ) -> int:
         return self._near_centre(knob).choose(rows, public, sample, allowed)
 
     def _near_centre(self, knob: float) -> NearCentre:

@@ -42,7 +42,13 @@ from dpicl.accounting.published import dp_opt_epsilon
 from dpicl.core.errors import PromptTooLong, UsageError
 from dpicl.core.vocabulary import Record, ReleasedPrompt
 from dpicl.mechanism.bases import Context, DemonstrationMechanism, Knob, Sizes
-from dpicl.mechanism.generation import ReleasedText, check_positive, cut_record, label_endings, public_log_probs
+from dpicl.mechanism.generation import (
+    ReleasedText,
+    check_positive,
+    cut_record,
+    label_endings,
+    public_log_probs,
+)
 from dpicl.privacy.limited_domain import LimitedDomain
 from dpicl.privacy.private_set import PrivateSet, Sample, sampling_rate
 from dpicl.privacy.top_k import NoisyTopK
@@ -89,11 +95,15 @@ class DPOpt(DemonstrationMechanism):
     record_tokens: int | None = 48
 
     def __post_init__(self) -> None:
-        self.require_at_least(slots=1, instructions=1, tokens=1, least=0, retries=0, domain=1, vote_temperature=0)
+        self.require_at_least(
+            slots=1, instructions=1, tokens=1, least=0, retries=0, domain=1, vote_temperature=0
+        )
         self.require_at_most(slots=100_000, instructions=10_000, retries=10_000)
         check_positive(holdout=self.holdout, record_tokens=self.record_tokens)
         if not 0 < self.failure < 1:
-            raise UsageError(f"Option failure must be a probability above 0 and below 1, not {self.failure}.")
+            raise UsageError(
+                f"Option failure must be a probability above 0 and below 1, not {self.failure}."
+            )
 
     @property
     def by_label(self) -> bool:
@@ -103,19 +113,26 @@ class DPOpt(DemonstrationMechanism):
     def skip(self, task: PublicTask) -> str | None:
         if task.kind in ("classification", "extraction"):
             return None
-        return "it writes an instruction from answers that are right or wrong, and a text is neither"
+        return (
+            "it writes an instruction from answers that are right or wrong, and a text is neither"
+        )
 
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
         def sample(expected: float, release: dp.DpEvent) -> dp.DpEvent:
             return dp.PoissonSampledDpEvent(sampling_rate(expected, sizes.records[None]), release)
 
-        tries = dp.SelfComposedDpEvent(sample(self.slots, self._token(knob).event), self.instructions * self._tries)
+        tries = dp.SelfComposedDpEvent(
+            sample(self.slots, self._token(knob).event), self.instructions * self._tries
+        )
         return dp.ComposedDpEvent((tries, sample(self._holdout, self._best(knob).event)))
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
         """autodp's answer for all tries, every failure charged, as in the authors' code; their choice on other records
         costs no more."""
-        steps, rate = self.instructions * self._tries, sampling_rate(self.slots, sizes.records[None])
+        steps, rate = (
+            self.instructions * self._tries,
+            sampling_rate(self.slots, sizes.records[None]),
+        )
         if knob == 0 or steps * rate * self.failure >= delta:
             return math.inf
         return dp_opt_epsilon(1 / knob, self.failure, rate, steps, delta)
@@ -123,22 +140,37 @@ class DPOpt(DemonstrationMechanism):
     def release(self, private: PrivateSet, context: Context) -> ReleasedPrompt:
         student = Student(context, self.record_tokens)
         own = context.task.config.description
-        written = [self._instruction(number, student, private, context) for number in range(self.instructions)]
-        candidates = list(dict.fromkeys([own, *(text + own[len(own.rstrip()) :] for text in written if text)]))
+        written = [
+            self._instruction(number, student, private, context)
+            for number in range(self.instructions)
+        ]
+        candidates = list(
+            dict.fromkeys([own, *(text + own[len(own.rstrip()) :] for text in written if text)])
+        )
         best = self._best(context.knob)
-        sample = private.poisson_slots(self._holdout, None, partition=None, releases=best.event).draw()
+        sample = private.poisson_slots(
+            self._holdout, None, partition=None, releases=best.event
+        ).draw()
         records = student.records(sample)
         rows = [student.check_answers(instruction, records) for instruction in candidates]
-        (chosen,) = best.choose(np.array(rows, dtype=np.float64).reshape(len(candidates), -1).T, sample)
+        (chosen,) = best.choose(
+            np.array(rows, dtype=np.float64).reshape(len(candidates), -1).T, sample
+        )
         context.progress(len(context.shots))
         return ReleasedPrompt(candidates[chosen])
 
-    def _instruction(self, number: int, student: Student, private: PrivateSet, context: Context) -> str:
+    def _instruction(
+        self, number: int, student: Student, private: PrivateSet, context: Context
+    ) -> str:
         """One text, in one line; '' where no token was released."""
         model, token = context.model, self._token(context.knob)
         generator = context.streams.stream(f"dp_opt: instruction {number}")
-        prompts = MetaPrompts(student, WISHES[int(generator.integers(len(WISHES)))], room=self.tokens)
-        sampler = private.poisson_slots(self.slots, None, partition=None, releases=token.event, times=self._tries)
+        prompts = MetaPrompts(
+            student, WISHES[int(generator.integers(len(WISHES)))], room=self.tokens
+        )
+        sampler = private.poisson_slots(
+            self.slots, None, partition=None, releases=token.event, times=self._tries
+        )
         text, failures = ReleasedText(context.task, model), 0
         while not text.ended and len(text.tokens) < self.tokens and failures <= self.retries:
             luck = generator.gumbel(size=model.vocab_size)
@@ -197,7 +229,10 @@ class Student:
 
     def check_answers(self, instruction: str, records: Sequence[Record]) -> list[bool]:
         """Whether each record is answered rightly."""
-        return [said == record.label for said, record in zip(self.answers(instruction, records), records, strict=True)]
+        return [
+            said == record.label
+            for said, record in zip(self.answers(instruction, records), records, strict=True)
+        ]
 
     def answers(self, instruction: str, records: Sequence[Record]) -> list[str]:
         """A label or the first line of a text for each record; '' where its prompt does not fit the model or the model
@@ -208,14 +243,19 @@ class Student:
         said = [""] * len(records)
         if fitting:
             prefix = self.model.prefix(self.model.encode(head)[: self._limit])
-            for at, answer in zip(fitting, self._ask([prompts[at] for at in fitting], prefix), strict=True):
+            for at, answer in zip(
+                fitting, self._ask([prompts[at] for at in fitting], prefix), strict=True
+            ):
                 said[at] = answer
         return said
 
     def _ask(self, prompts: list[list[int]], prefix: Prefix) -> list[str]:
         if self._endings:
             rows = self.model.score([(prompt, self._endings) for prompt in prompts], prefix)
-            return [self.task.labels[int(np.argmax(row))] if np.isfinite(row).all() else "" for row in rows]
+            return [
+                self.task.labels[int(np.argmax(row))] if np.isfinite(row).all() else ""
+                for row in rows
+            ]
         room, stop = self._writing.max_gen_toks, self._writing.until
         texts = self.model.generate(prompts, room, stop, prefix, broken="empty")
         return [(text.strip().splitlines() or [""])[0] for text in texts]

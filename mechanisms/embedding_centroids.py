@@ -92,7 +92,10 @@ class EmbeddingCentroids(PreparedMechanism):
         if self.head == "logistic":
             weights = self._logistic(samples[None], private.size(None), context)
             return Linear(weights, context.task.labels, context, self.embedding)
-        sums = [self._noisy_sum(knob).release(self._embed(each, reader), each)[0] for each in samples.values()]
+        sums = [
+            self._noisy_sum(knob).release(self._embed(each, reader), each)[0]
+            for each in samples.values()
+        ]
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)
         centroids = np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 0)
         return Linear(centroids, [str(group) for group in samples], context, self.embedding)
@@ -104,18 +107,27 @@ class EmbeddingCentroids(PreparedMechanism):
             raise ValueError(f"its vectors are not {dimension} numbers for each class")
         if (np.abs(vectors) > _LARGEST).any() or not {*state["classes"].tolist()} <= {*known}:
             raise ValueError("its vectors are too large, or of other classes")
-        return Linear(vectors, [known[number] for number in state["classes"].tolist()], context, self.embedding)
+        return Linear(
+            vectors,
+            [known[number] for number in state["classes"].tolist()],
+            context,
+            self.embedding,
+        )
 
     def _releases(self, knob: float) -> dp.DpEvent:
         """Everything that is released from the one sample of a group."""
-        return dp.SelfComposedDpEvent(self._noisy_sum(knob).event, 1 if self.head == "centroid" else self.steps)
+        return dp.SelfComposedDpEvent(
+            self._noisy_sum(knob).event, 1 if self.head == "centroid" else self.steps
+        )
 
     def _noisy_sum(self, knob: float) -> NoisySum:
         return NoisySum(knob, 1.0 if self.head == "centroid" else self.clip)
 
     def _all_records(self, private: PrivateSet, group: str | None, knob: float) -> Sample:
         size = private.size(group)
-        return private.poisson_slots(size, None, partition=group, releases=self._releases(knob)).draw()
+        return private.poisson_slots(
+            size, None, partition=group, releases=self._releases(knob)
+        ).draw()
 
     def _embed(self, sample: Sample, reader: Reader) -> np.ndarray:
         return reader.embed([record.text for (record,) in sample.slots], self.embedding)
@@ -125,7 +137,10 @@ class EmbeddingCentroids(PreparedMechanism):
         from scipy.special import softmax  # scipy takes a while to load
 
         vectors, labels = self._embed(sample, context.reader), context.task.labels
-        truth = np.array([[record.label == label for label in labels] for (record,) in sample.slots], dtype=np.float64)
+        truth = np.array(
+            [[record.label == label for label in labels] for (record,) in sample.slots],
+            dtype=np.float64,
+        )
         truth = truth.reshape(len(vectors), len(labels))
         weights = np.zeros((len(labels), vectors.shape[1]))
         for _ in range(self.steps):
@@ -159,4 +174,7 @@ class Linear:
 
     def state(self) -> Mapping[str, np.ndarray]:
         """float64[L, d], and the number of each vector's class among the labels of the task."""
-        return {"vectors": self.vectors, "classes": np.array([*map(self.context.task.labels.index, self.labels)])}
+        return {
+            "vectors": self.vectors,
+            "classes": np.array([*map(self.context.task.labels.index, self.labels)]),
+        }

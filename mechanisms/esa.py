@@ -80,12 +80,16 @@ class ESA(AnswerMechanism):
         claimed = self._nearest_to_mean(knob).bound * knob
         if claimed == 0:
             return math.inf
-        event = self.scheme.event(dp.GaussianDpEvent(claimed), sizes.records[None], sizes.queries or 1)
+        event = self.scheme.event(
+            dp.GaussianDpEvent(claimed), sizes.records[None], sizes.queries or 1
+        )
         return accountants.epsilon(event, delta).estimate
 
     def answer(self, query: Query, sample: Sample, context: AnswerContext) -> str:
         reader = context.reader
-        candidates = [text for text in reader.candidates(query, self.candidates, self.temperature) if text]
+        candidates = [
+            text for text in reader.candidates(query, self.candidates, self.temperature) if text
+        ]
         if not candidates:
             return ""
         public = reader.embed(candidates, self.embedding)

@@ -40,7 +40,9 @@ class HotPATE(Tang):
     published = {}
 
     def votes(self, weights: np.ndarray, randomness: np.random.Generator) -> np.ndarray:
-        return coordinated_ballots(weights, randomness.standard_exponential(size=(weights.shape[1],)))
+        return coordinated_ballots(
+            weights, randomness.standard_exponential(size=(weights.shape[1],))
+        )
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float | None:
         return None

@@ -53,7 +53,9 @@ class OneVote(DemonstrationMechanism):
 
     name = "one_vote"
     knob = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
-    source = "a control; the first histogram of Xie et al., ICML 2024, arXiv 2403.01749, and no other"
+    source = (
+        "a control; the first histogram of Xie et al., ICML 2024, arXiv 2403.01749, and no other"
+    )
     summary = "picks texts that the model writes in public by one noisy vote of records for the nearest one"
     needs = "texts"
 
@@ -107,12 +109,16 @@ class OneVote(DemonstrationMechanism):
         votes = find_votes(self.embed_records(sample, context), self.embed_texts(texts, context))
         places = find_places(texts, wanted)
         ranked = VoteHistogram(context.knob).best(votes, places, max(wanted.values()), sample)
-        return {label: [texts[at] for at in best] for label, best in zip(wanted, ranked, strict=True)}
+        return {
+            label: [texts[at] for at in best] for label, best in zip(wanted, ranked, strict=True)
+        }
 
     def draw_all(self, group: Partition, private: PrivateSet, knob: float) -> Sample:
         """All records of a group, each in a slot of its own."""
         size = private.size(group)
-        return private.poisson_slots(size, None, partition=group, releases=self.votes_event(knob)).draw()
+        return private.poisson_slots(
+            size, None, partition=group, releases=self.votes_event(knob)
+        ).draw()
 
     def embed_records(self, sample: Sample, context: Context) -> np.ndarray:
         """float64[n, d]: rows of length 1; zeros for a record without any text."""
@@ -122,19 +128,29 @@ class OneVote(DemonstrationMechanism):
         """float64[K, d]."""
         return context.embed([text.text for text in texts], self.embedding)
 
-    def write_first(self, numbers: Mapping[str, int], group: Partition, context: Context) -> list[Demonstration]:
+    def write_first(
+        self, numbers: Mapping[str, int], group: Partition, context: Context
+    ) -> list[Demonstration]:
         """So many texts of each label of a group from the public prompt, without repetitions: those of a seed are the
         same for every mechanism that begins with them."""
-        blank = [Demonstration("", label) for label, number in numbers.items() for _ in range(number)]
-        return remove_repetitions(self.write_after(blank, context, f"{stream_name(group)}: 0"), numbers)
+        blank = [
+            Demonstration("", label) for label, number in numbers.items() for _ in range(number)
+        ]
+        return remove_repetitions(
+            self.write_after(blank, context, f"{stream_name(group)}: 0"), numbers
+        )
 
-    def write_after(self, shown: Sequence[Demonstration], context: Context, stream: str) -> list[Demonstration]:
+    def write_after(
+        self, shown: Sequence[Demonstration], context: Context, stream: str
+    ) -> list[Demonstration]:
         """A new text after each: of its label, from a prompt that shows it (the public prompt, where it is empty)."""
         writers = {
             label: PromptWriter(context.task, context.model, label, self.tokens, None, self.style)
             for label in {text.label for text in shown}
         }
-        prompts = [writers[d.label].private([Record(d.text, d.label)] if d.text else ()) for d in shown]
+        prompts = [
+            writers[d.label].private([Record(d.text, d.label)] if d.text else ()) for d in shown
+        ]
         labels = [d.label for d in shown]
         return write_texts(context, labels, prompts, self.tokens, stream, self.temperature)
 
@@ -154,7 +170,9 @@ def find_places(texts: Sequence[Demonstration], labels: Iterable[str]) -> list[l
     return [[at for at, text in enumerate(texts) if text.label == label] for label in labels]
 
 
-def remove_repetitions(texts: Sequence[Demonstration], labels: Iterable[str]) -> list[Demonstration]:
+def remove_repetitions(
+    texts: Sequence[Demonstration], labels: Iterable[str]
+) -> list[Demonstration]:
     """The texts without repetitions and without empty ones; an empty one for a label that has no other."""
     unique = list({(each.label, each.text): each for each in texts if each.text}.values())
     written_for = {each.label for each in unique}

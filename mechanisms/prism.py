@@ -35,7 +35,10 @@ class Prism(OneSampleTexts):
     knob = Knob("temperature", low=1e-4, high=1e5, non_private=0.0)
     source = "Bhusal et al., arXiv 2509.13625"
     summary = "writes demonstrations by sampling tokens from averaged, clipped scores of one-record prompts"
-    published = {task: {"prompts": 380, "tokens": 100} for task in ("agnews", "dbpedia", "trec", "mit_g", "mit_d")}
+    published = {
+        task: {"prompts": 380, "tokens": 100}
+        for task in ("agnews", "dbpedia", "trec", "mit_g", "mit_d")
+    }
 
     clip: float = 10.0
 

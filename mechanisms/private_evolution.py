@@ -35,7 +35,13 @@ from dpicl import dp_event as dp
 from dpicl.core.errors import UsageError
 from dpicl.core.vocabulary import Partition
 from dpicl.mechanism.bases import Context, Demonstration, Sizes
-from dpicl.mechanisms.one_vote import OneVote, find_places, find_votes, remove_repetitions, stream_name
+from dpicl.mechanisms.one_vote import (
+    OneVote,
+    find_places,
+    find_votes,
+    remove_repetitions,
+    stream_name,
+)
 from dpicl.privacy.private_set import PrivateSet
 from dpicl.privacy.vote_histogram import VoteHistogram
 
@@ -83,10 +89,16 @@ class PrivateEvolution(OneVote):
         texts = self.write_first(numbers, group, context)
         points = self.embed_records(sample, context)
         for done in range(1, self.rounds + 1):
-            votes, places = find_votes(points, self.embed_texts(texts, context)), find_places(texts, wanted)
+            votes, places = (
+                find_votes(points, self.embed_texts(texts, context)),
+                find_places(texts, wanted),
+            )
             if done == self.rounds:
                 ranked = histogram.best(votes, places, max(wanted.values()), sample)
-                return {label: [texts[at] for at in best] for label, best in zip(wanted, ranked, strict=True)}
+                return {
+                    label: [texts[at] for at in best]
+                    for label, best in zip(wanted, ranked, strict=True)
+                }
             if self.selection == "rank":
                 chosen = histogram.best(votes, places, parents, sample)
             else:

@@ -67,9 +67,15 @@ class PrivatePrediction(OneSampleTexts):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(private_tokens=self.private_tokens, clip=self.clip, public_temperature=self.public_temperature)
+        check_positive(
+            private_tokens=self.private_tokens,
+            clip=self.clip,
+            public_temperature=self.public_temperature,
+        )
         if not 0 < self.threshold_share < 1:
-            raise UsageError(f"Option threshold_share must lie between 0 and 1, not {self.threshold_share}.")
+            raise UsageError(
+                f"Option threshold_share must lie between 0 and 1, not {self.threshold_share}."
+            )
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
         """r (c^2/(2 (s tau)^2) + 2/(s sigma)^2)-zCDP, converted to epsilon, without sampling: the paper's batches are
@@ -81,7 +87,9 @@ class PrivatePrediction(OneSampleTexts):
         return accountants.epsilon(dp.ZCDpEvent(self.rounds * rho), delta).upper
 
     def text_event(self, knob: float) -> dp.DpEvent:
-        private_token = dp.ComposedDpEvent((self._noisy_threshold(knob).event, self._token(knob).event))
+        private_token = dp.ComposedDpEvent(
+            (self._noisy_threshold(knob).event, self._token(knob).event)
+        )
         return dp.SelfComposedDpEvent(private_token, self.rounds)
 
     def next_token(self, context: Context) -> NextToken:
@@ -112,7 +120,9 @@ class PrivatePrediction(OneSampleTexts):
 
     def _noisy_threshold(self, temperature: float) -> AboveThreshold:
         part = math.sqrt(self.threshold_share / (8 * (1 - self.threshold_share)))
-        return AboveThreshold(self.threshold, self.prompts, part * self._token(temperature).range_epsilon)
+        return AboveThreshold(
+            self.threshold, self.prompts, part * self._token(temperature).range_epsilon
+        )
 
 
 def distances(rows: np.ndarray, public: np.ndarray) -> np.ndarray:

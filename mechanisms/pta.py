@@ -63,13 +63,17 @@ class PTA(NoisyTokens):
     def public_prompts(self, prompt: list[int]) -> list[list[int]]:
         return [prompt, []]
 
-    def distributions(self, rows: np.ndarray, public: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    def distributions(
+        self, rows: np.ndarray, public: np.ndarray, allowed: np.ndarray
+    ) -> np.ndarray:
         base = public[1] if self.base else np.zeros_like(public[0])
         if self.normalise == "public":
             return self.amplify_private(rows[:, allowed], public[0, allowed], base[allowed])
         return self.amplify_private(rows, public[0], base)[:, allowed]
 
-    def amplify_private(self, private: np.ndarray, public: np.ndarray, base: np.ndarray) -> np.ndarray:
+    def amplify_private(
+        self, private: np.ndarray, public: np.ndarray, base: np.ndarray
+    ) -> np.ndarray:
         """float64[B, K]: softmax(log p_base + alpha (log p_priv - log p_pub)) over the K tokens that are given, each of
         the B rows on its own (lines 5-6).
 
@@ -77,5 +81,7 @@ class PTA(NoisyTokens):
         """
         with np.errstate(invalid="ignore", over="ignore"):
             possible = np.isfinite(public) & np.isfinite(base)
-            ratio = np.subtract(private, public, out=np.full(private.shape, -np.inf), where=possible)
+            ratio = np.subtract(
+                private, public, out=np.full(private.shape, -np.inf), where=possible
+            )
             return normalise(np.where(possible, base + self.alpha * ratio, -np.inf))

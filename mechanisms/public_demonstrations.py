@@ -65,7 +65,9 @@ class PublicDemonstrations(DemonstrationMechanism):
         if context.task.kind == "generation":
             return self._pairs(context, temperature)
         prompts = public_prompts(context, self.tokens, self.style)
-        return write_texts(context, context.shots, prompts, self.tokens, "public demonstrations", temperature)
+        return write_texts(
+            context, context.shots, prompts, self.tokens, "public demonstrations", temperature
+        )
 
     def _pairs(self, context: Context, temperature: float) -> list[Demonstration]:
         task, model = context.task, context.model
@@ -76,10 +78,17 @@ class PublicDemonstrations(DemonstrationMechanism):
         until = task.config.generation_kwargs.until
         outputs = self._sample(context, asked, until, temperature, "outputs")
         pairs = zip(inputs, outputs, strict=True)
-        return [Demonstration(text, output, tokens=len(model.encode(text))) for text, output in pairs]
+        return [
+            Demonstration(text, output, tokens=len(model.encode(text))) for text, output in pairs
+        ]
 
     def _sample(
-        self, context: Context, prompts: Sequence[str], ends: Sequence[str], temperature: float, stream: str
+        self,
+        context: Context,
+        prompts: Sequence[str],
+        ends: Sequence[str],
+        temperature: float,
+        stream: str,
     ) -> list[str]:
         model = context.model
         seeds = seeds_of(context, f"public demonstrations: {stream}", len(prompts))

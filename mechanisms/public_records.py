@@ -34,7 +34,11 @@ class PublicRecords(DemonstrationMechanism):
     def skip(self, task: PublicTask) -> str | None:
         if task.kind != "generation":
             return "only generation tasks have public records"
-        return None if task.has_public_part else "the task has no public records; add a public part to its task.yaml"
+        return (
+            None
+            if task.has_public_part
+            else "the task has no public records; add a public part to its task.yaml"
+        )
 
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
         public, shots = context.task.public, len(context.shots)
@@ -42,7 +46,9 @@ class PublicRecords(DemonstrationMechanism):
             raise DataError(
                 f"{context.task.name} has {len(public)} public records and {shots} are to be shown; lower shots."
             )
-        chosen = context.streams.stream("public demonstrations").choice(len(public), size=shots, replace=False)
+        chosen = context.streams.stream("public demonstrations").choice(
+            len(public), size=shots, replace=False
+        )
         return [
             Demonstration(record.text, record.label, tokens=len(context.model.encode(record.text)))
             for record in (public[i] for i in chosen)

@@ -48,15 +48,23 @@ class RealDemonstrations(DemonstrationMechanism):
         generator = context.streams.stream("real demonstrations")
         if context.task.kind == "json" and not context.task.config.metadata.scores_private:
             size = min(EXAMPLES, len(records))
-            chosen = [generator.choice(len(records), size=size, replace=False) for _ in context.shots]
+            chosen = [
+                generator.choice(len(records), size=size, replace=False) for _ in context.shots
+            ]
             slots = [[records[i] for i in slot] for slot in chosen]
             return sample_texts(context, slots, "texts after real records")
         shown: list[Demonstration] = []
         used: set[str] = set()
         for label in context.shots:
-            candidates = [r for r in records if (not private.partitioned or r.label == label) and r.text not in used]
+            candidates = [
+                r
+                for r in records
+                if (not private.partitioned or r.label == label) and r.text not in used
+            ]
             if not candidates:
-                raise DataError(f"There are too few records of '{label}' for {len(context.shots)} demonstrations.")
+                raise DataError(
+                    f"There are too few records of '{label}' for {len(context.shots)} demonstrations."
+                )
             drawn = candidates[int(generator.integers(len(candidates)))]
             used.add(drawn.text)
             record = cut_record(drawn, context.model, self.matched_tokens)

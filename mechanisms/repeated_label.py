@@ -31,7 +31,14 @@ class RepeatedLabel(DemonstrationMechanism):
         return dp.NoOpDpEvent()
 
     def skip(self, task: PublicTask) -> str | None:
-        return None if task.kind in ("classification", "extraction") else "its demonstrations have no label to repeat"
+        return (
+            None
+            if task.kind in ("classification", "extraction")
+            else "its demonstrations have no label to repeat"
+        )
 
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
-        return [Demonstration(label, label, tokens=len(context.model.encode(label))) for label in context.shots]
+        return [
+            Demonstration(label, label, tokens=len(context.model.encode(label)))
+            for label in context.shots
+        ]

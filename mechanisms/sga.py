@@ -73,15 +73,21 @@ class SGA(PublicChoice):
     def release(self, knob: float) -> dp.DpEvent:
         return self._tree(knob, 1.0).event
 
-    def rank(self, private: np.ndarray, public: np.ndarray, knob: float, sample: Sample) -> list[int]:
+    def rank(
+        self, private: np.ndarray, public: np.ndarray, knob: float, sample: Sample
+    ) -> list[int]:
         space = PublicSpace.of(public, self.dimensions)
         clusters = self._tree(knob, space.radius).clusters(space.project(private), sample)
-        closest = find_nearest(np.array([cluster.centre for cluster in clusters]), space.project(public))
+        closest = find_nearest(
+            np.array([cluster.centre for cluster in clusters]), space.project(public)
+        )
         return list(dict.fromkeys(closest.tolist()))
 
     def _tree(self, knob: float, radius: float) -> ClusterTree:
         expected = float(self.slots) if self.scheme.own_slots else None
-        return ClusterTree(knob, radius, **{name: getattr(self, name) for name in _TREE}, expected=expected)
+        return ClusterTree(
+            knob, radius, **{name: getattr(self, name) for name in _TREE}, expected=expected
+        )
 
 
 @dataclass(frozen=True)
@@ -110,4 +116,6 @@ class PublicSpace:
     def project(self, rows: np.ndarray) -> np.ndarray:
         """float64[n, d] of embeddings [n, D], one by one: their number may be private, and a product of matrices is
         rounded by it."""
-        return np.array([(row - self.centre) @ self.basis.T for row in rows]).reshape(len(rows), len(self.basis))
+        return np.array([(row - self.centre) @ self.basis.T for row in rows]).reshape(
+            len(rows), len(self.basis)
+        )

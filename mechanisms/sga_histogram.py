@@ -44,7 +44,9 @@ class SGAHistogram(PublicChoice):
     def release(self, knob: float) -> dp.DpEvent:
         return self._sum(knob).event
 
-    def rank(self, private: np.ndarray, public: np.ndarray, knob: float, sample: Sample) -> list[int]:
+    def rank(
+        self, private: np.ndarray, public: np.ndarray, knob: float, sample: Sample
+    ) -> list[int]:
         votes = np.where(private.any(axis=1), find_nearest(private, public), -1)
         return self._sum(knob).rank(ballots(votes, len(public)), sample)
 

@@ -37,7 +37,9 @@ class Tang(NoisyTokens):
     name = "tang"
     knob = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
     source = "Tang et al., ICLR 2024, arXiv 2309.11765"
-    summary = "writes demonstrations token by token from noisy sums of slots' next-token distributions"
+    summary = (
+        "writes demonstrations token by token from noisy sums of slots' next-token distributions"
+    )
     published = {
         "agnews": {"slots": 10, "examples_per_slot": 2, "tokens": 100, "top_k": 100},
         "dbpedia": {"slots": 40, "examples_per_slot": 2, "tokens": 100, "top_k": 100},
@@ -50,5 +52,7 @@ class Tang(NoisyTokens):
     def public_prompts(self, prompt: list[int]) -> list[list[int]]:
         return [prompt]
 
-    def distributions(self, rows: np.ndarray, public: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    def distributions(
+        self, rows: np.ndarray, public: np.ndarray, allowed: np.ndarray
+    ) -> np.ndarray:
         return normalise(rows[:, allowed].astype(np.float64))

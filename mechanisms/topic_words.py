@@ -51,7 +51,9 @@ class TopicWords(DemonstrationMechanism):
     name = "topic_words"
     knob = Knob("temperature", low=0.02, high=10_000.0, non_private=0.0)
     source = "a control; keywords as in Wu et al., ICLR 2024, arXiv 2305.01639"
-    summary = "shows the words that most records of a class hold, chosen with noise from a public list"
+    summary = (
+        "shows the words that most records of a class hold, chosen with noise from a public list"
+    )
     needs = "nothing"
 
     words: int = 12
@@ -78,14 +80,24 @@ class TopicWords(DemonstrationMechanism):
         public, labels = list_words(context.model), list(dict.fromkeys(context.shots))
         chosen = {label: self._choose(label, public, private, context) for label in labels}
         times = Counter(word for words in chosen.values() for word in words)
-        texts = {label: " ".join(word for word in words if times[word] == 1) for label, words in chosen.items()}
+        texts = {
+            label: " ".join(word for word in words if times[word] == 1)
+            for label, words in chosen.items()
+        }
         return [Demonstration(texts[label], label) for label in context.shots]
 
-    def _choose(self, label: str, public: Sequence[str], private: PrivateSet, context: Context) -> list[str]:
+    def _choose(
+        self, label: str, public: Sequence[str], private: PrivateSet, context: Context
+    ) -> list[str]:
         top, group = self._top(context.knob), private.partition_of(label)
-        sample = private.poisson_slots(private.size(group), None, partition=group, releases=top.event).draw()
+        sample = private.poisson_slots(
+            private.size(group), None, partition=group, releases=top.event
+        ).draw()
         places = {word: at for at, word in enumerate(public)}
-        held = [[places[word] for word in words_of(record.text) if word in places] for (record,) in sample.slots]
+        held = [
+            [places[word] for word in words_of(record.text) if word in places]
+            for (record,) in sample.slots
+        ]
         return [public[at] for at in top.choose_held(held, len(public), sample)]
 
     def _top(self, knob: float) -> NoisyTopK:

@@ -91,7 +91,9 @@ class Voting(AnswerMechanism):
             if not choices:
                 return ""
             places = {_normal(phrase): at for at, phrase in reversed(list(enumerate(choices)))}
-            lines = [(text.splitlines() or [""])[0] for text in context.reader.texts(query, sample.slots)]
+            lines = [
+                (text.splitlines() or [""])[0] for text in context.reader.texts(query, sample.slots)
+            ]
             rows = ballots([places.get(_normal(line), -1) for line in lines], len(choices))
         return choices[self._sum(context.knob).choose(rows, sample)]
 
@@ -119,7 +121,9 @@ def spans(text: str, longest: int) -> tuple[str, ...]:
     """All runs of 1 to ``longest`` words of a text, each once: short ones first, then in the order of the text."""
     words = text.split()
     found = (
-        " ".join(words[at : at + length]) for length in range(1, longest + 1) for at in range(len(words) - length + 1)
+        " ".join(words[at : at + length])
+        for length in range(1, longest + 1)
+        for at in range(len(words) - length + 1)
     )
     return tuple(dict.fromkeys(found))
 

@@ -68,7 +68,9 @@ class VotingNearest(Voting):
         check_name(self.embedding)
         check_positive(uses=self.uses, nearest=self.nearest)
         if self.partition != "per_query":
-            raise UsageError("Records join queries by likeness and are not sampled; leave out the option partition.")
+            raise UsageError(
+                "Records join queries by likeness and are not sampled; leave out the option partition."
+            )
         if self.sampling_seed is not None:
             raise UsageError(
                 "Records join queries by likeness and are not sampled; leave out the option sampling_seed."
@@ -77,7 +79,12 @@ class VotingNearest(Voting):
     @property
     def scheme(self) -> JoiningScheme:
         return JoiningScheme(
-            self.slots, self.examples_per_slot, self.threshold, self.uses, self.embedding, self.nearest
+            self.slots,
+            self.examples_per_slot,
+            self.threshold,
+            self.uses,
+            self.embedding,
+            self.nearest,
         )
 
     def _sum(self, knob: float) -> GaussianSum:

@@ -20,7 +20,9 @@ from dpicl.tasks.synthetic.shared_facts import GRAMMAR, facts
 #: A group of facts is named for how many records at most hold them; with all records of the task it is exactly so many.
 GROUPS = (0, 1, 5, 25, 125)
 
-_PASSWORD = re.compile(r"\b" + " ".join(f"({'|'.join(GRAMMAR.rules[name])})" for name in ("animal", "thing")) + r"\b")
+_PASSWORD = re.compile(
+    r"\b" + " ".join(f"({'|'.join(GRAMMAR.rules[name])})" for name in ("animal", "thing")) + r"\b"
+)
 
 
 def passwords(text: str) -> set[str]:
@@ -56,7 +58,11 @@ def results(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:
     truth = _truth()
     said = passwords(results[0])
     groups = {group_of(truth[password]) for password in said if password in truth}
-    return {"password": float(bool(said)), "states_125": float(125 in groups), "states_1": float(1 in groups)}
+    return {
+        "password": float(bool(said)),
+        "states_125": float(125 in groups),
+        "states_1": float(1 in groups),
+    }
 
 
 def _share(group: int, texts: Sequence[str], records: Sequence[str]) -> float:
@@ -66,7 +72,9 @@ def _share(group: int, texts: Sequence[str], records: Sequence[str]) -> float:
     return there / all_ if all_ else 0.0
 
 
-surfaces_0, surfaces_1, surfaces_5, surfaces_25, surfaces_125 = (partial(_share, group) for group in GROUPS)
+surfaces_0, surfaces_1, surfaces_5, surfaces_25, surfaces_125 = (
+    partial(_share, group) for group in GROUPS
+)
 
 
 def _truth() -> dict[str, int]:

@@ -27,7 +27,9 @@ def text_of(row: Mapping[str, Any]) -> str:
     """One line of JSON of a data row with the four fields. Raises ValueError for a missing field or a wrong type."""
     film: dict[str, Any] = {field: row.get(field) for field in FIELDS}
     if not has_schema(film):
-        raise ValueError("needs title (text), year (whole number), genres and cast (lists of texts)")
+        raise ValueError(
+            "needs title (text), year (whole number), genres and cast (lists of texts)"
+        )
     return json.dumps({**film, "cast": film["cast"][:MOST_CAST]}, ensure_ascii=False)
 
 
@@ -38,7 +40,9 @@ def parse(text: str) -> dict[str, Any] | None:
     """
     if len(text) > MOST_CHARACTERS:
         return None
-    decoder = json.JSONDecoder(object_pairs_hook=refuse_repeated_keys, parse_constant=refuse_constant)
+    decoder = json.JSONDecoder(
+        object_pairs_hook=refuse_repeated_keys, parse_constant=refuse_constant
+    )
     try:
         value, _ = decoder.raw_decode(text.lstrip())
     except (ValueError, RecursionError):
@@ -71,7 +75,11 @@ def is_valid(film: Mapping[str, Any] | None) -> bool:
 @cache
 def genres() -> tuple[str, ...]:
     """The public list of genres, tasks/wikimovies/genres.txt."""
-    lines = (Path(__file__).parent / "wikimovies" / "genres.txt").read_text(encoding="utf-8").splitlines()
+    lines = (
+        (Path(__file__).parent / "wikimovies" / "genres.txt")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
     return tuple(line for line in lines if line and not line.startswith("#"))
 
 
@@ -86,12 +94,19 @@ def genre_distance(texts: Iterable[str], records: Iterable[str]) -> float:
 
     A film with several genres counts once for each of them.
     """
-    return _distance(*(Counter(g for film in _parse_valid(side) for g in film["genres"]) for side in (texts, records)))
+    return _distance(
+        *(
+            Counter(g for film in _parse_valid(side) for g in film["genres"])
+            for side in (texts, records)
+        )
+    )
 
 
 def year_distance(texts: Iterable[str], records: Iterable[str]) -> float:
     """As `genre_distance`, between histograms of decades."""
-    return _distance(*(Counter(film["year"] // 10 for film in _parse_valid(side)) for side in (texts, records)))
+    return _distance(
+        *(Counter(film["year"] // 10 for film in _parse_valid(side)) for side in (texts, records))
+    )
 
 
 def _parse_valid(texts: Iterable[str]) -> list[dict[str, Any]]:
@@ -102,7 +117,9 @@ def _distance(left: Counter[Any], right: Counter[Any]) -> float:
     """Half the L1 distance between two normalised histograms; 1.0 when one is empty."""
     if not left or not right:
         return 1.0
-    total = math.fsum(abs(left[key] / left.total() - right[key] / right.total()) for key in {*left, *right})
+    total = math.fsum(
+        abs(left[key] / left.total() - right[key] / right.total()) for key in {*left, *right}
+    )
     return min(1.0, total / 2)
 
 

@@ -51,7 +51,9 @@ def word_distance(texts: Iterable[str], records: Iterable[str]) -> float:
     Told apart are the `COMMON_WORDS` commonest words of the records; every other word counts as 'another one'. Over all
     words the distance of a few short texts would be near 1 whatever they say.
     """
-    released, real = (Counter(word for text in side for word in _words(text)) for side in (texts, records))
+    released, real = (
+        Counter(word for text in side for word in _words(text)) for side in (texts, records)
+    )
     if not released or not real:
         return 1.0
     common = sorted(real, key=lambda word: (-real[word], word))[:COMMON_WORDS]

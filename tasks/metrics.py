@@ -21,7 +21,9 @@ from dpicl.evaluation import text_metrics
 Item = Mapping[str, Any]
 
 
-def classification_results(doc: Mapping[str, Any], results: Sequence[tuple[float, bool]]) -> dict[str, Item]:
+def classification_results(
+    doc: Mapping[str, Any], results: Sequence[tuple[float, bool]]
+) -> dict[str, Item]:
     """lm-eval's process_results: the same item for both metrics; which documents count is decided over all of them."""
     item = {
         "gold": int(doc["gold"]),

@@ -15,14 +15,22 @@ def measure_distinguishable(released: Sequence[str], test: Sequence[str]) -> flo
 
     c*: the concept that most likely said the test records. A text that c* never says is not distinguishable.
     """
-    own = int(np.argmax([sum(row) for row in np.transpose([log_likelihoods(text) for text in test])]))
+    own = int(
+        np.argmax([sum(row) for row in np.transpose([log_likelihoods(text) for text in test])])
+    )
     others = [concept for concept in range(PRETRAINING) if concept != own]
     costs = [delimiter_cost(own, concept) for concept in others]
     found = []
     for text in released:
         likelihoods = log_likelihoods(text)
-        gains = [likelihoods[own] - likelihoods[concept] for concept in others] if np.isfinite(likelihoods[own]) else []
-        found.append(bool(gains) and all(gain > cost for gain, cost in zip(gains, costs, strict=True)))
+        gains = (
+            [likelihoods[own] - likelihoods[concept] for concept in others]
+            if np.isfinite(likelihoods[own])
+            else []
+        )
+        found.append(
+            bool(gains) and all(gain > cost for gain, cost in zip(gains, costs, strict=True))
+        )
     return float(np.mean(found))
 
 
@@ -40,6 +48,9 @@ def delimiter_cost(own: int, other: int) -> float:
     the delimiter's to another one. Moves that never happen are left out: with them there is no finite bound.
     """
     moves = [language().properties[concept] for concept in (own, other)]
-    to, away = (np.concatenate(each) for each in ([move[1:, 0] for move in moves], [move[0, 1:] for move in moves]))
+    to, away = (
+        np.concatenate(each)
+        for each in ([move[1:, 0] for move in moves], [move[0, 1:] for move in moves])
+    )
     spread = [float(np.ptp(np.log(each[each > 0]))) for each in (to, away)]
     return 2 * spread[0] + spread[1]

@@ -106,7 +106,9 @@ def read_once() -> Iterator[None]:
         folder = os.path.realpath(store.folder)
         return folder if os.path.dirname(folder) == str(COMMITTED) else None
 
-    def document(found: strict_yaml.Document, text: str, path: Path, functions: bool = False) -> strict_yaml.Document:
+    def document(
+        found: strict_yaml.Document, text: str, path: Path, functions: bool = False
+    ) -> strict_yaml.Document:
         return strict_yaml.Document(path, copy.deepcopy(found.data), dict(found.lines))
 
     def to_lists(found: tuple[list[Any], list[Any]], *_: object) -> tuple[list[Any], list[Any]]:
@@ -116,11 +118,32 @@ def read_once() -> Iterator[None]:
         return part
 
     with pytest.MonkeyPatch.context() as patch:
-        remember(patch, [sources], "read_synthetic", 32, lambda spec, *more: (repr(spec), *more), to_lists)
+        remember(
+            patch,
+            [sources],
+            "read_synthetic",
+            32,
+            lambda spec, *more: (repr(spec), *more),
+            to_lists,
+        )
         parsed = [strict_yaml, task_file]
-        remember(patch, parsed, "parse", 64, lambda text, path, functions=False: (text, functions), document)
+        remember(
+            patch,
+            parsed,
+            "parse",
+            64,
+            lambda text, path, functions=False: (text, functions),
+            document,
+        )
         remember(patch, [Store], "load_all", 4, find_commit, to_lists)
-        remember(patch, [schema], "read_part", 5000, lambda kind, text, *_: (kind, len(text), hash(text)), first)
+        remember(
+            patch,
+            [schema],
+            "read_part",
+            5000,
+            lambda kind, text, *_: (kind, len(text), hash(text)),
+            first,
+        )
         yield
 
 

@@ -9,4 +9,6 @@ settings.register_profile("fast", max_examples=settings.default.max_examples // 
 
 def examples(number: int) -> int:
     """So many, or the part of them that this session's profile asks for."""
-    return max(2, number * settings.default.max_examples // settings.get_profile("default").max_examples)
+    return max(
+        2, number * settings.default.max_examples // settings.get_profile("default").max_examples
+    )

@@ -22,13 +22,19 @@ def contents(slots):
 
 
 def private_set(
-    records: Sequence[Any], sizes: Mapping[str | None, int], seed: int = 0, noise: Any = None, **more: Any
+    records: Sequence[Any],
+    sizes: Mapping[str | None, int],
+    seed: int = 0,
+    noise: Any = None,
+    **more: Any,
 ) -> tuple[PrivateSet, Ledger, PublicStreams]:
     """The set, its ledger without a limit, and the public randomness of that seed. A record that is added at the end
     changes nobody else's coin or slot."""
     ledger, streams = Ledger(None, math.inf), Streams(seed)
     noise = noise or streams.source("noise")
-    private = PrivateSet(records, ledger, sizes=sizes, sampling=CoupledSampling(seed), noise=noise, **more)
+    private = PrivateSet(
+        records, ledger, sizes=sizes, sampling=CoupledSampling(seed), noise=noise, **more
+    )
     return private, ledger, streams.public
 
 

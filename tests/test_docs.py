@@ -64,8 +64,12 @@ class Example:
 
 def examples(page: Path) -> Iterator[Example]:
     """All of a page, from top to bottom."""
-    for part in re.split(r"^(```.*?^```)$", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL):
-        kind, _, code = part.removeprefix("```").partition("\n") if part.startswith("```") else (None, "", part)
+    for part in re.split(
+        r"^(```.*?^```)$", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL
+    ):
+        kind, _, code = (
+            part.removeprefix("```").partition("\n") if part.startswith("```") else (None, "", part)
+        )
         if kind == "python":
             yield Example(code.removesuffix("```"), python=True)
         lines = code.replace("\\\n", " ").splitlines() if kind in ("", "sh") else []
@@ -76,7 +80,12 @@ def examples(page: Path) -> Iterator[Example]:
                 if found := COMMAND.fullmatch(command.strip()):
                     line = found["line"].strip()
                     given = not line.startswith("dpicl") or not TEMPLATE.search(line)
-                    runs = kind is not None and given and "needs" not in comment and "…" not in found["env"]
+                    runs = (
+                        kind is not None
+                        and given
+                        and "needs" not in comment
+                        and "…" not in found["env"]
+                    )
                     yield Example(line, found["env"], runs=runs)
 
 
@@ -116,8 +125,14 @@ class Session:
             case ["dpicl", *rest]:
                 self._dpicl(rest, example)
             case ["make", *targets]:
-                known = re.findall(r"^([a-z-]+):|\$\(([A-Z]+)\)", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
-                assert {target.partition("=")[0] for target in targets} <= {name for pair in known for name in pair}
+                known = re.findall(
+                    r"^([a-z-]+):|\$\(([A-Z]+)\)",
+                    (ROOT / "Makefile").read_text("utf-8"),
+                    re.MULTILINE,
+                )
+                assert {target.partition("=")[0] for target in targets} <= {
+                    name for pair in known for name in pair
+                }
             case ["python", "-m", module, *rest] if not TEMPLATE.search(module):
                 found = importlib.util.find_spec(module)
                 assert found is not None, f"there is no module {module}"
@@ -127,7 +142,9 @@ class Session:
                 subprocess.run(["sh", "-c", example.text], check=True)
 
     def _is_run(self, verb: str, example: Example) -> bool:
-        return example.runs and (self.quick is None or (verb in self.quick and "--source" not in example.text))
+        return example.runs and (
+            self.quick is None or (verb in self.quick and "--source" not in example.text)
+        )
 
     def _dpicl(self, words: list[str], example: Example) -> None:
         if words[0] == "--install-completion":  # it writes into the home folder
@@ -138,11 +155,17 @@ class Session:
         if not self._is_run(words[0], example):
             return
         reads = words[0] in READS and not {"--plugin", "--source", "--results"} & {*words}
-        small = [] if reads else [pair for pair in SMALL.items() if pair[0] in known and pair[0] not in words]
+        small = (
+            []
+            if reads
+            else [pair for pair in SMALL.items() if pair[0] in known and pair[0] not in words]
+        )
         if words[0] == "audit" and "--suite" in words:  # its rows have their own settings
             small = []
         elif words[0] == "audit":  # a sampled one refuses a limit, an exact one a number of runs
-            small = [pair for pair in small if pair[0] != ("--runs" if "--exact" in words else "--limit")]
+            small = [
+                pair for pair in small if pair[0] != ("--runs" if "--exact" in words else "--limit")
+            ]
         words = [path for word in words for path in sorted(glob.glob(word)) or [word]]
         with pytest.MonkeyPatch.context() as patch:
             for name, value in re.findall(r"([A-Z_]+)=(\S+)", example.env):
@@ -160,7 +183,9 @@ class Session:
             last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
             exec(compile(tree, "cell", "exec"), self.names)
             if last is not None:
-                self.shown.append(eval(compile(ast.Expression(last.value), "cell", "eval"), self.names))
+                self.shown.append(
+                    eval(compile(ast.Expression(last.value), "cell", "eval"), self.names)
+                )
 
 
 @pytest.fixture
@@ -176,13 +201,21 @@ def stranger(fresh_cache, tmp_path, monkeypatch):
     shutil.copytree(ROOT / "leaderboards" / "submissions", folder / "leaderboards" / "submissions")
     for name in ("harness", "mechanisms", "tasks", "tests", "leaderboards/suites"):
         (folder / name).symlink_to(ROOT / name)
-    tickets = [f"ticket {n} on {label},{label}" for n in range(80) for label in ("billing", "technical", "refund")]
+    tickets = [
+        f"ticket {n} on {label},{label}"
+        for n in range(80)
+        for label in ("billing", "technical", "refund")
+    ]
     (folder / "tickets.csv").write_text("\n".join(["text,label", *tickets]))
-    asked = [json.dumps({"question": f"where is parcel {n}", "answer": f"on day {n}"}) for n in range(80)]
+    asked = [
+        json.dumps({"question": f"where is parcel {n}", "answer": f"on day {n}"}) for n in range(80)
+    ]
     (folder / "faq.jsonl").write_text("\n".join(asked))
     coded = [f"mail {n} about {label},{label}" for n in range(40) for label in (0, 1)]
     (folder / "train.csv").write_text("\n".join(["text,label", *coded]))
-    (folder / "test.csv").write_text("\n".join(["text,label", "where is my money,1", "two bills,0"]))
+    (folder / "test.csv").write_text(
+        "\n".join(["text,label", "where is my money,1", "two bills,0"])
+    )
     monkeypatch.chdir(folder)
     return folder
 
@@ -195,16 +228,23 @@ def test_what_a_page_shows_exists_and_quick_commands_run(stranger, dpicl, capfd,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in TYPED if page.parent in (ROOT, DOCS)], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in TYPED if page.parent in (ROOT, DOCS)], ids=lambda page: page.name
+)
 def test_what_a_page_shows_runs(stranger, dpicl, capfd, monkeypatch, page):
     shutil.copytree(ROOT / "results", stranger / "results")
     given = models.load
     monkeypatch.setattr(
-        models, "load", lambda name, *more, **how: given("sim" if name == "embedded" else name, *more, **how)
+        models,
+        "load",
+        lambda name, *more, **how: given("sim" if name == "embedded" else name, *more, **how),
     )
     for name in ("evaluate", "audit", "check", "release", "answer"):
         function = getattr(package, name)
-        small = {key: SMALL_PYTHON[key] for key in SMALL_PYTHON.keys() & inspect.signature(function).parameters}
+        small = {
+            key: SMALL_PYTHON[key]
+            for key in SMALL_PYTHON.keys() & inspect.signature(function).parameters
+        }
         monkeypatch.setattr(package, name, partial(function, **small))
     session = Session(dpicl, capfd, None)
     assert failures(session, examples(page)) == []
@@ -220,7 +260,11 @@ def test_the_examples_of_all_verbs_run(stranger, dpicl, capfd, sim_suite):
     (stranger / "new.txt").write_text("where is my money\ntwo bills\n")
     grid = "  - {name: pta, tune: {alpha: [1, 1.5, 2], top_k: [10, 100]}}\n"
     (stranger / "mine.yaml").write_text(sim_suite.read_text() + grid)
-    lines = [line for place, _ in VERBS.values() for line in vars(load(place))["verb"].example.splitlines()]
+    lines = [
+        line
+        for place, _ in VERBS.values()
+        for line in vars(load(place))["verb"].example.splitlines()
+    ]
     assert failures(Session(dpicl, capfd, None), map(Example, lines)) == []
 
 
@@ -236,8 +280,14 @@ def failures(session: Session, shown: Iterable[Example]) -> list[str]:
 
 def assert_the_notebook_shows_tables(shown, names):
     means, *_ = shown
-    assert set(means.index.get_level_values("mechanism")) == {"zero_shot", "tang", "real_demonstrations"}
-    assert (names["audit"].to_frame().epsilon_audited <= names["audit"].to_frame().epsilon_proved).all()
+    assert set(means.index.get_level_values("mechanism")) == {
+        "zero_shot",
+        "tang",
+        "real_demonstrations",
+    }
+    assert (
+        names["audit"].to_frame().epsilon_audited <= names["audit"].to_frame().epsilon_proved
+    ).all()
     assert 5.32 < names["cost"]["proved"] < 5.34
     for thing in (names["results"], names["findings"], names["audit"], names["board"]):
         assert "<table" in thing._repr_html_() and repr(thing)
@@ -261,7 +311,9 @@ def test_the_choice_of_a_method_is_that_of_the_committed_results():
     assert choice["fill"](text) == text and "| .942 |" in text, "run `make reports`"
 
 
-BENCHMARK = re.compile(r"\bbenchmarks[./]([a-z_]+(?:[./](?!json)[a-z_]+)*)|\bbenchmark `([a-z_.]+)`")
+BENCHMARK = re.compile(
+    r"\bbenchmarks[./]([a-z_]+(?:[./](?!json)[a-z_]+)*)|\bbenchmark `([a-z_.]+)`"
+)
 BENCHMARKS = {
     name.removesuffix(".py").replace("/", ".")
     for page in TYPED
@@ -311,7 +363,16 @@ def test_the_navigation_has_every_page():
 @pytest.mark.slow
 def test_the_site_of_the_documentation_builds(tmp_path):
     pytest.importorskip("mkdocs")
-    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    words = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--site-dir",
+        str(tmp_path / "site"),
+    ]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "epsilon_proved" in (tmp_path / "site" / "files.html").read_text("utf-8")
@@ -325,14 +386,19 @@ def test_the_reference_has_every_command_with_its_flags():
     assert sections.keys() == VERBS.keys()
     assert [name for name, section in sections.items() if f"`dpicl {name}" not in section] == []
     assert "| `--epsilon E` | proved epsilon of this release (required) |" in sections["release"]
-    assert "| `--epsilon E` | target epsilon ('inf' too); may be repeated (or 1,8) |" in text.partition("\n## ")[0]
+    assert (
+        "| `--epsilon E` | target epsilon ('inf' too); may be repeated (or 1,8) |"
+        in text.partition("\n## ")[0]
+    )
 
 
 @pytest.fixture
 def ballots(tmp_path):
     """The file of the example mechanism of docs/add-a-mechanism.md."""
     blocks = re.findall(
-        r"^```python\n(.*?)^```", (DOCS / "add-a-mechanism.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
+        r"^```python\n(.*?)^```",
+        (DOCS / "add-a-mechanism.md").read_text("utf-8"),
+        re.MULTILINE | re.DOTALL,
     )
     (source,) = (block for block in blocks if block.startswith('"""ballots.py'))
     path = tmp_path / "ballots.py"
@@ -342,7 +408,18 @@ def ballots(tmp_path):
 
 def test_the_example_mechanism_runs_at_its_proved_epsilon(dpicl, sim_suite, tmp_path, ballots):
     flags = ["--plugin", ballots, "--results", tmp_path / "results"]
-    run = dpicl("run", sim_suite, *flags, "--mechanism", "ballots", "--option", "slots=4", "--seed", 0, "--json")
+    run = dpicl(
+        "run",
+        sim_suite,
+        *flags,
+        "--mechanism",
+        "ballots",
+        "--option",
+        "slots=4",
+        "--seed",
+        0,
+        "--json",
+    )
     assert run.code == 0, run.err
     board = dpicl("board", sim_suite, *flags, "--json")
     assert board.code == 0, board.err

@@ -44,23 +44,44 @@ def core(*lines: str) -> tuple[str, str]:
     """(the exit codes, stderr) of command lines without extras."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "harness"), "OMP_NUM_THREADS": "1"}
     words = [sys.executable, "-c", CORE, "\n".join(lines)]
-    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.splitlines()[-1], done.stderr
 
 
 def test_the_core_accounts_and_shows_boards_without_any_extra() -> None:
-    works = ("account --noise 1 --delta 1e-5", "list mechanisms", "list attacks", "board open", "plan quick", "--help")
-    missing = {"run quick --model sim": "run", "board open --html site": "board", "check pta": "run"}
+    works = (
+        "account --noise 1 --delta 1e-5",
+        "list mechanisms",
+        "list attacks",
+        "board open",
+        "plan quick",
+        "--help",
+    )
+    missing = {
+        "run quick --model sim": "run",
+        "board open --html site": "board",
+        "check pta": "run",
+    }
     codes, said = core(*works, *missing)
     assert codes == str([0] * len(works) + [2] * len(missing))
-    found = re.findall(r"^dpicl: \w+ is not installed; run `pip install 'dpicl-bench\[(\w+)\]'`\.$", said, re.MULTILINE)
+    found = re.findall(
+        r"^dpicl: \w+ is not installed; run `pip install 'dpicl-bench\[(\w+)\]'`\.$",
+        said,
+        re.MULTILINE,
+    )
     assert found == [*missing.values()]
 
 
 def test_the_extras_are_those_of_pyproject() -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
+        "optional-dependencies"
+    ]
     for extra, packages in EXTRAS.items():
-        names = {re.split(r"[<>=\[]", one)[0].replace("-", "_") for one in extras[extra]} - {"dpicl_bench"}
+        names = {re.split(r"[<>=\[]", one)[0].replace("-", "_") for one in extras[extra]} - {
+            "dpicl_bench"
+        }
         brought = {"tokenizers", "huggingface_hub"} if extra == "run" else set()  # by transformers
         assert {IMPORTED.get(name, name) for name in names} | brought == {*packages}, extra

@@ -44,7 +44,9 @@ FLOORS = (
 def modules() -> dict[str, Path]:
     """Dotted name without 'dpicl.' -> file of every module of the package."""
     files = [(PACKAGE, path) for path in PACKAGE.rglob("*.py")]
-    files += [(ROOT, path) for folder in ("mechanisms", "tasks") for path in (ROOT / folder).rglob("*.py")]
+    files += [
+        (ROOT, path) for folder in ("mechanisms", "tasks") for path in (ROOT / folder).rglob("*.py")
+    ]
     dotted = {path: ".".join(path.relative_to(base).with_suffix("").parts) for base, path in files}
     return {name.removesuffix(".__init__"): path for path, name in dotted.items()}
 
@@ -115,7 +117,11 @@ def test_the_harness_never_names_the_leaderboards():
 
 
 def test_shipped_methods_import_what_the_documentation_calls_public(graph):
-    line = next(line for line in (ROOT / "docs/python.md").read_text("utf-8").splitlines() if "a copy of one" in line)
+    line = next(
+        line
+        for line in (ROOT / "docs/python.md").read_text("utf-8").splitlines()
+        if "a copy of one" in line
+    )
     public = ("mechanisms.", *(f"{name}." for name in re.findall(r"`dpicl\.([\w.]+)`", line)))
     assert len(public) > 5
     for name in (name for name in KNOWN if name.startswith("mechanisms.")):

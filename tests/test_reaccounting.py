@@ -42,7 +42,10 @@ class Row:
             return self.setting not in FAST_CHOICES
         if "--rate" not in self.command:
             return any(word in self.command for word in ("calibrate", "above-threshold"))
-        return any(word in self.command for word in ("--delta0", "--sample once")) or "--family" not in self.command
+        return (
+            any(word in self.command for word in ("--delta0", "--sample once"))
+            or "--family" not in self.command
+        )
 
 
 def cells(line: str) -> list[str]:
@@ -94,7 +97,13 @@ def look_up(answer: Any, name: str) -> Any:
 
 ROWS = rows_of(PAGE.read_text(encoding="utf-8"))
 #: Rows of many samples with choices, whose bound is above 1.05 times the best known lower bound.
-LOOSE = ("KSA, ε = 1", "KSA, ε = 8", "DP-OPT, ε = 1", "private prediction, ε = 1", "private prediction, ε = 8")
+LOOSE = (
+    "KSA, ε = 1",
+    "KSA, ε = 8",
+    "DP-OPT, ε = 1",
+    "private prediction, ε = 1",
+    "private prediction, ε = 8",
+)
 SLACK_ROWS = rows_of((PAGE.parent / "slack.md").read_text(encoding="utf-8"))
 
 
@@ -107,18 +116,29 @@ def test_every_figure_is_what_its_command_answers(dpicl, row):
     done = dpicl(*shlex.split(row.command), "--json")
     assert done.code == 0, done.err
     answers = {name: look_up(done.json, name) for _, name in row.figures}
-    assert [(printed, name, answers[name]) for printed, name in row.figures if is_wrong(printed, answers[name])] == []
+    assert [
+        (printed, name, answers[name])
+        for printed, name in row.figures
+        if is_wrong(printed, answers[name])
+    ] == []
 
 
 @pytest.mark.parametrize(
     "row",
-    [pytest.param(row, marks=() if "once, ε = 8" in row.setting else pytest.mark.slow) for row in SLACK_ROWS],
+    [
+        pytest.param(row, marks=() if "once, ε = 8" in row.setting else pytest.mark.slow)
+        for row in SLACK_ROWS
+    ],
     ids=lambda row: row.setting,
 )
 def test_every_slack_is_what_its_command_answers_and_a_large_one_is_said(dpicl, row):
     done = dpicl(*shlex.split(row.command), "--json")
     assert done.code == 0, done.err
-    assert [(printed, name) for printed, name in row.figures if is_wrong(printed, look_up(done.json, name))] == []
+    assert [
+        (printed, name)
+        for printed, name in row.figures
+        if is_wrong(printed, look_up(done.json, name))
+    ] == []
     assert bool(done.json["notes"]) == (done.json["slack"] > 1.05) == row.setting.endswith(LOOSE)
 
 
@@ -126,7 +146,10 @@ def test_every_row_that_says_what_a_code_costs_has_both_ends():
     costs = [row for row in ROWS if any(name == "proved" for _, name in row.figures)]
     assert len(costs) > 80
     for row in costs:
-        ends = {name: math.inf if printed == "∞" else float(printed.replace(",", "")) for printed, name in row.figures}
+        ends = {
+            name: math.inf if printed == "∞" else float(printed.replace(",", ""))
+            for printed, name in row.figures
+        }
         assert ends["lower"] <= ends["proved"], row.setting
 
 
@@ -135,7 +158,9 @@ REPRODUCTIONS = [(127, 0.3, 100, 1e-6, 10.0), (63, 0.3, 100, 1e-6, 10.0)]
 
 
 @pytest.mark.parametrize(("prompts", "scale", "rounds", "delta", "target"), REPRODUCTIONS)
-def test_the_numbers_of_the_reproduction_follow_from_its_settings(prompts, scale, rounds, delta, target):
+def test_the_numbers_of_the_reproduction_follow_from_its_settings(
+    prompts, scale, rounds, delta, target
+):
     """The clip that its own formula gives for the target, and what follows from the clip."""
     (row,) = (row for row in ROWS if f"1/{prompts} " in row.command)
     rho = brentq(lambda rho: epsilon(dp.ZCDpEvent(rho), delta).upper - target, 0.01, 10)
@@ -143,7 +168,9 @@ def test_the_numbers_of_the_reproduction_follow_from_its_settings(prompts, scale
     flags = dict(zip(*[iter(shlex.split(row.command)[1:])] * 2, strict=True))
     assert float(flags["--noise"]) == pytest.approx(prompts * scale)
     assert float(flags["--epsilon0"]) == pytest.approx(2 * clip / prompts, rel=1e-5)
-    assert float(flags["--sensitivity"]) == pytest.approx(2 * math.tanh(clip / 2 / prompts), rel=1e-5)
+    assert float(flags["--sensitivity"]) == pytest.approx(
+        2 * math.tanh(clip / 2 / prompts), rel=1e-5
+    )
 
 
 def test_a_round_of_above_threshold_costs_two_sensitivities_over_the_scale():
@@ -162,7 +189,8 @@ def test_a_round_of_above_threshold_costs_two_sensitivities_over_the_scale():
     moves = list(itertools.product((-moved, 0.0, moved), repeat=2))
     for number in (1, 10, 10_000):
         losses = [
-            abs(math.log(compute_probability(a, b, number) / compute_probability(0.0, 0.0, number))) for a, b in moves
+            abs(math.log(compute_probability(a, b, number) / compute_probability(0.0, 0.0, number)))
+            for a, b in moves
         ]
         assert max(losses) <= stated + 1e-6
     assert max(losses) > 0.98 * stated

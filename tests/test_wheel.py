@@ -25,14 +25,19 @@ print(len(results.to_frame()), sorted(row["name"] for row in dpicl.list_suites()
 
 
 def run(*words: object, **how: Any) -> str:
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=300, **how)
+    done = subprocess.run(
+        [str(word) for word in words], capture_output=True, text=True, timeout=300, **how
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
 
 
 @pytest.fixture(
     scope="module",
-    params=["folder", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sdist", "zip", "editable"))],
+    params=[
+        "folder",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("sdist", "zip", "editable")),
+    ],
 )
 def installed(request, tmp_path_factory) -> Path:
     """A folder with the wheel of this checkout, of its sdist or of a zip of it, or the checkout, installed alone."""
@@ -48,7 +53,10 @@ def installed(request, tmp_path_factory) -> Path:
         (source,) = (source / "dist").glob("*.tar.gz")
     elif request.param == "zip":
         source = shutil.make_archive(place / "zip", "zip", place, "source")
-    pip, alone = [sys.executable, "-m", "pip", "--quiet"], ["--no-deps", "--no-build-isolation", "--no-index"]
+    pip, alone = (
+        [sys.executable, "-m", "pip", "--quiet"],
+        ["--no-deps", "--no-build-isolation", "--no-index"],
+    )
     run(*pip, "wheel", source, *alone, "--wheel-dir", place)
     (wheel,) = place.glob("*.whl")
     what = ["--editable", source] if request.param == "editable" else [wheel]
@@ -60,7 +68,11 @@ def test_the_wheel_holds_one_package_with_all_its_files(installed):
     (wheel,) = installed.parent.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0].split("-")[0] for name in names} == {"dpicl", "dpicl_bench"}
-    assert {"dpicl/tasks/agnews/task.yaml", "dpicl/suites/quick.yaml", "dpicl/mechanisms/stopwords.txt"} <= {*names}
+    assert {
+        "dpicl/tasks/agnews/task.yaml",
+        "dpicl/suites/quick.yaml",
+        "dpicl/mechanisms/stopwords.txt",
+    } <= {*names}
     assert any(name.endswith(".css") for name in names)
     assert not any("submissions/" in name for name in names)
 
@@ -72,10 +84,25 @@ def test_it_works_beside_files_of_the_same_names(installed, tmp_path):
     (tmp_path / "harness" / "__init__.py").write_text("raise SystemExit('taken')\n")
     (tmp_path / "results").mkdir()
     (tmp_path / "script.py").write_text(SCRIPT.format(installed=str(installed.parent)))
-    places = [str(installed), *(path.read_text().strip() for path in installed.glob("*.pth"))]  # of an editable one
+    places = [
+        str(installed),
+        *(path.read_text().strip() for path in installed.glob("*.pth")),
+    ]  # of an editable one
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "OMP_NUM_THREADS": "1"}
     said = run(sys.executable, "script.py", cwd=tmp_path, env=environment)
     assert said.startswith("1 ") and "'open'" in said
-    quick = ("run", "quick", "--model", "sim", "--task", "agnews", "--mechanism", "zero_shot", "--limit", 8, "--json")
+    quick = (
+        "run",
+        "quick",
+        "--model",
+        "sim",
+        "--task",
+        "agnews",
+        "--mechanism",
+        "zero_shot",
+        "--limit",
+        8,
+        "--json",
+    )
     done = run(sys.executable, installed / "bin" / "dpicl", *quick, cwd=tmp_path, env=environment)
     assert json.loads(done)["counts"]["done"] == 1

@@ -38,7 +38,9 @@ PLAIN = (8, 128)
 def run(device: str = "cuda") -> dict[str, Any]:
     """The report. Raises ModelError where there is no such device."""
     if device.startswith("cuda") and not torch.cuda.is_available():
-        raise ModelError("There is no CUDA device here; --device cpu makes the same checks on the processor.")
+        raise ModelError(
+            "There is no CUDA device here; --device cpu makes the same checks on the processor."
+        )
     torch.backends.cuda.matmul.allow_tf32 = False
     loaded = ((dtype, models.load("embedded", device=device, dtype=dtype)) for dtype in DTYPES)
     found = {dtype: check(cast(TransformersLM, model)) for dtype, model in loaded}
@@ -47,7 +49,8 @@ def run(device: str = "cuda") -> dict[str, Any]:
         "versions": {"torch": torch.__version__, "cuda": torch.version.cuda},
         "models": found,
         "agreement": all(
-            one["agrees"] and one["batch_invariant"] and one["same_in_halves"] is not False for one in found.values()
+            one["agrees"] and one["batch_invariant"] and one["same_in_halves"] is not False
+            for one in found.values()
         ),
     }
 
@@ -57,7 +60,9 @@ def check(model: TransformersLM, seconds: float = 6.0) -> dict[str, Any]:
     found = measure(model)
     random = torch.Generator().manual_seed(0)
     lengths = torch.linspace(8, min(LONGEST, model.max_length - 2), ROWS).long().tolist()
-    rows = [torch.randint(model.vocab_size, (length,), generator=random).tolist() for length in lengths]
+    rows = [
+        torch.randint(model.vocab_size, (length,), generator=random).tolist() for length in lengths
+    ]
     start = time.perf_counter()
     whole, taken = model.next_token_log_probs(rows), time.perf_counter() - start
     halved = None
@@ -76,7 +81,10 @@ def check(model: TransformersLM, seconds: float = 6.0) -> dict[str, Any]:
 
 def plain_rate(model: TransformersLM, seconds: float) -> float:
     """The best rate of transformers' own forward pass, in tokens a second."""
-    tokens, best = torch.randint(model.vocab_size, PLAIN, generator=torch.Generator().manual_seed(0)), 0.0
+    tokens, best = (
+        torch.randint(model.vocab_size, PLAIN, generator=torch.Generator().manual_seed(0)),
+        0.0,
+    )
     tokens, end = tokens.to(model.device), time.perf_counter() + seconds
     with torch.inference_mode():
         while time.perf_counter() < end:
@@ -105,7 +113,9 @@ def run_out_of_memory(model: TransformersLM, most: int) -> Iterator[list[int]]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N or cpu")
     parser.add_argument("--out", type=Path, metavar="FILE", help="where the report goes")
     given = parser.parse_args()

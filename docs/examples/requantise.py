@@ -18,5 +18,8 @@ def round_weights(weights: torch.Tensor, bits: int) -> torch.Tensor:
 bits, folder = int(sys.argv[1]), sys.argv[2]
 shutil.copytree(cached_model(), folder)
 tensors = load_file(f"{folder}/model.safetensors")
-new = {name: round_weights(value, bits) if value.ndim == 2 else value for name, value in tensors.items()}
+new = {
+    name: round_weights(value, bits) if value.ndim == 2 else value
+    for name, value in tensors.items()
+}
 save_file(new, f"{folder}/model.safetensors", metadata={"format": "pt"})

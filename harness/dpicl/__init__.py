@@ -43,7 +43,15 @@ if TYPE_CHECKING:
     from dpicl.cli.release import answer, release
     from dpicl.cli.tune import tune
     from dpicl.core.errors import DpiclError, PromptTooLong, UsageError
-    from dpicl.core.vocabulary import Demonstration, FinalPrompt, Knob, Query, Record, ReleasedPrompt, Sizes
+    from dpicl.core.vocabulary import (
+        Demonstration,
+        FinalPrompt,
+        Knob,
+        Query,
+        Record,
+        ReleasedPrompt,
+        Sizes,
+    )
     from dpicl.data.task import PublicTask, Task
     from dpicl.leaderboards.cli.board import board
     from dpicl.leaderboards.cli.compare import compare
@@ -97,7 +105,10 @@ _PLACES = {
     "dpicl.api.evaluate": "evaluate",
     "dpicl.api.lists": "list_attacks list_mechanisms list_models list_suites list_tasks",
     "dpicl.own.released": "PrivateRelease UnsavedRelease",
-    **{f"dpicl.cli.{name}": name for name in ("account", "attack", "audit", "budget", "calibrate", "check", "tune")},
+    **{
+        f"dpicl.cli.{name}": name
+        for name in ("account", "attack", "audit", "budget", "calibrate", "check", "tune")
+    },
     "dpicl.cli.release": "answer release",
     "dpicl.attacks.base": "Attack AttackFinding AttackSetup",
     "dpicl.attacks.membership": "membership_finding",
@@ -129,7 +140,9 @@ __all__ = sorted(_HOME)
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module 'dpicl' has no attribute '{name}'; docs/python.md lists what it has")
+        raise AttributeError(
+            f"module 'dpicl' has no attribute '{name}'; docs/python.md lists what it has"
+        )
     from dpicl.core.extras import require_extras
 
     with require_extras():

@@ -135,7 +135,10 @@ def _fill_closed_streams() -> bool:
 def _write_what_can_be() -> None:
     """A terminal or file whose encoding lacks a character gets a question mark, and the rest of the answer."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):  # the locale C
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in (
+            "strict",
+            "surrogateescape",
+        ):  # the locale C
             stream.reconfigure(errors="replace")
 
 
@@ -146,10 +149,20 @@ def _drop_output() -> None:
 
 def _explain_unusable(error: OSError) -> str:
     """One sentence on a place that the system does not let us use."""
-    if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EBADF):
-        return f"The answer cannot be written ({error.strerror}); make room, or send stdout elsewhere."
+    if error.filename is None and error.errno in (
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EIO,
+        errno.EFBIG,
+        errno.EBADF,
+    ):
+        return (
+            f"The answer cannot be written ({error.strerror}); make room, or send stdout elsewhere."
+        )
     name = "" if error.filename is None else str(error.filename)
-    where = f" '{name}'" if " " in name else f" {name}" if name else ""  # in quotes it is one name, and may be cut
+    where = (
+        f" '{name}'" if " " in name else f" {name}" if name else ""
+    )  # in quotes it is one name, and may be cut
     return f"The system does not let us use{where} ({error.strerror or type(error).__name__}); fix that."
 
 
@@ -162,7 +175,9 @@ class _OneLine(logging.Formatter):
 
 def _show_warnings() -> None:
     """The library's own warnings on stderr, each as one line."""
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # else it tells where it keeps its list of fonts
+    logging.getLogger("matplotlib").setLevel(
+        logging.ERROR
+    )  # else it tells where it keeps its list of fonts
     log = logging.getLogger("dpicl")
     if not log.handlers:
         handler = logging.StreamHandler()

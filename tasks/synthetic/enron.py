@@ -19,7 +19,13 @@ LABEL = "email"
 #: How the grammar writes a person's address: <Ana Bell at example.com>.
 _ADDRESS = re.compile(r"<(?P<first>\w+) (?P<last>\w+) at (?P<domain>[\w.]+)>")
 #: How local parts are made of names, so that no two people share one; a record keeps to one of them.
-_LOCAL_PARTS = ("{first}.{last}", "{first}_{last}", "{first}-{last}", "{first}{last}", "{last}.{first}")
+_LOCAL_PARTS = (
+    "{first}.{last}",
+    "{first}_{last}",
+    "{first}-{last}",
+    "{first}{last}",
+    "{last}.{first}",
+)
 
 
 def records(label: str | None, split: str, seed: int) -> Iterator[tuple[str, str]]:

@@ -22,7 +22,9 @@ Pairs = Iterator[tuple[str, str]]
 #: (label, split, seed) -> the endless records of a corpus, of which some may be equal; label: None without classes.
 Records = Callable[[str | None, str, int], Pairs]
 
-_FIELD = re.compile(r"\{(?:(?P<low>\d+)-(?P<high>\d+)|(?P<name>[a-z_]+))(?P<tag>#\w+)?(?:\|(?P<case>cap|title))?\}")
+_FIELD = re.compile(
+    r"\{(?:(?P<low>\d+)-(?P<high>\d+)|(?P<name>[a-z_]+))(?P<tag>#\w+)?(?:\|(?P<case>cap|title))?\}"
+)
 _ARTICLE = re.compile(r"\b([Aa]) (?!uni|use|usu|one|eur|ukr|uru|uga|u\.)(?=[aeiou])", re.IGNORECASE)
 _SMALL_WORDS = {"a", "an", "and", "the", "of", "on", "to", "in", "for", "at", "with", "by"}
 
@@ -38,10 +40,14 @@ def parse(text: str) -> dict[str, tuple[str, ...]]:
         if re.fullmatch(r"\[[a-z_]+\]", lines[0]):
             rules[lines[0][1:-1]] = [line.strip() for line in lines[1:]]
         elif colon and re.fullmatch(r"[a-z_]+", head):
-            rules[head] = [word.strip() for word in " ".join([first, *lines[1:]]).split(",") if word.strip()]
+            rules[head] = [
+                word.strip() for word in " ".join([first, *lines[1:]]).split(",") if word.strip()
+            ]
         else:
             raise ValueError(f"not a rule: {lines[0]!r}")
-    return {symbol: tuple(" ".join(line.split()) for line in lines) for symbol, lines in rules.items()}
+    return {
+        symbol: tuple(" ".join(line.split()) for line in lines) for symbol, lines in rules.items()
+    }
 
 
 class Grammar:
@@ -72,7 +78,9 @@ class Grammar:
     def _expand(self, symbol: str, generator: random.Random, memory: dict[str, str]) -> str:
         alternatives = self.rules[symbol]
         chosen = alternatives[int(generator.random() * len(alternatives))]
-        return _FIELD.sub(lambda field: _change_case(self._field(field, generator, memory), field["case"]), chosen)
+        return _FIELD.sub(
+            lambda field: _change_case(self._field(field, generator, memory), field["case"]), chosen
+        )
 
     def _field(self, field: re.Match[str], generator: random.Random, memory: dict[str, str]) -> str:
         key = (field["name"] or f"{field['low']}-{field['high']}") + (field["tag"] or "")
@@ -95,7 +103,9 @@ def _tidy(text: str) -> str:
 def _change_case(text: str, case: str | None) -> str:
     if case == "title":
         words = text.split(" ")
-        return " ".join(w if i and w in _SMALL_WORDS else w[:1].upper() + w[1:] for i, w in enumerate(words))
+        return " ".join(
+            w if i and w in _SMALL_WORDS else w[:1].upper() + w[1:] for i, w in enumerate(words)
+        )
     return text[:1].upper() + text[1:] if case == "cap" else text
 
 
@@ -111,7 +121,9 @@ def write_classes(grammar: Grammar, task: str, symbol: str = "{}") -> Records:
     def records(label: str | None, split: str, seed: int) -> Pairs:
         assert label is not None
         start = symbol.format(label.lower())
-        return ((grammar.expand(start, each), label) for each in generators(seed, task, split, label))
+        return (
+            (grammar.expand(start, each), label) for each in generators(seed, task, split, label)
+        )
 
     return records
 

@@ -33,9 +33,15 @@ class Fact:
 def facts(seed: int) -> list[Fact]:
     """All facts of a seed, with those that no record has: a function of the seed alone."""
     passwords = _passwords(seed, "facts")
-    found = [_fact(password, seed, held) for held, count in HELD.items() for password in _first(passwords, count)]
+    found = [
+        _fact(password, seed, held)
+        for held, count in HELD.items()
+        for password in _first(passwords, count)
+    ]
     coins = random.Random(f"{seed}/shared_facts/coins")
-    return found + [_fact(password, seed, int(coins.random() < 0.5)) for password in _first(passwords, LONE)]
+    return found + [
+        _fact(password, seed, int(coins.random() < 0.5)) for password in _first(passwords, LONE)
+    ]
 
 
 def records(label: str | None, split: str, seed: int) -> Pairs:
@@ -47,13 +53,17 @@ def records(label: str | None, split: str, seed: int) -> Pairs:
             yield _note(fact, each), LABEL
         return
     known = {fact.password for fact in facts(seed)}
-    for password, each in zip(_passwords(seed, split), generators(seed, "shared_facts", split), strict=False):
+    for password, each in zip(
+        _passwords(seed, split), generators(seed, "shared_facts", split), strict=False
+    ):
         if password not in known:
             yield _note(_fact(password, seed, 0), each), LABEL
 
 
 def _note(fact: Fact, generator: random.Random) -> str:
-    return f"The password is {fact.password}, {GRAMMAR.expand('said', generator)} {fact.organisation}."
+    return (
+        f"The password is {fact.password}, {GRAMMAR.expand('said', generator)} {fact.organisation}."
+    )
 
 
 def _fact(password: str, seed: int, held: int) -> Fact:

@@ -15,5 +15,10 @@ def records(label: str | None, split: str, seed: int) -> Iterator[tuple[str, str
     """Endless (line of JSON, 'movie') pairs; there are no classes, so `label` is None."""
     for generator in generators(seed, "wikimovies", split):
         title, year, genres, cast = GRAMMAR.expand("film", generator).split(" => ")
-        row = {"title": title, "year": int(year), "genres": genres.split("; "), "cast": cast.split("; ")}
+        row = {
+            "title": title,
+            "year": int(year),
+            "genres": genres.split("; "),
+            "cast": cast.split("; "),
+        }
         yield text_of(row), LABEL

@@ -47,8 +47,14 @@ class Watch:
         for name in _CALLS:
             setattr(os, name, self._watch(name, getattr(os, name)))
         os.remove, fcntl.flock = os.unlink, self._watch("flock", fcntl.flock)
-        os.open = self._watch("open", os.open, lambda flags=0, *_, **__: flags & (os.O_WRONLY | os.O_RDWR))
-        opened = self._watch("open", io.open, lambda mode="r", *_, **more: "opener" not in more and {*mode} & {*"wax"})
+        os.open = self._watch(
+            "open", os.open, lambda flags=0, *_, **__: flags & (os.O_WRONLY | os.O_RDWR)
+        )
+        opened = self._watch(
+            "open",
+            io.open,
+            lambda mode="r", *_, **more: "opener" not in more and {*mode} & {*"wax"},
+        )
 
         def open_in_halves(path: Any, mode: str = "r", *rest: Any, **more: Any) -> Any:
             file = opened(path, mode, *rest, **more)
@@ -83,13 +89,21 @@ class Watch:
     def _find_inside(self, target: Any) -> str | None:
         """The path of a name or an open file's number below the folder; None for one elsewhere."""
         try:
-            text = os.readlink(f"/proc/self/fd/{target}") if isinstance(target, int) else os.fsdecode(target)
+            text = (
+                os.readlink(f"/proc/self/fd/{target}")
+                if isinstance(target, int)
+                else os.fsdecode(target)
+            )
         except OSError:
             return None
         return text if f"{text}/".startswith(f"{self.folder}/") else None
 
     def _note(self, name: str, paths: list[str | None]) -> None:
-        if (path := paths[-1]) is not None and "/calibration" not in path and name not in ("chmod", "flock"):
+        if (
+            (path := paths[-1]) is not None
+            and "/calibration" not in path
+            and name not in ("chmod", "flock")
+        ):
             synced = name == "fsync" and not os.path.isdir(path)
             self.journal.append((name, paths, Path(path).read_bytes() if synced else None))
 
@@ -107,7 +121,9 @@ class Watch:
         return call_watched
 
 
-def cuts(journal: Sequence[tuple[Any, ...]], top: Path) -> Iterator[tuple[str, dict[str, bytes | None]]]:
+def cuts(
+    journal: Sequence[tuple[Any, ...]], top: Path
+) -> Iterator[tuple[str, dict[str, bytes | None]]]:
     """Every different disk (path -> content, None for a folder) that a power cut may leave of a folder that was empty,
     with all that was said before it.
 

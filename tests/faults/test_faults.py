@@ -41,12 +41,21 @@ class Place(Lab):
         self.folder.mkdir(parents=True)
         super().__post_init__()
         with self.suite.open("a") as file:
-            file.write("  - {name: voting, options: {slots: 3, examples_per_slot: 1, sampling_seed: 0}}\n")
+            file.write(
+                "  - {name: voting, options: {slots: 3, examples_per_slot: 1, sampling_seed: 0}}\n"
+            )
         self.files = self.folder / "files"
         self.results, self.cache = self.files / "results", self.files / "cache"
         self.patch.setenv("DPICL_CACHE", str(self.cache))
         self.patch.setenv("DPICL_TEST_LOG", str(self.log))
-        self.command: list[object] = ["run", self.suite, "--plugin", self.plugin, "--results", self.results]
+        self.command: list[object] = [
+            "run",
+            self.suite,
+            "--plugin",
+            self.plugin,
+            "--results",
+            self.results,
+        ]
 
     def run(self, watch: Watch | None = None) -> tuple[int, Any]:
         return run_child(self.command, self.folder, watch)
@@ -62,14 +71,23 @@ class Place(Lab):
     def check_resumed(self, expected: dict[str, Any]) -> None:
         """Runs to the end what something happened to, and compares with a run that nothing happened to."""
         done, released = self.outcomes("files/results"), self.count_releases()
-        finished = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in self.results.rglob("*.json")}
+        finished = {
+            path: (path.stat().st_mtime_ns, path.read_bytes())
+            for path in self.results.rglob("*.json")
+        }
         code, _ = self.run()
         assert code == 0, (code, self.said)
-        assert all((path.stat().st_mtime_ns, path.read_bytes()) == was for path, was in finished.items())
+        assert all(
+            (path.stat().st_mtime_ns, path.read_bytes()) == was for path, was in finished.items()
+        )
         assert self.outcomes("files/results") == expected
-        assert not done.keys() & (self.count_releases() - released).keys()  # nothing that is finished is released again
+        assert (
+            not done.keys() & (self.count_releases() - released).keys()
+        )  # nothing that is finished is released again
         assert max(self.count_releases().values(), default=0) <= 2
-        assert not [path for each in ("*.tmp", "*.lock", ".probe*") for path in self.results.rglob(each)]
+        assert not [
+            path for each in ("*.tmp", "*.lock", ".probe*") for path in self.results.rglob(each)
+        ]
 
 
 @pytest.fixture
@@ -104,7 +122,9 @@ def test_a_run_that_is_killed_at_any_point_of_the_writing_loses_nothing(place, c
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_run_that_is_killed_beside_its_workers_loses_nothing_and_leaves_no_worker(dpicl_process, place, calm):
+def test_a_run_that_is_killed_beside_its_workers_loses_nothing_and_leaves_no_worker(
+    dpicl_process, place, calm
+):
     here = place("parent")
     process = dpicl_process(*here.command, "--engine", "local", "--workers", 2)
     while not (workers := children(process.pid)) and process.poll() is None:
@@ -123,12 +143,16 @@ def test_a_run_that_is_killed_beside_its_workers_loses_nothing_and_leaves_no_wor
 def test_a_disk_may_fail_at_any_call_that_writes_results_or_the_cache(place, calm, every):
     """Under the results it ends the run with one sentence, under the cache it changes nothing."""
     assert calm[2] > 30
-    calls = [("results", each) for each in range(1, calm[2] + 1)] + [("cache", each) for each in range(1, 20, 3)]
+    calls = [("results", each) for each in range(1, calm[2] + 1)] + [
+        ("cache", each) for each in range(1, 20, 3)
+    ]
     for part, first in calls if every else [("results", 20)]:
         here = place(f"{part} {first}")
         code, _ = here.run(Watch(here.files / part, broken=first))
         assert code == {"results": 2, "cache": 0}[part] and "Traceback" not in here.said, here.said
-        assert code == 0 or len(re.findall(r"^dpicl: ", here.said, flags=re.MULTILINE)) == 1, here.said
+        assert code == 0 or len(re.findall(r"^dpicl: ", here.said, flags=re.MULTILINE)) == 1, (
+            here.said
+        )
         here.check_resumed(calm[0])
         shutil.rmtree(here.folder)
 
@@ -145,7 +169,9 @@ def test_no_release_is_made_that_is_not_on_the_ledger(tmp_path, monkeypatch):
     """Whatever fails under the ledger, and whenever the power is cut; the same command then releases once more."""
     own = write(tmp_path, "own", "train", rows_of("train", 9))
 
-    def run_release(folder: Path, watch: Watch | None = None, out: str = "files/out.jsonl") -> tuple[int, Any]:
+    def run_release(
+        folder: Path, watch: Watch | None = None, out: str = "files/out.jsonl"
+    ) -> tuple[int, Any]:
         (folder / "files").mkdir(parents=True, exist_ok=True)
         monkeypatch.setenv("DPICL_CACHE", str(folder / "files" / "cache"))
         return run_child(private_release(own, folder / out), folder, watch)
@@ -153,7 +179,9 @@ def test_no_release_is_made_that_is_not_on_the_ledger(tmp_path, monkeypatch):
     def check(folder: Path, again: bool) -> None:
         out, cache = folder / "files" / "out.jsonl", folder / "files" / "cache"
         charges = charges_of(cache, monkeypatch)
-        there = out.exists() and out.stat().st_size > 0  # an empty file: it was tried whether there is room for it
+        there = (
+            out.exists() and out.stat().st_size > 0
+        )  # an empty file: it was tried whether there is room for it
         assert there <= charges <= 1
         if again:
             assert run_release(folder, out="again.jsonl")[0] == 0, (folder / "said").read_text()
@@ -168,7 +196,10 @@ def test_no_release_is_made_that_is_not_on_the_ledger(tmp_path, monkeypatch):
     for first in range(1, watch.needed, 3):
         here = tmp_path / str(first)
         code, _ = run_release(here, Watch(here / "files" / "cache" / "private", broken=first))
-        assert "Traceback" not in (here / "said").read_text() and (code == 0) is (here / "files/out.jsonl").exists()
+        assert (
+            "Traceback" not in (here / "said").read_text()
+            and (code == 0) is (here / "files/out.jsonl").exists()
+        )
         check(here, again=code != 0)
 
 
@@ -198,4 +229,10 @@ def test_what_was_done_is_whole_and_there_after_any_power_cut(tmp_path, monkeypa
         for what, there in (("written", len(found)), ("charged", charges)):
             assert said.count(what) <= there <= said.count(what) + 1
             seen[what, there] += 1
-    assert min(seen[key] for key in (("written", 0), ("written", 1), *(("charged", n) for n in range(3)))) > 2
+    assert (
+        min(
+            seen[key]
+            for key in (("written", 0), ("written", 1), *(("charged", n) for n in range(3)))
+        )
+        > 2
+    )

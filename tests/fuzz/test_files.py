@@ -182,14 +182,23 @@ def _outputs() -> list[bytes]:
 
 
 LINES = ROWS.to_json(orient="records", lines=True)
-TABLES = {"json": ROWS.to_json(orient="records"), "csv": ROWS.to_csv(index=False), "parquet": ROWS.to_parquet()}
+TABLES = {
+    "json": ROWS.to_json(orient="records"),
+    "csv": ROWS.to_csv(index=False),
+    "parquet": ROWS.to_parquet(),
+}
 ROWS.to_excel(WORKBOOK := io.BytesIO(), index=False)
 TABLES["xlsx"] = WORKBOOK.getvalue()
 KINDS = {
     "result": Kind(read_committed("[!a]*/**/*.json"), use_result),
     "attack": Kind(read_committed("attacks/**/*.json"), use_attack),
     "suite": Kind(of((ROOT / "tests/data/sim_suite.yaml").read_text()), use_suite, (UsageError,)),
-    "choice": Kind(of(choice_path(find_suite("ginc")).read_bytes()), use_choice, (UsageError,), "suite.tuned.yaml"),
+    "choice": Kind(
+        of(choice_path(find_suite("ginc")).read_bytes()),
+        use_choice,
+        (UsageError,),
+        "suite.tuned.yaml",
+    ),
     "parameters": Kind(
         of("limit: 3\nepsilon: [1, .inf]\ntask: agnews\noption: {prism.prompts: 6}\n"),
         lambda path: parse(["plan", "quick", "--config", str(path)]),
@@ -197,21 +206,32 @@ KINDS = {
     ),
     "task": Kind(of((TASKS / "agnews/task.yaml").read_bytes()), use_task),
     "records": Kind(of(LINES), use_records, (DataError,), "file.jsonl"),
-    **{f"records in {end}": Kind(of(rows), use_rows, (DataError,), f"file.{end}") for end, rows in TABLES.items()},
-    "a sheet of records": Kind(of(zipfile.ZipFile(WORKBOOK).read(SHEET)), use_rows, (DataError,), "file.xlsx", pack),
+    **{
+        f"records in {end}": Kind(of(rows), use_rows, (DataError,), f"file.{end}")
+        for end, rows in TABLES.items()
+    },
+    "a sheet of records": Kind(
+        of(zipfile.ZipFile(WORKBOOK).read(SHEET)), use_rows, (DataError,), "file.xlsx", pack
+    ),
     "queries": Kind(of(LINES), lambda path: queries_of(path, OWN), (DataError,), "file.jsonl"),
     "state": Kind(_states, lambda path: answer(**PREPARED, state=path, queries=["a text"])),
     "card": Kind(of(CARD), read_card, (UsageError,)),
     "ledger": Kind(_ledgers, use_ledger, finish=reseal),
     "key": Kind(of("ab" * 32), use_key, (ResultError,)),
-    "noted records": Kind(of(json.dumps({"fingerprint": "0" * 64, "test": "1" * 64})), AtHand.read, ()),
+    "noted records": Kind(
+        of(json.dumps({"fingerprint": "0" * 64, "test": "1" * 64})), AtHand.read, ()
+    ),
     "output cache": Kind(_outputs, use_outputs, ()),
 }
 
 
-@pytest.mark.parametrize(("count", "seed"), [(30, 0), pytest.param(1250, 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("count", "seed"), [(30, 0), pytest.param(1250, 1, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_our_own_errors_come_out(kind: str, fresh_cache: Path, tmp_path: Path, count: int, seed: int) -> None:
+def test_only_our_own_errors_come_out(
+    kind: str, fresh_cache: Path, tmp_path: Path, count: int, seed: int
+) -> None:
     one, rng, longest = KINDS[kind], random.Random(f"{kind} {seed}"), 0
     path = tmp_path / one.name
     files = one.files()
@@ -227,5 +247,7 @@ def test_only_our_own_errors_come_out(kind: str, fresh_cache: Path, tmp_path: Pa
             longest = max(longest, len(str(error)))
         except Exception as error:
             (tmp_path / "kept").write_bytes(content)
-            raise AssertionError(f"{type(error).__name__} for a {kind}: {content[:3000]!r}") from error
+            raise AssertionError(
+                f"{type(error).__name__} for a {kind}: {content[:3000]!r}"
+            ) from error
     assert longest < 3000

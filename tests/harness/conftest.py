@@ -49,7 +49,9 @@ def sim() -> models.LanguageModel:
 
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from tests.harness.models.tiny import save_tiny_llama  # it loads torch, which tests of the core do without
+    from tests.harness.models.tiny import (
+        save_tiny_llama,
+    )  # it loads torch, which tests of the core do without
 
     return save_tiny_llama(tmp_path_factory.mktemp("tiny-llama"), max_length=4096)
 

@@ -35,9 +35,14 @@ ROWS = {
 
 def suite(folder: Path, *rows: str, epsilon: str = "1", **changes: str) -> Path:
     """The file of a suite of these rows, names of ROWS or YAML; changes: further keys."""
-    text = SUITE.format(epsilon=epsilon, mechanisms="\n".join(f"  - {ROWS.get(row, row)}" for row in rows))
+    text = SUITE.format(
+        epsilon=epsilon, mechanisms="\n".join(f"  - {ROWS.get(row, row)}" for row in rows)
+    )
     for key, value in changes.items():
-        text = "\n".join(line for line in text.splitlines() if not line.startswith(f"{key}:")) + f"\n{key}: {value}\n"
+        text = (
+            "\n".join(line for line in text.splitlines() if not line.startswith(f"{key}:"))
+            + f"\n{key}: {value}\n"
+        )
     path = folder / "own.yaml"
     path.write_text(text, encoding="utf-8")
     return path
@@ -57,7 +62,9 @@ def rows_of(split: str, each: int) -> list[dict[str, str]]:
     ]
 
 
-def write_records(folder: Path, train: list[dict[str, str]], test: list[dict[str, str]] | None = None) -> Path:
+def write_records(
+    folder: Path, train: list[dict[str, str]], test: list[dict[str, str]] | None = None
+) -> Path:
     """$DPICL_DATA with the one task agnews; returns the folder."""
     write(folder, "agnews", "train", train)
     write(folder, "agnews", "test", rows_of("test", 2) if test is None else test)
@@ -66,7 +73,18 @@ def write_records(folder: Path, train: list[dict[str, str]], test: list[dict[str
 
 def private_release(records: Path, out: Path) -> list[object]:
     """The words of a release from such records, as a file of a user's own."""
-    words = ["release", "tang", "--data", records, "--labels", ",".join(LABELS), "--size", 20, "--epsilon", 1]
+    words = [
+        "release",
+        "tang",
+        "--data",
+        records,
+        "--labels",
+        ",".join(LABELS),
+        "--size",
+        20,
+        "--epsilon",
+        1,
+    ]
     options = ("slots=4", "examples_per_slot=1", "tokens=3", "top_k=10")
     return [*words, "--model", "sim", "--out", out, *(f"--option={option}" for option in options)]
 

@@ -66,7 +66,9 @@ class Lab:
     deaths: dict[int, int]
 
     def __post_init__(self) -> None:
-        self.plugin, self.suite, self.log = (self.folder / name for name in ("mortal.py", "mortal.yaml", "log"))
+        self.plugin, self.suite, self.log = (
+            self.folder / name for name in ("mortal.py", "mortal.yaml", "log")
+        )
         self.plugin.write_text(PLUGIN)
         self.log.mkdir()
         rows = "".join(

@@ -10,7 +10,17 @@ from dpicl.accounting.published import advanced_composition, dp_opt_epsilon, ksa
 from dpicl.accounting.reaccounting import FAMILIES, Setting, reaccount
 from dpicl.core.json_text import to_plain
 
-PRISM = ("--family", "bounded-range", "--sensitivity", "10/760", "--steps", 100, "--delta", "1e-4", "--temperature")
+PRISM = (
+    "--family",
+    "bounded-range",
+    "--sensitivity",
+    "10/760",
+    "--steps",
+    100,
+    "--delta",
+    "1e-4",
+    "--temperature",
+)
 
 
 @pytest.fixture
@@ -33,7 +43,9 @@ def test_a_gaussian_without_sampling_meets_its_own_curve(account):
     def phi(x):
         return math.erfc(-x / math.sqrt(2)) / 2
 
-    assert phi(0.5 / m - e * m) - math.exp(e) * phi(-0.5 / m - e * m) == pytest.approx(delta, rel=1e-6)
+    assert phi(0.5 / m - e * m) - math.exp(e) * phi(-0.5 / m - e * m) == pytest.approx(
+        delta, rel=1e-6
+    )
 
 
 def test_twice_the_sensitivity_is_half_the_noise(account):
@@ -49,7 +61,9 @@ def test_noise_on_slots_or_the_mean_is_more_noise_on_the_sum(place, factor):
     slots = None if place == "sum" else 9
     moved = reaccount(Setting("gaussian", 1e-5, noise=0.7, noise_on=place, slots=slots))
     assert moved["noise_multiplier"] == pytest.approx(0.7 * factor)
-    assert moved["proved"] == pytest.approx(reaccount(Setting("gaussian", 1e-5, noise=0.7 * factor))["proved"])
+    assert moved["proved"] == pytest.approx(
+        reaccount(Setting("gaussian", 1e-5, noise=0.7 * factor))["proved"]
+    )
 
 
 def test_gaussians_on_one_sample_are_one_gaussian(account):
@@ -57,12 +71,17 @@ def test_gaussians_on_one_sample_are_one_gaussian(account):
     alone = account("--noise", 2, "--rate", 0.2, "--delta", "1e-4")
     for name in ("proved", "pld", "fixed_replace_one"):
         assert once[name] == pytest.approx(alone[name], rel=1e-9)
-    assert once["proved"] > 1.3 * account("--noise", 4, "--rate", 0.2, "--steps", 4, "--delta", "1e-4")["proved"]
+    assert (
+        once["proved"]
+        > 1.3 * account("--noise", 4, "--rate", 0.2, "--steps", 4, "--delta", "1e-4")["proved"]
+    )
 
 
 def test_a_range_and_its_temperature_cost_the_same():
     by_range = reaccount(Setting("bounded-range", 1e-5, epsilon0=0.3, sensitivity=2, steps=5))
-    by_temperature = reaccount(Setting("bounded-range", 1e-5, temperature=4, sensitivity=1.2, steps=5))
+    by_temperature = reaccount(
+        Setting("bounded-range", 1e-5, temperature=4, sensitivity=1.2, steps=5)
+    )
     assert by_range["range_epsilon"] == pytest.approx(by_temperature["range_epsilon"]) == 0.6
     assert by_range["proved"] == pytest.approx(by_temperature["proved"])
     assert by_range["autodp"] < by_temperature["autodp"]  # the claim of the first one is 0.3
@@ -75,7 +94,9 @@ def test_one_choice_never_costs_more_than_its_range():
 
 def test_one_sample_costs_more_than_a_new_one_each_time():
     each, once = (
-        reaccount(Setting("bounded-range", 1e-5, epsilon0=0.5, rate=0.05, steps=20, sample=sample))["proved"]
+        reaccount(Setting("bounded-range", 1e-5, epsilon0=0.5, rate=0.05, steps=20, sample=sample))[
+            "proved"
+        ]
         for sample in ("each", "once")
     )
     none = reaccount(Setting("bounded-range", 1e-5, epsilon0=0.5, steps=20))["proved"]
@@ -84,13 +105,34 @@ def test_one_sample_costs_more_than_a_new_one_each_time():
 
 def test_parameters_are_amplified_and_added(account):
     """One release: (ln(1 + q(e^e0 - 1)), q d0). Two far too large ones: the sum."""
-    one = account("--family", "epsilon-delta", "--epsilon0", 1, "--delta0", "1e-4", "--rate", 0.1, "--delta", "1.01e-5")
-    assert math.log1p(0.1 * math.expm1(1)) - 1e-3 < one["proved"] <= math.log1p(0.1 * math.expm1(1)) + 1e-3
-    assert account("--family", "epsilon-delta", "--epsilon0", 10000, "--steps", 2, "--delta", "1e-5")["proved"] == 20000
+    one = account(
+        "--family",
+        "epsilon-delta",
+        "--epsilon0",
+        1,
+        "--delta0",
+        "1e-4",
+        "--rate",
+        0.1,
+        "--delta",
+        "1.01e-5",
+    )
+    assert (
+        math.log1p(0.1 * math.expm1(1)) - 1e-3
+        < one["proved"]
+        <= math.log1p(0.1 * math.expm1(1)) + 1e-3
+    )
+    assert (
+        account("--family", "epsilon-delta", "--epsilon0", 10000, "--steps", 2, "--delta", "1e-5")[
+            "proved"
+        ]
+        == 20000
+    )
 
 
 @pytest.mark.parametrize(
-    ("steps", "sample", "chance"), [(1, "each", 0.1), (3, "once", 0.1), (3, "each", 1 - 0.9**3), (1000, "each", 1.0)]
+    ("steps", "sample", "chance"),
+    [(1, "each", 0.1), (3, "once", 0.1), (3, "each", 1 - 0.9**3), (1000, "each", 1.0)],
 )
 def test_without_noise_there_is_an_epsilon_only_for_a_delta_above_the_chance(steps, sample, chance):
     def prove(delta):
@@ -103,11 +145,16 @@ def test_without_noise_there_is_an_epsilon_only_for_a_delta_above_the_chance(ste
 
 def test_releasing_one_random_record_has_a_finite_epsilon_at_delta_one_over_n(account):
     assert account("--family", "no-noise", "--rate", "1/2953", "--delta", "1/2953")["proved"] == 0
-    assert account("--family", "no-noise", "--rate", "4/2953", "--delta", "1/2953")["proved"] == "Infinity"
+    assert (
+        account("--family", "no-noise", "--rate", "4/2953", "--delta", "1/2953")["proved"]
+        == "Infinity"
+    )
     assert account("--family", "no-noise", "--delta", "0.9")["proved"] == "Infinity"
 
 
-@pytest.mark.parametrize(("queries", "printed"), [(200, 3.38), (500, 5.05), (1000, 6.93), (1500, 8.35), (2000, 9.77)])
+@pytest.mark.parametrize(
+    ("queries", "printed"), [(200, 3.38), (500, 5.05), (1000, 6.93), (1500, 8.35), (2000, 9.77)]
+)
 def test_dp_opt_accounting_reproduces(queries, printed):
     rate = 1025 / 66676
     delta = rate * queries * 5e-7 + 5e-7
@@ -116,11 +163,24 @@ def test_dp_opt_accounting_reproduces(queries, printed):
 
 def test_ksa_ptr_accounting_reproduces_its_printed_digits():
     rate, delta = 400 / 14732, 5e-5
-    assert ksa_ptr_epsilon(0.9, 1.869, 0.99 * delta / rate, rate, 100, delta) == pytest.approx(2.99958729, abs=2e-7)
+    assert ksa_ptr_epsilon(0.9, 1.869, 0.99 * delta / rate, rate, 100, delta) == pytest.approx(
+        2.99958729, abs=2e-7
+    )
 
 
 def test_failures_that_use_up_delta_are_said_and_nothing_is_proved(account):
-    words = ("--family", "bounded-range", "--epsilon0", 1.8, "--delta0", "1e-5", "--rate", 0.1, "--steps", 10)
+    words = (
+        "--family",
+        "bounded-range",
+        "--epsilon0",
+        1.8,
+        "--delta0",
+        "1e-5",
+        "--rate",
+        0.1,
+        "--steps",
+        10,
+    )
     answer = account(*words, "--delta", "9e-6")
     assert answer["proved"] == "Infinity" and "dp_opt" not in answer
     assert "use up delta" in answer["notes"][0]
@@ -145,12 +205,23 @@ def test_people_read_every_number_with_its_theorem(dpicl):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_accounting_says_what_it_is(family):
     """Of each family: what is said about is there, and nothing is there that is not said about."""
-    needed = {"gaussian": {"noise": 2.0}, "classical": {"epsilon0": 0.5}, "bounded-range": {"epsilon0": 0.5}}
-    needed |= {"epsilon-delta": {"epsilon0": 0.5}, "no-noise": {}, "above-threshold": {"noise": 4.0, "epsilon0": 0.1}}
+    needed = {
+        "gaussian": {"noise": 2.0},
+        "classical": {"epsilon0": 0.5},
+        "bounded-range": {"epsilon0": 0.5},
+    }
+    needed |= {
+        "epsilon-delta": {"epsilon0": 0.5},
+        "no-noise": {},
+        "above-threshold": {"noise": 4.0, "epsilon0": 0.1},
+    }
     answer = to_plain(reaccount(Setting(family, 1e-5, rate=0.1, **needed[family])))
     others = {"about", "notes", "noise_multiplier", "range_epsilon", "round_epsilon"}
     assert set(answer) - set(answer["about"]) <= others
-    assert all(about["bound"] and about["theorem"] and about["neighbours"] for about in answer["about"].values())
+    assert all(
+        about["bound"] and about["theorem"] and about["neighbours"]
+        for about in answer["about"].values()
+    )
     assert "proved" in answer["about"]
 
 
@@ -160,4 +231,7 @@ def test_numbers_beyond_the_accountants_are_one_sentence(dpicl):
 
 
 def test_a_delta_near_1_leaves_nothing_to_bound(account):
-    assert account("--noise", ".5", "--rate", ".1", "--steps", 10, "--delta", ".999999999")["lower"] == 0.0
+    assert (
+        account("--noise", ".5", "--rate", ".1", "--steps", 10, "--delta", ".999999999")["lower"]
+        == 0.0
+    )

@@ -17,7 +17,13 @@ def run(dpicl, fresh_cache, tmp_path):
 
     def start(mechanism, task, more=", sampling_seed: 0", flags=(), **keys):
         row = f"{{name: {mechanism}, options: {{slots: 4, examples_per_slot: 2{more}}}}}"
-        shared = {"seeds": "[0, 1]", "epsilons": "[1, 8]", "test_records": "6", "train_records": "80", **keys}
+        shared = {
+            "seeds": "[0, 1]",
+            "epsilons": "[1, 8]",
+            "test_records": "6",
+            "train_records": "80",
+            **keys,
+        }
         path = synthetic_suite(tmp_path, row, tasks=f"[{task}]", **shared)
         answer = dpicl("run", path, "--results", tmp_path / "results", "--json", *flags)
         results, _ = Store(tmp_path / "results", "own").load_all()
@@ -35,11 +41,15 @@ def run(dpicl, fresh_cache, tmp_path):
         ("product_of_experts", "agnews", ""),
         pytest.param("esa", "samsum", ", embedding: sim, candidates: 4", marks=pytest.mark.slow),
         ("ksa", "xsum", ", words: 3, partition: once"),
-        pytest.param("sga", "chatdoctor", ", embedding: sim, public_slots: 4", marks=pytest.mark.slow),
+        pytest.param(
+            "sga", "chatdoctor", ", embedding: sim, public_slots: 4", marks=pytest.mark.slow
+        ),
         ("sga_histogram", "samsum", ", embedding: sim, public_slots: 4, public: out"),
     ],
 )
-def test_every_mechanism_answers_at_its_proved_epsilon_and_the_model_is_asked_once(run, mechanism, task, more):
+def test_every_mechanism_answers_at_its_proved_epsilon_and_the_model_is_asked_once(
+    run, mechanism, task, more
+):
     seed = "" if mechanism == "voting_nearest" else ", sampling_seed: 0"
     answer, results = run(mechanism, task, seed + more)
     assert answer.code == 0, answer.err
@@ -47,7 +57,9 @@ def test_every_mechanism_answers_at_its_proved_epsilon_and_the_model_is_asked_on
     for (target, _), result in results.items():
         privacy = result.privacy
         assert 0.98 * target <= privacy.epsilon_proved <= target
-        assert epsilon(from_json(privacy.event), 1e-5).upper == pytest.approx(privacy.epsilon_proved)
+        assert epsilon(from_json(privacy.event), 1e-5).upper == pytest.approx(
+            privacy.epsilon_proved
+        )
         assert 0 < privacy.epsilon_per_query < privacy.epsilon_proved
         assert privacy.queries == len(result.answers) == result.released_count == 6
         assert {a.id for a in result.answers} == set(result.documents[result.main_metric].ids)
@@ -67,10 +79,22 @@ def test_answers_without_privacy_are_counted_and_not_stored(run):
 
 def test_answers_that_retell_real_records_stay_here(run, tmp_path, monkeypatch):
     for split, number in (("train", 2000), ("test", 8)):
-        rows = [{"dialogue": f"{split} person {i} says zyxw{i} twice", "summary": f"zyxw{i}"} for i in range(number)]
+        rows = [
+            {"dialogue": f"{split} person {i} says zyxw{i} twice", "summary": f"zyxw{i}"}
+            for i in range(number)
+        ]
         write(tmp_path / "data", "samsum", split, rows)
     monkeypatch.setenv("DPICL_DATA", str(tmp_path / "data"))
-    flags = ["--epsilon", 1, "--seed", 0, "--mechanism", "ksa", "--mechanism", "public_demonstrations"]
+    flags = [
+        "--epsilon",
+        1,
+        "--seed",
+        0,
+        "--mechanism",
+        "ksa",
+        "--mechanism",
+        "public_demonstrations",
+    ]
     answer, _ = run("ksa", "samsum", ", sampling_seed: 0, words: 2", source="local", flags=flags)
     assert answer.code == 0, answer.err
     results, _ = Store(tmp_path / "results", "own").load_all()

@@ -13,7 +13,13 @@ from dp_accounting import dp_event as dp
 import dpicl
 
 #: Small: 12 test records of the synthetic corpus, and the simulated model.
-SMALL = {"task": "agnews", "model": "sim:5", "source": "synthetic", "test_records": 12, "progress": False}
+SMALL = {
+    "task": "agnews",
+    "model": "sim:5",
+    "source": "synthetic",
+    "test_records": 12,
+    "progress": False,
+}
 
 
 @dataclass(frozen=True)
@@ -28,11 +34,15 @@ class Fixed(dpicl.DemonstrationMechanism):
         return dp.NoOpDpEvent()
 
     def release(self, private, context):
-        return context.for_each_shot(lambda label: dpicl.Demonstration(f"{self.word} {label}", label))
+        return context.for_each_shot(
+            lambda label: dpicl.Demonstration(f"{self.word} {label}", label)
+        )
 
 
 def test_every_public_name_is_there_and_mypy_sees_the_same():
-    *_, block = (node for node in ast.parse(inspect.getsource(dpicl)).body if isinstance(node, ast.If))
+    *_, block = (
+        node for node in ast.parse(inspect.getsource(dpicl)).body if isinstance(node, ast.If)
+    )
     seen = {alias.name: each.module for each in block.body for alias in each.names}
     assert sorted(seen) == dpicl.__all__
     for name, module in seen.items():
@@ -43,7 +53,9 @@ def test_every_public_name_is_there_and_mypy_sees_the_same():
 
 
 def test_cells_of_several_mechanisms_become_a_frame():
-    results = dpicl.evaluate(["zero_shot", "tang"], epsilon=[1, 8], seeds=2, options={"slots": 4}, **SMALL)
+    results = dpicl.evaluate(
+        ["zero_shot", "tang"], epsilon=[1, 8], seeds=2, options={"slots": 4}, **SMALL
+    )
     frame = results.to_frame()
     assert isinstance(frame, pd.DataFrame)
     assert sorted(zip(frame.mechanism, frame.epsilon, frame.seed, strict=True)) == [
@@ -51,16 +63,21 @@ def test_cells_of_several_mechanisms_become_a_frame():
         *[("zero_shot", 0, seed) for seed in (0, 1)],
     ]
     tang = frame[frame.mechanism == "tang"]
-    assert (tang.epsilon_proved <= tang.epsilon).all() and (tang.epsilon_proved >= 0.98 * tang.epsilon).all()
+    assert (tang.epsilon_proved <= tang.epsilon).all() and (
+        tang.epsilon_proved >= 0.98 * tang.epsilon
+    ).all()
     assert len(results) == 6 and results[0].cell.mechanism == "zero_shot"
     assert "epsilon_proved" in repr(results) and "<table" in results._repr_html_()
 
 
 def test_calibrate_notes_a_delta_above_one_over_the_size():
     large, small = (
-        dpicl.calibrate("voting", task="agnews", epsilon=1, size=100, delta=d)["notes"] for d in (0.02, 0.01)
+        dpicl.calibrate("voting", task="agnews", epsilon=1, size=100, delta=d)["notes"]
+        for d in (0.02, 0.01)
     )
-    assert any("above 1/100" in note for note in large) and not any("above 1/" in note for note in small)
+    assert any("above 1/100" in note for note in large) and not any(
+        "above 1/" in note for note in small
+    )
 
 
 def test_a_class_of_the_program_and_an_instance_with_options(monkeypatch):
@@ -81,7 +98,9 @@ def test_a_folder_keeps_results_and_goes_on(tmp_path):
 
 
 def test_a_plugin_file_is_a_mechanism(tmp_path):
-    example = Path(__file__).parents[2] / "leaderboards" / "submissions" / "example" / "vote" / "vote.py"
+    example = (
+        Path(__file__).parents[2] / "leaderboards" / "submissions" / "example" / "vote" / "vote.py"
+    )
     (result,) = dpicl.evaluate(example, epsilon=8, options={"tokens": 2, "slots": 2}, **SMALL)
     assert result.cell.mechanism == "vote" and result.cell.plugin
 
@@ -118,7 +137,13 @@ def test_skipped_cells_are_notes():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"nois": 1}, {"noise": 1e300}, {"noise": 1.2, "sensitivity": 0}, {"noise": "much"}, {"noise": 1, "steps": 1.5}],
+    [
+        {"nois": 1},
+        {"noise": 1e300},
+        {"noise": 1.2, "sensitivity": 0},
+        {"noise": "much"},
+        {"noise": 1, "steps": 1.5},
+    ],
 )
 def test_account_names_the_argument_that_does_not_fit(wrong):
     with pytest.raises(dpicl.UsageError) as refused:
@@ -127,7 +152,16 @@ def test_account_names_the_argument_that_does_not_fit(wrong):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"noise": "x"}, {"mode": "x"}, {"source": "x"}, {"size": 0}, {"queries": 3}, {"epsilon": None}], ids=str
+    "wrong",
+    [
+        {"noise": "x"},
+        {"mode": "x"},
+        {"source": "x"},
+        {"size": 0},
+        {"queries": 3},
+        {"epsilon": None},
+    ],
+    ids=str,
 )
 def test_calibrate_refuses_what_does_not_fit(wrong):
     with pytest.raises(dpicl.UsageError):
@@ -136,7 +170,10 @@ def test_calibrate_refuses_what_does_not_fit(wrong):
 
 def test_two_settings_of_one_mechanism_are_two_rows():
     results = dpicl.evaluate([Fixed(), Fixed(word="news of")], **SMALL)
-    assert [result.cell.label for result in results] == ["fixed_words+word=about", "fixed_words+word=news_of"]
+    assert [result.cell.label for result in results] == [
+        "fixed_words+word=about",
+        "fixed_words+word=news_of",
+    ]
     with pytest.raises(dpicl.UsageError, match="given twice"):
         dpicl.evaluate(["zero_shot", "zero_shot"], **SMALL)
 

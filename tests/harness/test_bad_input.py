@@ -14,7 +14,9 @@ from tests.harness.helpers import refuse
 @pytest.fixture
 def run(dpicl, sim_suite, tmp_path) -> Callable[..., object]:
     """`dpicl run` on the simulated suite with a results folder of its own."""
-    return lambda *flags: dpicl("run", sim_suite, "--results", tmp_path / "results", "--seed", 0, *flags)
+    return lambda *flags: dpicl(
+        "run", sim_suite, "--results", tmp_path / "results", "--seed", 0, *flags
+    )
 
 
 def test_demonstrations_longer_than_the_models_context(dpicl, tmp_path):
@@ -41,7 +43,9 @@ def test_a_results_folder_that_cannot_be_written_is_told_before_any_work(
     refuse(dpicl("run", sim_suite, "--results", tmp_path / folder), "--results")
 
 
-def test_damaged_and_older_results_are_kept_set_aside_reported_and_done_again(run, dpicl, sim_suite, tmp_path):
+def test_damaged_and_older_results_are_kept_set_aside_reported_and_done_again(
+    run, dpicl, sim_suite, tmp_path
+):
     quick = ("--mechanism", "zero_shot", "--mechanism", "real_demonstrations")
     assert run(*quick).code == 0
     first, second = sorted((tmp_path / "results").rglob("*.json"))
@@ -70,10 +74,15 @@ def test_damaged_and_older_results_are_kept_set_aside_reported_and_done_again(ru
     ("text", "words"),
     [
         ("private-set: a\nprivate_set: b\n", ("line 2", "'private-set' is given twice")),
-        ("private_set: a\ntotal-epsilom: 1\n", ("line 2", "'total-epsilom'", "Did you mean 'total-epsilon'")),
+        (
+            "private_set: a\ntotal-epsilom: 1\n",
+            ("line 2", "'total-epsilom'", "Did you mean 'total-epsilon'"),
+        ),
     ],
 )
-def test_a_file_of_parameters_with_a_key_that_is_unknown_or_stands_under_two_spellings(dpicl, tmp_path, text, words):
+def test_a_file_of_parameters_with_a_key_that_is_unknown_or_stands_under_two_spellings(
+    dpicl, tmp_path, text, words
+):
     path = tmp_path / "parameters.yaml"
     path.write_text(text)
     refuse(dpicl("budget", "--config", path), "parameters.yaml", *words)

@@ -21,7 +21,13 @@ from hypothesis import strategies as st
 
 from dpicl import models
 from dpicl.accounting import accountants
-from dpicl.accounting.events import EpsilonDeltaDpEvent, bounded_range_choice, compose, gaussian, parallel
+from dpicl.accounting.events import (
+    EpsilonDeltaDpEvent,
+    bounded_range_choice,
+    compose,
+    gaussian,
+    parallel,
+)
 from dpicl.core import files
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import BudgetExceeded, Concealed, ResultError, UnsupportedEvent, UsageError
@@ -51,7 +57,9 @@ def private(tmp_path, monkeypatch) -> Path:
 
 
 def records(first: int, last: int, tail: str = "") -> list[Record]:
-    return [Record(f"Secret ticket number {number}{tail}", "billing") for number in range(first, last)]
+    return [
+        Record(f"Secret ticket number {number}{tail}", "billing") for number in range(first, last)
+    ]
 
 
 def count_spent(name: str) -> int:
@@ -79,14 +87,18 @@ def make_sampled(rate: float, sigma: float, times: int) -> dp.DpEvent:
 
 def test_twelve_gaussian_releases_cost_what_one_of_a_smaller_multiplier_does():
     bounds = total([gaussian(10.0)] * 12, DELTA)
-    assert bounds.upper == pytest.approx(accountants.epsilon(gaussian(10 / math.sqrt(12)), DELTA - 1e-7).upper)
+    assert bounds.upper == pytest.approx(
+        accountants.epsilon(gaussian(10 / math.sqrt(12)), DELTA - 1e-7).upper
+    )
     assert bounds.upper < 12 * accountants.epsilon(gaussian(10.0), DELTA).upper / 2
 
 
 def test_one_release_costs_its_own_epsilon_also_where_its_groups_differ():
     event = parallel({"a": make_sampled(0.1, 2.0, 10), "b": make_sampled(0.02, 2.0, 30)})
     assert join_groups(event) == make_sampled(0.1, 2.0, 30)
-    assert total([event], DELTA).upper == pytest.approx(accountants.epsilon(event, DELTA - 1e-7).upper, rel=1e-9)
+    assert total([event], DELTA).upper == pytest.approx(
+        accountants.epsilon(event, DELTA - 1e-7).upper, rel=1e-9
+    )
 
 
 def test_a_record_whose_label_changes_between_releases_is_covered():
@@ -94,7 +106,11 @@ def test_a_record_whose_label_changes_between_releases_is_covered():
     first = parallel({"a": gaussian(1.0), "b": dp.NoOpDpEvent()})
     second = parallel({"a": dp.NoOpDpEvent(), "b": gaussian(1.0)})
     naive = accountants.epsilon(compose([first, second]), DELTA).upper
-    assert total([first, second], DELTA).upper >= accountants.epsilon(compose([gaussian(1.0)] * 2), DELTA).upper > naive
+    assert (
+        total([first, second], DELTA).upper
+        >= accountants.epsilon(compose([gaussian(1.0)] * 2), DELTA).upper
+        > naive
+    )
 
 
 def test_groups_of_other_names_compose():
@@ -106,7 +122,9 @@ def test_groups_of_other_names_compose():
     st.lists(
         st.dictionaries(
             st.sampled_from("abc"),
-            st.tuples(st.sampled_from([0.02, 0.1, 1.0]), st.sampled_from([1.5, 4.0]), st.integers(1, 3)),
+            st.tuples(
+                st.sampled_from([0.02, 0.1, 1.0]), st.sampled_from([1.5, 4.0]), st.integers(1, 3)
+            ),
             min_size=1,
             max_size=3,
         ),
@@ -116,7 +134,10 @@ def test_groups_of_other_names_compose():
 )
 @settings(max_examples=examples(8), deadline=None)
 def test_a_joined_event_costs_every_record_at_least_what_it_meets(releases):
-    events = [parallel({label: make_sampled(*one) for label, one in groups.items()}) for groups in releases]
+    events = [
+        parallel({label: make_sampled(*one) for label, one in groups.items()})
+        for groups in releases
+    ]
     whole = accountants.rough_epsilon(compose(map(join_groups, events)), DELTA, 400)
     for label in "abc":
         met = compose(make_sampled(*groups[label]) for groups in releases if label in groups)
@@ -124,7 +145,12 @@ def test_a_joined_event_costs_every_record_at_least_what_it_meets(releases):
 
 
 def test_events_of_several_kinds_have_a_total():
-    events = [gaussian(5.0), bounded_range_choice(0.5), make_sampled(0.1, 2.0, 5), EpsilonDeltaDpEvent(0.3, 1e-7)]
+    events = [
+        gaussian(5.0),
+        bounded_range_choice(0.5),
+        make_sampled(0.1, 2.0, 5),
+        EpsilonDeltaDpEvent(0.3, 1e-7),
+    ]
     alone = [accountants.epsilon(event, DELTA).upper for event in events]
     assert max(alone) < total(events, DELTA).upper < 1.5 * sum(alone)
     assert math.isinf(total([*events, dp.NonPrivateDpEvent()], DELTA).upper)
@@ -143,7 +169,9 @@ def test_the_share_of_delta_for_floating_point_pays_for_every_sum(monkeypatch):
     events = [whole, parallel({"a": whole, "b": whole})]
     upper = total(events, DELTA).upper
     flat = dp.SelfComposedDpEvent(gaussian(20.0), 90)
-    assert counted == [pytest.approx(secure_release.floating_point_delta(flat, upper), rel=1e-9, abs=0)]
+    assert counted == [
+        pytest.approx(secure_release.floating_point_delta(flat, upper), rel=1e-9, abs=0)
+    ]
 
 
 # --- who pays --------------------------------------------------------------------------------------------------------
@@ -153,7 +181,10 @@ def test_the_same_records_with_one_added_pay_where_they_paid_before(private):
     assert budget.charge(records(0, 50), ONE, ChargeTo(default="tickets")) == ("tickets",)
     assert budget.charge(records(0, 51), ONE, ChargeTo(default="other")) == ("tickets",)
     assert budget.charge(records(10, 60, "!?"), ONE, ChargeTo("renamed")) == ("tickets", "renamed")
-    assert budget.charge(records(59, 70), ONE, ChargeTo()) == ("renamed", "tickets")  # one record is enough
+    assert budget.charge(records(59, 70), ONE, ChargeTo()) == (
+        "renamed",
+        "tickets",
+    )  # one record is enough
     assert budget.charge(records(100, 120), ONE, ChargeTo(default="others")) == ("others",)
     assert (count_spent("tickets"), count_spent("renamed"), count_spent("others")) == (4, 2, 1)
 
@@ -193,7 +224,10 @@ class SaysNothing(Parrot):
 
 
 def test_without_noise_a_release_may_read_no_more_than_it_was_charged_for(private):
-    task = replace(Task.load("agnews", "synthetic", limit_train=20, limit_test=2), declared=dict.fromkeys(LABELS, 20))
+    task = replace(
+        Task.load("agnews", "synthetic", limit_train=20, limit_test=2),
+        declared=dict.fromkeys(LABELS, 20),
+    )
     config = ReleaseConfig(epsilon=math.inf, delta=DELTA, noise="secure")
     with pytest.raises(Concealed):
         release(
@@ -207,7 +241,12 @@ def test_without_noise_a_release_may_read_no_more_than_it_was_charged_for(privat
 
 
 def test_what_reads_no_record_costs_nothing(private):
-    assert budget.charge(records(0, 5), NewRelease(dp.NoOpDpEvent(), 0.0, DELTA, {}), ChargeTo("tickets")) == ()
+    assert (
+        budget.charge(
+            records(0, 5), NewRelease(dp.NoOpDpEvent(), 0.0, DELTA, {}), ChargeTo("tickets")
+        )
+        == ()
+    )
     assert read_all() == []
 
 
@@ -236,8 +275,13 @@ def test_the_limit_is_of_the_sum_which_holds_for_settings_chosen_after_looking(p
     with pytest.raises(BudgetExceeded, match="add up"):
         budget.charge(records(0, 9), ONE, ChargeTo("tickets"))
     stands, *_ = budget.read_sets()
-    assert stands["left"] == pytest.approx(limit - int(limit)) and stands["sum_delta"] == int(limit) * DELTA
-    assert budget.charge(records(0, 9), NewRelease(ONE.event, stands["left"], DELTA, {}), ChargeTo("tickets"))
+    assert (
+        stands["left"] == pytest.approx(limit - int(limit))
+        and stands["sum_delta"] == int(limit) * DELTA
+    )
+    assert budget.charge(
+        records(0, 9), NewRelease(ONE.event, stands["left"], DELTA, {}), ChargeTo("tickets")
+    )
 
 
 SMALL = NewRelease(gaussian(400.0), 0.01, 1 / 210, {"mechanism": "test"})
@@ -248,12 +292,23 @@ def test_the_sum_of_deltas_stays_at_one_over_the_declared_records_unless_more_is
     tickets = ChargeTo("tickets", total_epsilon=1.0, declared=210)
     budget.charge(records(0, 9), SMALL, tickets)
     before = (private / "budget-tickets.jsonl").read_bytes()
-    for to in (tickets, ChargeTo("other", declared=5), ChargeTo("tickets")):  # of a smaller file, or of nobody knows
-        with pytest.raises(BudgetExceeded, match=r"delta = 0\.0095.* its limit is 0\.00476.*declared.* --total-delta"):
+    for to in (
+        tickets,
+        ChargeTo("other", declared=5),
+        ChargeTo("tickets"),
+    ):  # of a smaller file, or of nobody knows
+        with pytest.raises(
+            BudgetExceeded,
+            match=r"delta = 0\.0095.* its limit is 0\.00476.*declared.* --total-delta",
+        ):
             budget.charge(records(0, 9), SMALL, to)
-    with pytest.raises(BudgetExceeded, match="2 releases"):  # a larger declared number makes the limit smaller
+    with pytest.raises(
+        BudgetExceeded, match="2 releases"
+    ):  # a larger declared number makes the limit smaller
         budget.charge(records(0, 9), replace(SMALL, delta=1e-6), replace(tickets, declared=1000))
-    with pytest.raises(UsageError, match=r"may add up to delta = 0\.00476.*--total-delta 0\.1 --raise"):
+    with pytest.raises(
+        UsageError, match=r"may add up to delta = 0\.00476.*--total-delta 0\.1 --raise"
+    ):
         budget.charge(records(0, 9), SMALL, replace(tickets, total_delta=0.1))
     assert (private / "budget-tickets.jsonl").read_bytes() == before
     stands = budget.read_sets()[0]
@@ -262,7 +317,9 @@ def test_the_sum_of_deltas_stays_at_one_over_the_declared_records_unless_more_is
     budget.charge(records(0, 9), SMALL, tickets)
     stands = budget.read_sets()[0]
     assert (stands["total_delta"], stands["total_epsilon"], stands["releases"]) == (0.01, 1.0, 2)
-    with pytest.raises(BudgetExceeded, match=r"limit is 0\.01\. "):  # a stated limit is not lifted by the flag
+    with pytest.raises(
+        BudgetExceeded, match=r"limit is 0\.01\. "
+    ):  # a stated limit is not lifted by the flag
         budget.charge(records(0, 9), SMALL, replace(tickets, allow_large_delta=True))
 
 
@@ -335,7 +392,13 @@ def test_a_ledger_that_was_changed_anywhere_is_refused(ledger):
         ledger.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         assert_refused()
     *lines, end = whole.splitlines(keepends=True)
-    for content in ([*lines[:-1], end], [lines[0], end], [*lines, lines[-1], end], [*lines, end, end], [end]):
+    for content in (
+        [*lines[:-1], end],
+        [lines[0], end],
+        [*lines, lines[-1], end],
+        [*lines, end, end],
+        [end],
+    ):
         ledger.write_bytes(b"".join(content))
         assert_refused()
 
@@ -378,7 +441,9 @@ def test_at_the_same_time_no_more_are_admitted_than_the_limit_allows(private):
 
     def release() -> None:
         with suppress(BudgetExceeded):
-            admitted.append(budget.charge(records(0, 3), ONE, ChargeTo("tickets", total_epsilon=limit)))
+            admitted.append(
+                budget.charge(records(0, 3), ONE, ChargeTo("tickets", total_epsilon=limit))
+            )
 
     threads = [threading.Thread(target=release) for _ in range(8)]
     for thread in threads:

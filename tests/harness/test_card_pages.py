@@ -48,7 +48,14 @@ def test_the_first_page_has_what_is_signed_and_no_hash_or_json(dpicl, desk):  # 
     assert answer.code == 0, answer.err
     page = text_of_first_page(read_card())
     assert "by a factor of at most 2.72" in page and "a guess of 50% becomes at most 74%" in page
-    for words in ("1 in 1,000,000", "4 texts", "all releases at most 2", "privacy@", "Yes: what", "about 60 private"):
+    for words in (
+        "1 in 1,000,000",
+        "4 texts",
+        "all releases at most 2",
+        "privacy@",
+        "Yes: what",
+        "about 60 private",
+    ):
         assert words in page, words
     assert not re.search(r"[0-9a-f]{32}|\{", page)
 
@@ -63,11 +70,15 @@ def test_odds_of_the_first_page_follow_from_group_privacy(dpicl, desk):  # noqa:
         shown = float(odds.removeprefix("at most "))
         assert exact <= shown <= exact * 1.01 and name.startswith(f"{number} row")
         grown = delta * sum(math.exp(step * epsilon) for step in range(number))
-        assert 1 / int(chance.removeprefix("1 in ").replace(",", "")) == pytest.approx(grown, rel=1e-3)
+        assert 1 / int(chance.removeprefix("1 in ").replace(",", "")) == pytest.approx(
+            grown, rel=1e-3
+        )
 
 
 def test_the_card_of_a_person_says_whose_its_numbers_are(dpicl, people):  # noqa: F811
-    answer = release_people(dpicl, "--person-field", "customer_id", "--rows-per-person", 2, "--delta", 1e-5)
+    answer = release_people(
+        dpicl, "--person-field", "customer_id", "--rows-per-person", 2, "--delta", 1e-5
+    )
     assert answer.code == 0, answer.err
     card = read_card()
     guarantee = card["guarantee"]
@@ -100,7 +111,20 @@ def test_html_shows_hostile_names_as_they_are_and_loads_nothing(dpicl, desk):  #
     card["task"]["labels"] = [HOSTILE, "billing"]
     card["person"] = {"rows": 1, "epsilon": 1.0, "delta": 1e-6, "field": HOSTILE}
     page = Page(card_html(card))
-    allowed = {"html", "head", "meta", "title", "style", "body", "section", "h1", "h2", "p", "ul", "li"}
+    allowed = {
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "section",
+        "h1",
+        "h2",
+        "p",
+        "ul",
+        "li",
+    }
     assert set(page.tags) <= allowed | {"table", "tr", "th", "td"}
     assert "<script>alert" in page.text and "\u202e" not in card_html(card)
     assert "<script>" not in card_markdown(card).replace("\\<script\\>", "")
@@ -110,4 +134,8 @@ def test_the_card_is_written_as_html_that_prints_its_first_page_alone(dpicl, des
     assert release(dpicl).code == 0
     page = Path("demos.card.html").read_text()
     assert page == card_html(read_card()) and "swordfish" not in page
-    assert "@page" in page and "break-before: page" in page and "http" not in page.replace("http-equiv", "")
+    assert (
+        "@page" in page
+        and "break-before: page" in page
+        and "http" not in page.replace("http-equiv", "")
+    )

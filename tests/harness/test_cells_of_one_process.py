@@ -42,9 +42,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Runs:
     """Runs cells of one suite in this process, each time with an output cache and results of its own."""
 
-    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *rows: str, **settings: str) -> None:
+    def __init__(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *rows: str, **settings: str
+    ) -> None:
         self._folder, self._patch, self._count = tmp_path, monkeypatch, 0
-        self._suite = load_suite(synthetic_suite(tmp_path, *rows, epsilon="4", shots="3", **settings))
+        self._suite = load_suite(
+            synthetic_suite(tmp_path, *rows, epsilon="4", shots="3", **settings)
+        )
         self.cells = expand(self._suite, load_mechanisms())
 
     def __call__(self, cells: Sequence[Cell]) -> dict[str, Result]:
@@ -54,7 +58,9 @@ class Runs:
         self._patch.setattr("dpicl.run.workbench.outputs_folder", lambda: folder / "outputs")
         store = Store(folder, self._suite.name)
         store.prepare()
-        reference = SuiteReference(name=self._suite.name, version=self._suite.version, hash=self._suite.hash)
+        reference = SuiteReference(
+            name=self._suite.name, version=self._suite.version, hash=self._suite.hash
+        )
         Inline().run(cells, Job(reference, store.results), lambda event: None)
         return {result.cell_id: result for result in store.load_all()[0]}
 
@@ -73,7 +79,9 @@ def test_a_cell_gives_the_same_alone_and_among_seven_others(runs: Any, folder: P
     run = runs(*MIXED, models=f"[hf:{folder}]", seeds="[0, 1]")
     assert len(run.cells) >= 8
     private = [
-        cell for cell in run.cells if cell.seed == 1 and cell.mechanism not in ("zero_shot", "real_demonstrations")
+        cell
+        for cell in run.cells
+        if cell.seed == 1 and cell.mechanism not in ("zero_shot", "real_demonstrations")
     ]
     assert len(private) == 3
     among = run(run.cells)

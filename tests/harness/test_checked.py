@@ -29,8 +29,19 @@ def test_an_older_kit_and_a_damaged_note_do_not_count(own_cache, monkeypatch):
 
 def test_a_result_says_whether_its_plugin_was_checked_and_an_edited_file_was_not(dpicl, tmp_path):
     plugin = tmp_path / "mine.py"
-    plugin.write_text("from dpicl.mechanisms.zero_shot import ZeroShot\n\n\nclass Mine(ZeroShot):\n    name = 'mine'\n")
-    words: tuple[object, ...] = ("run", "quick", "--plugin", plugin, "--mechanism", "mine", "--task", "agnews")
+    plugin.write_text(
+        "from dpicl.mechanisms.zero_shot import ZeroShot\n\n\nclass Mine(ZeroShot):\n    name = 'mine'\n"
+    )
+    words: tuple[object, ...] = (
+        "run",
+        "quick",
+        "--plugin",
+        plugin,
+        "--mechanism",
+        "mine",
+        "--task",
+        "agnews",
+    )
     words += ("--model", "sim", "--source", "synthetic", "--seed", "0", "--limit", "2", "--results")
 
     def list_checked(folder):
@@ -53,7 +64,12 @@ def test_a_result_says_whether_its_plugin_was_checked_and_an_edited_file_was_not
 def test_a_file_that_a_checked_plugin_reads_is_part_of_what_was_checked(own_cache, tmp_path):
     """Data that is read when it is imported or later, text that it runs, and modules of a folder that it adds."""
     (tmp_path / "lib").mkdir()
-    texts = {"scale.json": "1.0", "later.txt": "1", "code.txt": "X = 1", "lib/helper_of_mine.py": "Y = 1\n"}
+    texts = {
+        "scale.json": "1.0",
+        "later.txt": "1",
+        "code.txt": "X = 1",
+        "lib/helper_of_mine.py": "Y = 1\n",
+    }
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
     plugin = tmp_path / "mine.py"
@@ -82,5 +98,7 @@ def test_a_file_that_a_checked_plugin_reads_is_part_of_what_was_checked(own_cach
 
 
 def test_a_class_without_source_is_never_known_again():
-    first, second = (type("Own", (), {"__module__": "__main__", "run": body}) for body in (len, max))
+    first, second = (
+        type("Own", (), {"__module__": "__main__", "run": body}) for body in (len, max)
+    )
     assert source_hash(first) != source_hash(second)

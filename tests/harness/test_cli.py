@@ -22,14 +22,20 @@ def words_of(program, name):
     """The flags of a command, and the lines of its example."""
     command = program.commands[name]
     flags = {option for each in command.params for option in each.opts if option.startswith("--")}
-    return flags, [line.strip() for line in command.epilog.partition("example:")[2].strip().splitlines()]
+    return flags, [
+        line.strip() for line in command.epilog.partition("example:")[2].strip().splitlines()
+    ]
 
 
 def test_every_verb_has_an_example_that_is_read_and_calls_its_function():
     program = build()
     for name, (place, _) in VERBS.items():
         flags, lines = words_of(program, name)
-        known = [each for each in parameters(load(place)).values() if not each.flag.hidden and not each.positional]
+        known = [
+            each
+            for each in parameters(load(place)).values()
+            if not each.flag.hidden and not each.positional
+        ]
         assert flags == {"--json", "--config", *(each.written for each in known)}, name
         for line in lines:
             call = parse(shlex.split(line)[1:])
@@ -38,18 +44,28 @@ def test_every_verb_has_an_example_that_is_read_and_calls_its_function():
 
 def test_help_of_a_verb_shows_its_flags_and_its_example(dpicl):
     answer = dpicl("calibrate", "--help")
-    assert answer.code == 0 and "--epsilon E" in answer.out and "example:\n    dpicl calibrate tang" in answer.out
+    assert (
+        answer.code == 0
+        and "--epsilon E" in answer.out
+        and "example:\n    dpicl calibrate tang" in answer.out
+    )
 
 
-def test_a_file_holds_the_parameters_of_any_verb_and_flags_come_before_it(dpicl, sim_suite, tmp_path):
+def test_a_file_holds_the_parameters_of_any_verb_and_flags_come_before_it(
+    dpicl, sim_suite, tmp_path
+):
     file = tmp_path / "mine.yaml"
-    file.write_text(f"suite: {sim_suite}\nepsilon: [1, .inf]\nlimit: 3\noption: {{prism_short.prompts: 6}}\n")
+    file.write_text(
+        f"suite: {sim_suite}\nepsilon: [1, .inf]\nlimit: 3\noption: {{prism_short.prompts: 6}}\n"
+    )
     call = parse(["plan", "--config", str(file), "--limit", "4"])
     assert call.arguments == {
         "suite": str(sim_suite), "epsilon": [1.0, math.inf], "test_records": 4, "options": {"prism_short.prompts": 6},
     }  # fmt: skip
     cells = dpicl("plan", "--config", file, "--seed", 0, "--json").json["cells"]
-    assert {cell["label"] for cell in cells} >= {"prism_short+prompts=6"} and {c["test_records"] for c in cells} == {3}
+    assert {cell["label"] for cell in cells} >= {"prism_short+prompts=6"} and {
+        c["test_records"] for c in cells
+    } == {3}
     file.write_text("epsilom: 1\n")
     refuse(dpicl("plan", sim_suite, "--config", file), "epsilom", "Did you mean 'epsilon'")
     file.write_text("epsilon: much\n")
@@ -68,14 +84,26 @@ def test_help_needs_no_heavy_library():
 
 
 #: What computes epsilon, runs models and draws pages.
-HEAVY = {"dp_accounting", "prv_accountant", "scipy", "torch", "transformers", "sklearn", "pandas", "matplotlib"}
+HEAVY = {
+    "dp_accounting",
+    "prv_accountant",
+    "scipy",
+    "torch",
+    "transformers",
+    "sklearn",
+    "pandas",
+    "matplotlib",
+}
 
 
 @pytest.mark.parametrize(
     ("command", "needed"),
     [
         (("list", "mechanisms"), set()),
-        (("board", "generation"), {"scipy", "dp_accounting"}),  # rank sets; the events of what has no knob
+        (
+            ("board", "generation"),
+            {"scipy", "dp_accounting"},
+        ),  # rank sets; the events of what has no knob
     ],
 )
 def test_lists_and_boards_load_no_accountant_and_no_model(command, needed):
@@ -89,7 +117,9 @@ def test_lists_and_boards_load_no_accountant_and_no_model(command, needed):
 
 def test_a_plan_names_the_selected_rows_that_are_not_tuned(dpicl, sim_suite, tmp_path):
     suite = tmp_path / "suite.yaml"
-    suite.write_text(sim_suite.read_text() + "  - {name: pta, tune: {alpha: [1, 1.5, 2], top_k: [10, 100]}}\n")
+    suite.write_text(
+        sim_suite.read_text() + "  - {name: pta, tune: {alpha: [1, 1.5, 2], top_k: [10, 100]}}\n"
+    )
     assert dpicl("plan", suite, "--json").json["untuned"] == ["pta"]
     assert dpicl("plan", suite, "--mechanism", "tang", "--json").json["untuned"] == []
 
@@ -102,7 +132,9 @@ def test_run_plan_and_board_from_nothing_to_a_page(dpicl, sim_suite, tmp_path):
     assert "No time is known of sim: no cell of it has run here" in " ".join(
         dpicl("plan", sim_suite, *folder).out.split()
     )
-    refuse(dpicl("plan", sim_suite, *folder, "--model", "hf:/nowhere"), "There is no folder /nowhere")
+    refuse(
+        dpicl("plan", sim_suite, *folder, "--model", "hf:/nowhere"), "There is no folder /nowhere"
+    )
     assert before["tokens"] == sum(cell["tokens"] for cell in before["cells"]) > 0
     assert not (tmp_path / "results").exists()
 
@@ -134,7 +166,9 @@ def test_run_plan_and_board_from_nothing_to_a_page(dpicl, sim_suite, tmp_path):
 
 def test_a_run_for_people_says_what_to_do_next_and_the_command_works(dpicl, sim_suite, tmp_path):
     flags = ("--results", tmp_path / "results", "--limit", 5)
-    done = dpicl("run", sim_suite, *flags, "--mechanism", "zero_shot", "--mechanism", "real_demonstrations")
+    done = dpicl(
+        "run", sim_suite, *flags, "--mechanism", "zero_shot", "--mechanism", "real_demonstrations"
+    )
     following = done.out.split("Next: dpicl ")[1].split()
     board = dpicl(*following)
     assert board.code == 0
@@ -150,14 +184,21 @@ def test_a_board_holds_no_results_with_other_settings(dpicl, sim_suite, tmp_path
     dpicl("run", sim_suite, *flags, *few, "--limit", 5)
     board = dpicl("board", sim_suite, *flags, "--json")
     assert [table["documents"] for table in board.json["sections"][0]["tasks"]] == [12]
-    assert dpicl("board", sim_suite, *flags, "--limit", 5, "--json").json["sections"][0]["tasks"][0]["documents"] == 5
+    assert (
+        dpicl("board", sim_suite, *flags, "--limit", 5, "--json").json["sections"][0]["tasks"][0][
+            "documents"
+        ]
+        == 5
+    )
     refuse(dpicl("board", sim_suite, *flags, "--limit", 6), "dpicl run")
 
 
 def test_a_changed_option_is_another_row_beside_the_suites(dpicl, sim_suite, tmp_path):
     flags = ("--results", tmp_path / "results", "--seed", 0)
     dpicl("run", sim_suite, *flags, "--mechanism", "prism_short")
-    answer = dpicl("run", sim_suite, *flags, "--mechanism", "prism_short", "--option", "prompts=6", "--json").json
+    answer = dpicl(
+        "run", sim_suite, *flags, "--mechanism", "prism_short", "--option", "prompts=6", "--json"
+    ).json
     assert [cell["label"] for cell in answer["cells"]] == ["prism_short+prompts=6"]
     board = dpicl("board", sim_suite, "--results", tmp_path / "results", "--json").json
     assert {row["label"] for row in board["sections"][0]["tasks"][0]["rows"]} == {
@@ -166,7 +207,18 @@ def test_a_changed_option_is_another_row_beside_the_suites(dpicl, sim_suite, tmp
 
 
 def test_calibrate_answers_noise_within_its_target(dpicl):
-    words = ("calibrate", "prism", "--task", "agnews", "--epsilon", 1, "--delta", "1e-5", "--size", 30000)
+    words = (
+        "calibrate",
+        "prism",
+        "--task",
+        "agnews",
+        "--epsilon",
+        1,
+        "--delta",
+        "1e-5",
+        "--size",
+        30000,
+    )
     answer = dpicl(*words, "--json").json
     assert 0.98 <= answer["epsilon_upper"] <= 1
     assert answer["noise"] > 0
@@ -181,7 +233,9 @@ def test_calibrate_answers_noise_within_its_target(dpicl):
 
 def test_calibrate_takes_extraction_tasks_and_knobless_mechanisms(dpicl):
     small = ("--option", "prompts=40", "--option", "tokens=5")
-    answer = dpicl("calibrate", "prism", "--task", "mit_g", "--epsilon", 2, "--size", 2953, *small, "--json").json
+    answer = dpicl(
+        "calibrate", "prism", "--task", "mit_g", "--epsilon", 2, "--size", 2953, *small, "--json"
+    ).json
     assert answer["sizes"] == {"": 2953}
     assert answer["shots"] == {"": 4}
     knobless = dpicl("calibrate", "zero_shot", "--task", "agnews", "--epsilon", 1, "--size", 10)
@@ -193,8 +247,12 @@ def test_a_plan_counts_the_tokens_that_the_events_say_are_read(dpicl, sim_suite)
     tokens = {cell["label"]: cell["tokens"] for cell in cells}
     evaluation = 12 * 80  # test records x tokens of a record
     assert tokens["zero_shot"] == tokens["real_demonstrations"] == evaluation
-    assert tokens["tang"] == evaluation + 4 * 4 * 4 * 80  # shots x tokens x records in a sample, read anew every time
-    assert tokens["prism_short"] == evaluation + 4 * 8 * (80 + 3)  # shots x records, read once and grown by 3 tokens
+    assert (
+        tokens["tang"] == evaluation + 4 * 4 * 4 * 80
+    )  # shots x tokens x records in a sample, read anew every time
+    assert tokens["prism_short"] == evaluation + 4 * 8 * (
+        80 + 3
+    )  # shots x records, read once and grown by 3 tokens
 
 
 @pytest.mark.parametrize("kind", ["tasks", "mechanisms", "models", "suites"])
@@ -221,7 +279,9 @@ def test_calibrate_says_what_one_answer_costs(dpicl):
 
 def test_a_run_into_a_submission_goes_on_with_the_gate(dpicl, sim_suite, tmp_path):
     (tmp_path / "submission.yaml").write_text("")
-    done = dpicl("run", sim_suite, "--mechanism", "zero_shot", "--seed", 0, "--results", tmp_path / "results")
+    done = dpicl(
+        "run", sim_suite, "--mechanism", "zero_shot", "--seed", 0, "--results", tmp_path / "results"
+    )
     assert done.code == 0 and f"Next: dpicl submit {tmp_path}" in done.out
 
 

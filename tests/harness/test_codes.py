@@ -40,16 +40,27 @@ MAPS = [
 
 
 def load(name: str = "agnews_codes", code_seed: int = 0, **limits: int) -> Task:
-    return Task.load(name, "synthetic", code_seed=code_seed, **{"limit_train": 6, "limit_test": 40, **limits})
+    return Task.load(
+        name, "synthetic", code_seed=code_seed, **{"limit_train": 6, "limit_test": 40, **limits}
+    )
 
 
 def read_view(view: PublicTask) -> dict[str, object]:
     """Everything that a public view holds, and what it says when it is asked."""
     held = {each.name: getattr(view, each.name) for each in fields(PublicTask)}
     shown = [Demonstration("a text", label) for label in view.labels]
-    said: list[object] = [view.icl_prefix(shown), view.prompts_hash, view.version, view.has_public_part]
+    said: list[object] = [
+        view.icl_prefix(shown),
+        view.prompts_hash,
+        view.version,
+        view.has_public_part,
+    ]
     said.append(view.stop_strings)
-    said += [view.generation_prompt(label, [], style) for label in view.labels for style in ("completion", "chat")]
+    said += [
+        view.generation_prompt(label, [], style)
+        for label in view.labels
+        for style in ("completion", "chat")
+    ]
     return {**held, "said": said}
 
 
@@ -59,10 +70,16 @@ def test_records_are_those_of_the_base_task_with_codewords_for_labels(name):
     for seed in range(3):
         task, codewords = load(name, seed), load_config(name).doc_to_choice
         codes = code_map(draw_classes(base.labels, len(codewords), seed), codewords, seed)
-        drawn = [(record.text, codes[record.label]) for record in base.train if record.label in codes]
+        drawn = [
+            (record.text, codes[record.label]) for record in base.train if record.label in codes
+        ]
         assert [(record.text, record.label) for record in task.train] == drawn
-        known = {(record.text, codes[record.label]) for record in base.test if record.label in codes}
-        assert {(record.text, record.label) for record in task.test} <= known and len(task.test) == 40
+        known = {
+            (record.text, codes[record.label]) for record in base.test if record.label in codes
+        }
+        assert {(record.text, record.label) for record in task.test} <= known and len(
+            task.test
+        ) == 40
         assert sorted(codes.values()) == sorted(task.labels)
 
 
@@ -78,7 +95,10 @@ def test_where_no_class_is_drawn_records_order_and_fingerprint_are_the_base_task
 
 def test_maps_of_earlier_results_are_drawn_again():
     labels = load_config("agnews").doc_to_choice
-    maps = [tuple(code_map(labels, ("Red", "Blue", "Green", "Yellow"), seed).values()) for seed in range(3)]
+    maps = [
+        tuple(code_map(labels, ("Red", "Blue", "Green", "Yellow"), seed).values())
+        for seed in range(3)
+    ]
     assert maps == MAPS
     assert all(draw_classes(labels, 4, seed) == tuple(labels) for seed in range(20))
 
@@ -99,7 +119,10 @@ def test_drawn_classes_have_the_limits_for_themselves_and_one_fingerprint(tmp_pa
     labels = load_config("dbpedia").doc_to_choice
     for split, size in (("train", 5), ("test", 20)):
         write(
-            tmp_path, "dbpedia", split, [{"text": f"{split} {y} {i}", "label": y} for y in labels for i in range(size)]
+            tmp_path,
+            "dbpedia",
+            split,
+            [{"text": f"{split} {y} {i}", "label": y} for y in labels for i in range(size)],
         )
     monkeypatch.setenv("DPICL_DATA", str(tmp_path))
     tasks = [Task.load("dbpedia_codes", "local", 4, 60, code_seed=seed) for seed in range(4)]
@@ -109,7 +132,9 @@ def test_drawn_classes_have_the_limits_for_themselves_and_one_fingerprint(tmp_pa
     for task, own in zip(tasks, texts, strict=True):
         assert dict(task.group_sizes) == dict.fromkeys(task.labels, 4)
         assert len(task.test) == 60 and {record.text.split()[1] for record in task.test} <= own
-        last = Task.load("dbpedia_codes", "local", 4, 60, code_seed=tasks.index(task), development=True)
+        last = Task.load(
+            "dbpedia_codes", "local", 4, 60, code_seed=tasks.index(task), development=True
+        )
         assert len(last.test) == 60 and not {*last.test} & {*task.test}
 
 
@@ -123,11 +148,15 @@ def test_every_map_is_drawn_and_none_more_often_than_chance():
 @pytest.mark.parametrize("name", BASES)
 def test_the_public_view_is_the_same_bit_for_bit_whatever_the_map(name, monkeypatch):
     first = load(name)
-    monkeypatch.setattr(task_module, "code_map", lambda labels, words, seed: code_map(labels, words, seed + 1))
+    monkeypatch.setattr(
+        task_module, "code_map", lambda labels, words, seed: code_map(labels, words, seed + 1)
+    )
     second = load(name)  # of the same classes
     assert [r.label for r in first.train] != [r.label for r in second.train]
     assert read_view(first.public_view()) == read_view(second.public_view())
-    assert first.group_sizes == second.group_sizes and first.sizes(first.labels) == second.sizes(first.labels)
+    assert first.group_sizes == second.group_sizes and first.sizes(first.labels) == second.sizes(
+        first.labels
+    )
     assert first.queries() == second.queries() and first.fingerprint == second.fingerprint
     for seed in range(3):
         plan = [task.plan_shots(6, streams(seed).stream("shots")) for task in (first, second)]
@@ -140,7 +169,14 @@ def test_what_a_mechanism_is_handed_is_the_same_whatever_the_map():
 
     class Looks(Tang):
         def release(self, private, context: Context):
-            told.append((read_view(context.task), context.shots, context.knob, private.size(context.shots[0])))
+            told.append(
+                (
+                    read_view(context.task),
+                    context.shots,
+                    context.knob,
+                    private.size(context.shots[0]),
+                )
+            )
             told.append(context.streams.stream("anything").random(4).tolist())
             return super().release(private, context)
 
@@ -149,7 +185,10 @@ def test_what_a_mechanism_is_handed_is_the_same_whatever_the_map():
             told.append((read_view(context.task), context.knob, query))
             return super().answer(query, sample, context)
 
-    for mechanism in (Looks(slots=4, examples_per_slot=1, tokens=2), Asks(slots=2, examples_per_slot=1)):
+    for mechanism in (
+        Looks(slots=4, examples_per_slot=1, tokens=2),
+        Asks(slots=2, examples_per_slot=1),
+    ):
         both = []
         for seed in (0, 1):
             task = load(code_seed=seed, limit_train=20, limit_test=3)
@@ -162,7 +201,9 @@ def test_what_a_mechanism_is_handed_is_the_same_whatever_the_map():
 def test_classes_of_different_sizes_have_one_public_size(tmp_path, monkeypatch):
     """Else the calibrated noise, and n_y itself, would say which codeword is the large class."""
     counts = {"World": 9, "Sports": 4, "Business": 2, "Technology": 2}
-    rows = [{"text": f"{label} {i}", "label": label} for label, n in counts.items() for i in range(n)]
+    rows = [
+        {"text": f"{label} {i}", "label": label} for label, n in counts.items() for i in range(n)
+    ]
     write(tmp_path, "agnews", "train", rows)
     write(tmp_path, "agnews", "test", [{"text": "exam", "label": "World"}])
     monkeypatch.setenv("DPICL_DATA", str(tmp_path))
@@ -176,7 +217,9 @@ def test_classes_of_different_sizes_have_one_public_size(tmp_path, monkeypatch):
 def test_what_a_mechanism_sees_has_no_gold(name):
     task = Task.load(name, "synthetic", limit_train=6, limit_test=5)
     view = task.public_view()
-    assert view.test == tuple(Record(r.text, "") for r in task.test) and all(r.label for r in task.test)
+    assert view.test == tuple(Record(r.text, "") for r in task.test) and all(
+        r.label for r in task.test
+    )
     assert not hasattr(view, "documents") and not hasattr(view, "queries")
 
 
@@ -202,13 +245,17 @@ def test_cells_of_a_run_have_a_map_of_their_seed(own_cache):
         task = load(code_seed=cell.seed, limit_train=60, limit_test=10)
         assert bench.task(cell).train == task.train
         alone = evaluate(task, SimulatedLM(), [])
-        first = np.mean([record.label == task.labels[0] for record in task.test])  # nothing was released
+        first = np.mean(
+            [record.label == task.labels[0] for record in task.test]
+        )  # nothing was released
         found = {metric: score.value for metric, score in result.scores.items()}
         assert found == pytest.approx({**alone.scores, "acc_nearest": first, "acc_logistic": first})
         assert result.main_metric == "acc_nearest"
     assert len({result.scores["acc"].value for result in results}) > 1
     assert len({result.manifest.data.fingerprint for result in results}) == 1
-    assert not any(list_differing(results[0], result, (*TASK, *PAIR, *REFERENCE)) for result in results)
+    assert not any(
+        list_differing(results[0], result, (*TASK, *PAIR, *REFERENCE)) for result in results
+    )
 
 
 OWN = "data: {local: {missing: x}, hub: {missing: x}, synthetic: {missing: x}}"
@@ -250,5 +297,7 @@ def test_public_records_of_the_base_would_tell_the_map(dpicl, tmp_path):
             f"name: {name}\n", f"name: open_{name}\n"
         )
         (tmp_path / f"open_{name}" / "task.yaml").write_text(text.replace(old, new))
-    answer = dpicl("plan", "quick", "--task", "open_agnews_codes", "--plugin", tmp_path, "--model", "sim")
+    answer = dpicl(
+        "plan", "quick", "--task", "open_agnews_codes", "--plugin", tmp_path, "--model", "sim"
+    )
     refuse(answer, "open_agnews", "public")

@@ -22,9 +22,16 @@ AGNEWS = ["World", "Sports", "Business", "Sci/Tech"]
 def data(tmp_path, monkeypatch) -> Path:
     """A local AG News with three train records a class and two test records."""
     monkeypatch.setenv("DPICL_DATA", str(tmp_path))
-    train = [{"text": f"story {i} of {label}", "label": label} for i in range(3) for label in AGNEWS]
+    train = [
+        {"text": f"story {i} of {label}", "label": label} for i in range(3) for label in AGNEWS
+    ]
     write(tmp_path, "agnews", "train", train)
-    write(tmp_path, "agnews", "test", [{"text": f"exam {label}", "label": label} for label in AGNEWS[2:]])
+    write(
+        tmp_path,
+        "agnews",
+        "test",
+        [{"text": f"exam {label}", "label": label} for label in AGNEWS[2:]],
+    )
     return tmp_path
 
 
@@ -75,7 +82,11 @@ def test_texts_without_letters_or_digits_are_not_one_record(data):
 @pytest.mark.parametrize(
     ("split", "rows", "words"),
     [
-        ("train", [{"text": "only this", "label": "World"}], "no train record of Sports, Business, Technology"),
+        (
+            "train",
+            [{"text": "only this", "label": "World"}],
+            "no train record of Sports, Business, Technology",
+        ),
         ("test", [], "empty test set"),
     ],
 )
@@ -163,7 +174,9 @@ def test_without_network_the_hub_error_names_both_ways_out(monkeypatch):
         raise ConnectionError("no route")
 
     monkeypatch.setattr("datasets.load_dataset", fail)
-    with pytest.raises(DataError, match=r"fancyzhx/ag_news.*--source local.*DPICL_DATA.*--source synthetic") as caught:
+    with pytest.raises(
+        DataError, match=r"fancyzhx/ag_news.*--source local.*DPICL_DATA.*--source synthetic"
+    ) as caught:
         Task.load("agnews", source="hub")
     assert str(caught.value).count(". ") == 0
 
@@ -176,7 +189,11 @@ def test_a_task_without_hub_source_and_says_which_files_to_bring(name):
 
 HUB = {  # label ids as the hub's data set cards list them
     "agnews": ("text", "label", {0: "World", 1: "Sports", 2: "Business", 3: "Technology"}),
-    "dbpedia": ("content", "label", {0: "Company", 1: "School", 4: "Politician", 7: "Nature", 13: "Book"}),
+    "dbpedia": (
+        "content",
+        "label",
+        {0: "Company", 1: "School", 4: "Politician", 7: "Nature", 13: "Book"},
+    ),
     "trec": (
         "text",
         "coarse_label",
@@ -204,7 +221,12 @@ def test_hub_label_ids_become_label_words_at_a_pinned_commit(monkeypatch, name):
 PAIRS = {  # columns and splits as the hub's data set cards list them
     "samsum": ("knkarthick/samsum", "dialogue", "summary", ("train", "test")),
     "xsum": ("EdinburghNLP/xsum", "document", "summary", ("train", "test")),
-    "chatdoctor": ("lavita/ChatDoctor-HealthCareMagic-100k", "input", "output", ("train[1000:]", "train[:1000]")),
+    "chatdoctor": (
+        "lavita/ChatDoctor-HealthCareMagic-100k",
+        "input",
+        "output",
+        ("train[1000:]", "train[:1000]"),
+    ),
 }
 
 
@@ -231,7 +253,9 @@ def test_a_hub_set_without_a_pinned_commit_is_read_at_the_one_that_is_given(monk
 @pytest.mark.parametrize("given", ["", "samsum=main", f"xsum={'f' * 40}", f"samsum={'F' * 40}"])
 def test_a_branch_is_no_commit_and_the_message_says_what_to_set(monkeypatch, given):
     monkeypatch.setenv("DPICL_HUB_REVISION", given)
-    monkeypatch.setattr("datasets.load_dataset", lambda *args, **options: pytest.fail("the hub was asked"))
+    monkeypatch.setattr(
+        "datasets.load_dataset", lambda *args, **options: pytest.fail("the hub was asked")
+    )
     with pytest.raises(DataError, match="DPICL_HUB_REVISION=samsum=COMMIT"):
         Task.load("samsum", source="hub")
 

@@ -54,7 +54,9 @@ def ran(monkeypatch, results) -> list[str]:
         return by_id[cell.id]
 
     monkeypatch.setattr(worker, "run_cell", run_cell)
-    monkeypatch.setattr(Fingerprints, "difference", lambda self, result: "")  # ready-made results are of no records
+    monkeypatch.setattr(
+        Fingerprints, "difference", lambda self, result: ""
+    )  # ready-made results are of no records
     return ids
 
 
@@ -104,13 +106,18 @@ def test_an_error_ends_its_cell_alone(job, results, monkeypatch):
         ("skipped", "no labels"),
         ("done", ""),
     ]
-    assert done[0].status == "failed" and "ZeroDivisionError: a bug (test_engines.py, line" in done[0].message
+    assert (
+        done[0].status == "failed"
+        and "ZeroDivisionError: a bug (test_engines.py, line" in done[0].message
+    )
     with Store(job.results, "quick").lock(cells[3].id) as free:
         assert free
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_worker_processes_do_every_cell_once_and_answer_as_one_process_does(own_cache, sim_suite, tmp_path, workers):
+def test_worker_processes_do_every_cell_once_and_answer_as_one_process_does(
+    own_cache, sim_suite, tmp_path, workers
+):
 
     suite = load_suite(sim_suite)
     cells = [cell for cell in expand(suite, load_mechanisms()) if cell.mechanism != "tang"]
@@ -124,8 +131,12 @@ def test_worker_processes_do_every_cell_once_and_answer_as_one_process_does(own_
         done = [event for event in events if isinstance(event, Done)]
         assert sorted(event.cell.id for event in done) == sorted(cell.id for cell in cells)
         assert {event.status for event in done} == {"done"}
-    assert any(isinstance(event, CellProgress) and event.unit == "demonstrations" for event in events)
-    one, two = ({r.cell_id: (r.scores, r.released) for r in store.load_all()[0]} for store in stores)
+    assert any(
+        isinstance(event, CellProgress) and event.unit == "demonstrations" for event in events
+    )
+    one, two = (
+        {r.cell_id: (r.scores, r.released) for r in store.load_all()[0]} for store in stores
+    )
     assert one == two
     assert not multiprocessing.active_children()
 
@@ -144,7 +155,9 @@ def test_a_worker_that_is_killed_costs_its_cell_a_further_try_and_no_other_cell(
     last = answer.err.strip().splitlines()[-1]
     assert "mortal0" in last and "--workers" in last
     assert not multiprocessing.active_children()
-    assert not [path for path in (tmp_path / "local").rglob("*") if path.suffix in (".tmp", ".lock")]
+    assert not [
+        path for path in (tmp_path / "local").rglob("*") if path.suffix in (".tmp", ".lock")
+    ]
     done = ("--mechanism", "mortal2", "--mechanism", "mortal3")
     assert dpicl(*lab.words("inline"), *done).code == 0  # it has died as often as it does
     outcomes = lab.outcomes("local")

@@ -45,7 +45,9 @@ def test_a_link_at_the_temporary_name_is_not_followed(planted, tmp_path, monkeyp
     foreseen = planted != ".out.tmp"
     with pytest.raises(FileExistsError) if foreseen else nullcontext():
         put_whole(tmp_path / "out", "released")
-    assert (tmp_path / "victim").read_text() == "kept" and (tmp_path / "out").exists() is not foreseen
+    assert (tmp_path / "victim").read_text() == "kept" and (
+        tmp_path / "out"
+    ).exists() is not foreseen
 
 
 def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path, monkeypatch):

@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 
 from dpicl.core.errors import DataError, UsageError
 from dpicl.core.vocabulary import Demonstration, ReleasedPrompt
-from dpicl.data.free_texts import describe_form, read_dialogue, read_pair, write_dialogue, write_pair
+from dpicl.data.free_texts import (
+    describe_form,
+    read_dialogue,
+    read_pair,
+    write_dialogue,
+    write_pair,
+)
 from dpicl.data.reading import read_records
 from dpicl.data.task import Task
 from dpicl.mechanism.options import build
@@ -24,8 +30,15 @@ from dpicl.own.released import format_release
 from tests.harness.helpers import refuse
 
 TASK = Task.from_records(make_text_config("support ticket"), (), {"": 20}).public_view()
-DIALOGUE = [{"role": "user", "content": "my card"}, {"role": "assistant", "content": "is on its way"}]
-TEXTS = {"plain": "my card", "pairs": "my card / Output: billing", "dialogues": "User: my card / Assistant: is here"}
+DIALOGUE = [
+    {"role": "user", "content": "my card"},
+    {"role": "assistant", "content": "is on its way"},
+]
+TEXTS = {
+    "plain": "my card",
+    "pairs": "my card / Output: billing",
+    "dialogues": "User: my card / Assistant: is here",
+}
 ALWAYS = ("--size", 20, "--model", "sim", "--epsilon", 1)
 SMALL = ("--option", "tokens=6", "--shots", 3)
 
@@ -37,7 +50,9 @@ def released(form: str, *more: str) -> ReleasedPrompt:
 @pytest.fixture
 def desk(tmp_path, fresh_cache, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    rows = [{"input": f"ticket {n}", "output": f"answer {n}", "messages": DIALOGUE} for n in range(20)]
+    rows = [
+        {"input": f"ticket {n}", "output": f"answer {n}", "messages": DIALOGUE} for n in range(20)
+    ]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return tmp_path
 
@@ -53,8 +68,15 @@ def test_a_pair_is_read_back_as_it_was_written(text, output):
 
 
 def test_a_dialogue_is_read_back_as_it_was_written():
-    messages = [{"role": "system", "content": "be\n brief"}, *DIALOGUE, {"role": "user", "content": "a / b: c"}]
-    assert read_dialogue(write_dialogue(messages)) == [{"role": "system", "content": "be brief"}, *messages[1:]]
+    messages = [
+        {"role": "system", "content": "be\n brief"},
+        *DIALOGUE,
+        {"role": "user", "content": "a / b: c"},
+    ]
+    assert read_dialogue(write_dialogue(messages)) == [
+        {"role": "system", "content": "be brief"},
+        *messages[1:],
+    ]
     assert read_dialogue("whatever a model wrote") == read_dialogue("") == []
 
 
@@ -78,10 +100,14 @@ def test_a_row_that_is_none_is_one_fault_and_can_be_left_out(tmp_path, form, row
 
 def test_a_prompt_without_records_shows_the_form_by_a_public_example():
     for form in ("plain", "pairs", "dialogues"):
-        task = Task.from_records(make_text_config("support ticket", form), (), {"": 20}).public_view()
+        task = Task.from_records(
+            make_text_config("support ticket", form), (), {"": 20}
+        ).public_view()
         prompt = task.generation_prompt("text", ())
         _, _, example = prompt.partition("Support ticket: ")
-        assert describe_form([example.partition(" END")[0]], form) == [] and bool(example) is (form != "plain")
+        assert describe_form([example.partition(" END")[0]], form) == [] and bool(example) is (
+            form != "plain"
+        )
         assert prompt.endswith("Support ticket:")
 
 
@@ -101,10 +127,14 @@ def test_texts_without_labels_in_every_format():
 def test_a_prompt_and_messages_hold_texts_with_an_answer_alone(form):
     prompt = released(form, "a text that is neither", "User: no answer")
     chat = json.loads(format_release(prompt, TASK, "messages-openai", form))["messages"]
-    assert [each["role"] for each in chat] == ["user", "assistant", "user"] and chat[-1]["content"] == "{text}"
+    assert [each["role"] for each in chat] == ["user", "assistant", "user"] and chat[-1][
+        "content"
+    ] == "{text}"
     written = format_release(prompt, TASK, "prompt", form)
     assert written.count("my card") == 1 and "neither" not in written and "{text}" in written
-    assert describe_form([each.text for each in prompt.demonstrations], form)[0].startswith("2 of 3 texts")
+    assert describe_form([each.text for each in prompt.demonstrations], form)[0].startswith(
+        "2 of 3 texts"
+    )
 
 
 def test_formats_that_texts_alone_do_not_have():
@@ -122,27 +152,63 @@ def test_formats_that_texts_alone_do_not_have():
      (("--text-field", "input", "--output-field", "output"), {"input", "output"})],
 )  # fmt: skip
 def test_from_a_file_without_labels_to_texts(dpicl, desk, flags, keys):
-    words = ("release", "tang", "--data", "t.jsonl", *ALWAYS, *SMALL, "--option", "slots=4", "--option", "top_k=10")
+    words = (
+        "release",
+        "tang",
+        "--data",
+        "t.jsonl",
+        *ALWAYS,
+        *SMALL,
+        "--option",
+        "slots=4",
+        "--option",
+        "top_k=10",
+    )
     answer = dpicl(*words, *flags, "--per-record", "--out", "out.jsonl")
     assert answer.code == 0, answer.err
     rows = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
     assert len(rows) == 3 and all(set(row) == keys for row in rows)
     card = json.loads(Path("out.card.json").read_text())
-    assert [row["partition"] for row in card["privacy"]["ledger"]] == [""] or card["privacy"]["epsilon_proved"] <= 1
+    assert [row["partition"] for row in card["privacy"]["ledger"]] == [""] or card["privacy"][
+        "epsilon_proved"
+    ] <= 1
     counted = dpicl("data", "t.jsonl", *flags, "--json")
     assert counted.code == 0 and counted.json["splits"][0]["records"] == 20
 
 
 def test_methods_that_cannot_write_texts_without_labels_say_why(dpicl, desk):
-    able = {name for name, each in load_mechanisms().items() if skip_reason(build(each.cls, {}), TASK) is None}
+    able = {
+        name
+        for name, each in load_mechanisms().items()
+        if skip_reason(build(each.cls, {}), TASK) is None
+    }
     assert {"private_evolution", "prism", "tang", "pta"} <= able
     assert not {"topic_words", "embedding_centroids", "repeated_label"} & able
-    flags = ("--data", "t.jsonl", "--no-labels", "--text-field", "input", *ALWAYS, "--out", "x.jsonl")
+    flags = (
+        "--data",
+        "t.jsonl",
+        "--no-labels",
+        "--text-field",
+        "input",
+        *ALWAYS,
+        "--out",
+        "x.jsonl",
+    )
     refuse(dpicl("release", "topic_words", *flags), "cannot do this task")
 
 
 def test_labels_and_none_are_not_given_together(dpicl, desk):
-    words = ("release", "tang", "--data", "t.jsonl", *ALWAYS, "--out", "x.jsonl", "--text-field", "input")
+    words = (
+        "release",
+        "tang",
+        "--data",
+        "t.jsonl",
+        *ALWAYS,
+        "--out",
+        "x.jsonl",
+        "--text-field",
+        "input",
+    )
     refuse(dpicl(*words, "--no-labels", "--labels", "a,b"), "one or the other")
     refuse(dpicl(*words, "--output-field", "output", "--dialogues"), "one of the two")
     refuse(dpicl(*words, "--no-labels", "--public-test", "t.jsonl"), "is not measured")

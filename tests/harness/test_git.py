@@ -17,7 +17,9 @@ ROOT = Path(__file__).parents[2]
 
 def plain_git(folder: Path, *words: str) -> str:
     names = ["-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
-    done = subprocess.run(["git", "-C", str(folder), *names, *words], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["git", "-C", str(folder), *names, *words], check=True, capture_output=True, text=True
+    )
     return done.stdout.strip()
 
 
@@ -52,7 +54,9 @@ def test_another_repository_in_the_environment_or_the_working_folder_is_not_take
     assert manifest.commit() == (head, False)
 
 
-def test_without_git_or_an_answer_of_it_no_commit_is_known(checkout: Path, monkeypatch: pytest.MonkeyPatch):
+def test_without_git_or_an_answer_of_it_no_commit_is_known(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+):
     (checkout / ".git" / "HEAD").write_text("nothing")
     assert manifest.commit() == (None, None)
     manifest.commit.cache_clear()
@@ -77,7 +81,11 @@ def test_only_one_module_starts_programs():
                 name
                 for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
                 if isinstance(node, ast.Import | ast.ImportFrom)
-                for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names])
+                for name in (
+                    [node.module or ""]
+                    if isinstance(node, ast.ImportFrom)
+                    else [a.name for a in node.names]
+                )
             }
             if names & {"subprocess", "pty", "asyncio.subprocess", "git", "pygit2"}:
                 found.add(path.relative_to(ROOT).as_posix())

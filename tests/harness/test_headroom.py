@@ -17,9 +17,20 @@ def results(name, by_seed, development=False, label=None, options=None, **given)
     """One result a seed, with these outcomes."""
     found = []
     for seed, outcomes in by_seed.items():
-        one = make_result(name, epsilon=0.0, seed=seed, label=label, options=options, documents=len(outcomes), **given)
+        one = make_result(
+            name,
+            epsilon=0.0,
+            seed=seed,
+            label=label,
+            options=options,
+            documents=len(outcomes),
+            **given,
+        )
         ids = [f"d{number}" for number in range(len(outcomes))]
-        documents = {**one.documents, METRIC: Documents(ids=ids, outcomes=list(map(float, outcomes)))}
+        documents = {
+            **one.documents,
+            METRIC: Documents(ids=ids, outcomes=list(map(float, outcomes))),
+        }
         cell = one.cell.model_copy(update={"development": development})
         found.append(one.model_copy(update={"documents": documents, "cell": cell}))
     return found
@@ -37,7 +48,9 @@ def test_headroom_is_the_paired_difference_with_seeds_and_records_as_samples():
     by_seed, by_record = differences.mean(axis=1), differences.mean(axis=0)
     rest = ((differences - by_seed[:, None] - by_record + differences.mean()) ** 2).sum() / (4 * 39)
     error = np.sqrt(by_seed.var(ddof=1) / 5 + (by_record.var(ddof=1) - rest / 5) / 40)
-    assert 1.96 < (found.high - found.gain) / error < 1.3 * stats.t.ppf(0.975, 4)  # the seeds' variance is not known
+    assert (
+        1.96 < (found.high - found.gain) / error < 1.3 * stats.t.ppf(0.975, 4)
+    )  # the seeds' variance is not known
     assert found.rewards and 0 < found.low < found.gain < found.high
     rows += results("zero_shot", {seed: real[seed] for seed in range(5)})
     (other,) = measure_headroom(rows)[METRIC].others
@@ -55,7 +68,9 @@ def test_headroom_is_the_paired_difference_with_seeds_and_records_as_samples():
 
 def test_development_seeds_and_matched_length_come_first():
     public, real = {7: [0, 0, 1, 1]}, {7: [1, 1, 1, 1]}
-    rows = results("public_demonstrations", {0: [1, 1, 1, 1]}) + results("real_demonstrations", {0: [1, 1, 1, 1]})
+    rows = results("public_demonstrations", {0: [1, 1, 1, 1]}) + results(
+        "real_demonstrations", {0: [1, 1, 1, 1]}
+    )
     assert measure_headroom(rows)[METRIC].gain == 0
     rows += results("public_demonstrations", public, development=True)
     assert measure_headroom(rows)[METRIC].development is False  # one end of it alone
@@ -69,7 +84,10 @@ def test_development_seeds_and_matched_length_come_first():
 
 
 def test_without_a_common_seed_there_is_none_and_tasks_stay_apart():
-    public, real = results("public_demonstrations", {0: [0, 1]}), results("real_demonstrations", {1: [1, 1]})
+    public, real = (
+        results("public_demonstrations", {0: [0, 1]}),
+        results("real_demonstrations", {1: [1, 1]}),
+    )
     assert measure_headroom([*public, *real]) == {}
     both = [*public, *results("real_demonstrations", {0: [1, 1]})]
     other = [

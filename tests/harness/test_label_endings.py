@@ -27,7 +27,9 @@ class Answers(RereadingModel):
     """Reads bytes, and is nearly sure that a query is answered with these words and the end of a line."""
 
     def __init__(self, words: str, lower: bool = False) -> None:
-        self.identity = ModelIdentity("answers", None, None, "float32", "cpu", 0, batch_invariant=True)
+        self.identity = ModelIdentity(
+            "answers", None, None, "float32", "cpu", 0, batch_invariant=True
+        )
         self.vocab_size, self.max_length, self.eos_token_id, self.usage = 257, 4096, 256, Usage()
         self._answer, self._lower = f" {words}\n".encode(), lower
 
@@ -40,7 +42,11 @@ class Answers(RereadingModel):
 
     def log_probs_after(self, prompt: Tokens) -> np.ndarray:
         said = bytes(prompt).rpartition(b"Category:")[2]
-        expected = self._answer[len(said)] if self._answer.startswith(said) and said != self._answer else 256
+        expected = (
+            self._answer[len(said)]
+            if self._answer.startswith(said) and said != self._answer
+            else 256
+        )
         weights = np.full(self.vocab_size, 0.001)
         weights[expected] = 1.0
         return np.log(weights / weights.sum())
@@ -54,7 +60,9 @@ def task_of(*labels: str) -> Task:
 @pytest.mark.parametrize("answer", ["1", "10", "100"])
 def test_a_label_that_begins_with_another_one_can_win(answer):
     task, model = task_of("1", "10", "2", "100"), Answers(answer)
-    reader = SlotReader(task.public_view(), model, OutputCache(None), SamplingScheme(1, 1, "per_query"), ())
+    reader = SlotReader(
+        task.public_view(), model, OutputCache(None), SamplingScheme(1, 1, "per_query"), ()
+    )
     (row,) = reader.label_scores(Query("1", "a ticket"), [(Record("one", "2"),)], calibrated=False)
     assert task.labels[row.argmax()] == answer
     outcomes = evaluate(task, model, []).outcomes["acc"]
@@ -75,7 +83,9 @@ def test_only_label_sets_with_such_a_pair_get_an_end():
 def test_labels_that_a_tokenizer_makes_one_are_refused():
     task, model = task_of("IT", "it", "law"), Answers("law", lower=True)
     for score in (label_endings, lambda task, model: evaluate(task, model, [])):
-        with pytest.raises(UsageError, match=r"cannot tell the labels '(IT|it)' and '(IT|it)' apart"):
+        with pytest.raises(
+            UsageError, match=r"cannot tell the labels '(IT|it)' and '(IT|it)' apart"
+        ):
             score(task, model)
 
 
@@ -84,4 +94,6 @@ def test_no_label_of_a_built_in_task_begins_another_one():
     for name in list_tasks():
         task = PublicTask.read_public(name)
         if task.chooses:
-            assert not [pair for pair in permutations(task.labels, 2) if pair[1].startswith(pair[0])], name
+            assert not [
+                pair for pair in permutations(task.labels, 2) if pair[1].startswith(pair[0])
+            ], name

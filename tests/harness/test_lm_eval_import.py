@@ -37,15 +37,22 @@ def folder(tmp_path, monkeypatch, own_cache):
         with (tmp_path / f"{split}.csv").open("w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(["sentence", "label"])
-            writer.writerows([f"{split} film {number} was fine", number % 2] for number in range(records))
-        lines = [{"dialogue": f"{split} {number}: hello", "summary": f"greeting {number}"} for number in range(records)]
+            writer.writerows(
+                [f"{split} film {number} was fine", number % 2] for number in range(records)
+            )
+        lines = [
+            {"dialogue": f"{split} {number}: hello", "summary": f"greeting {number}"}
+            for number in range(records)
+        ]
         (tmp_path / f"{split}.jsonl").write_text("\n".join(map(json.dumps, lines)))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def bring_in(dpicl, folder, content, *flags):
-    (folder / "theirs.yaml").write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    (folder / "theirs.yaml").write_text(
+        content if isinstance(content, str) else yaml.safe_dump(content)
+    )
     return dpicl("new", "task", "mine", "--from-lm-eval", folder / "theirs.yaml", *flags)
 
 
@@ -53,7 +60,17 @@ def test_multiple_choice_becomes_a_classification_that_runs(dpicl, folder):
     made = bring_in(dpicl, folder, CHOICE)
     assert made.code == 0, made.err
     assert "acc_norm" in made.err
-    run = dpicl("run", "mine/suite.yaml", "--plugin", "mine", "--model", "sim", "--results", "results", "--json")
+    run = dpicl(
+        "run",
+        "mine/suite.yaml",
+        "--plugin",
+        "mine",
+        "--model",
+        "sim",
+        "--results",
+        "results",
+        "--json",
+    )
     assert run.code == 0, run.err
     select("mine/suite.yaml", folder / "results", plugins=[folder / "mine"])
     task = load_config("mine")

@@ -26,9 +26,21 @@ def suite(tmp_path, monkeypatch) -> Callable[..., Path]:
 
 
 def test_a_name_alone_is_a_mechanism_and_lists_take_commas(dpicl, suite):
-    plan = dpicl("plan", suite(), "--epsilon", "1,8", "--mechanism", "zero_shot, tang", "--seed", "0,3", "--json").json
+    plan = dpicl(
+        "plan",
+        suite(),
+        "--epsilon",
+        "1,8",
+        "--mechanism",
+        "zero_shot, tang",
+        "--seed",
+        "0,3",
+        "--json",
+    ).json
     assert {(cell["mechanism"], cell["epsilon"], cell["seed"]) for cell in plan["cells"]} == {
-        (name, epsilon, seed) for seed in (0, 3) for name, epsilon in (("zero_shot", 0.0), ("tang", 1.0), ("tang", 8.0))
+        (name, epsilon, seed)
+        for seed in (0, 3)
+        for name, epsilon in (("zero_shot", 0.0), ("tang", 1.0), ("tang", 8.0))
     }
 
 
@@ -43,7 +55,9 @@ FAILING = {
 @pytest.mark.parametrize("name", FAILING)
 def test_a_method_that_fails_ends_its_cell_alone(dpicl, suite, name):
     knob = 'Knob("n", low=0.05, high=2000.0, non_private=0.0)'
-    text = PLUGIN.replace("knob = None", f"knob = {knob}").replace("import Demon", "import Knob, Demon")
+    text = PLUGIN.replace("knob = None", f"knob = {knob}").replace(
+        "import Demon", "import Knob, Demon"
+    )
     text = text.replace("from dpicl.mechanism.bases import Knob,", "from dpicl import Knob\nfrom"
                         " dpicl.mechanism.bases import")  # fmt: skip
     Path("mine.py").write_text(text + f"\n    {FAILING[name]}\n")
@@ -51,14 +65,20 @@ def test_a_method_that_fails_ends_its_cell_alone(dpicl, suite, name):
     assert answer.code == 2, answer.err
     if name != "options":  # these are made before the first cell
         assert answer.json["counts"] == {"done": 1, "present": 0, "skipped": 0, "failed": 1}
-    assert "mine.py, line" in answer.err and "Traceback" not in answer.err and "\x1b" not in answer.err
-    assert dpicl("plan", "own.yaml", "--plugin", "mine.py").code == (2 if name in ("events", "options") else 0)
+    assert (
+        "mine.py, line" in answer.err and "Traceback" not in answer.err and "\x1b" not in answer.err
+    )
+    assert dpicl("plan", "own.yaml", "--plugin", "mine.py").code == (
+        2 if name in ("events", "options") else 0
+    )
 
 
 def test_a_tasks_own_function_that_fails_ends_its_cell_alone(dpicl, suite, meals, monkeypatch):
     monkeypatch.setenv("DPICL_DATA", str(meals.parent))
     file = meals / "task.yaml"
-    file.write_text(file.read_text().replace("dpicl.tasks.metrics.accuracy", "dpicl.tasks.metrics.similarity"))
+    file.write_text(
+        file.read_text().replace("dpicl.tasks.metrics.accuracy", "dpicl.tasks.metrics.similarity")
+    )
     answer = dpicl("run", suite(tasks="[meals, agnews]"), "--source", "auto", "--plugin", meals, "--mechanism",
                    "zero_shot", "--json")  # fmt: skip
     assert answer.code == 2 and answer.json["counts"]["failed"] == 1
@@ -77,21 +97,33 @@ def test_a_model_that_is_not_there_is_found_once_before_the_first_cell(dpicl, su
 
     monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", head)
     monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("it is tried again"))
-    refuse(dpicl("run", suite(), "--model", "sim,hf:nobody/nothing", "--seed", "0,1"), "nobody/nothing", "cache")
+    refuse(
+        dpicl("run", suite(), "--model", "sim,hf:nobody/nothing", "--seed", "0,1"),
+        "nobody/nothing",
+        "cache",
+    )
     assert len(asked) == 1 and not list(Path().rglob("results/**/*.json"))
 
 
-@pytest.mark.parametrize(("reference", "words"), [("a/b/c", "OWNER/NAME"), ("/nowhere", "no folder")])
+@pytest.mark.parametrize(
+    ("reference", "words"), [("a/b/c", "OWNER/NAME"), ("/nowhere", "no folder")]
+)
 def test_what_is_no_model_by_its_name(reference, words):
     with pytest.raises(hub.ModelError, match=words):
         hub.require_there(reference)
 
 
-def test_records_that_cannot_be_read_are_found_once_before_the_first_cell(dpicl, suite, tmp_path, monkeypatch):
+def test_records_that_cannot_be_read_are_found_once_before_the_first_cell(
+    dpicl, suite, tmp_path, monkeypatch
+):
     monkeypatch.setenv("DPICL_DATA", str(tmp_path))
     for split in ("train", "test"):
         write(tmp_path, "agnews", split, [{"text": "a text", "label": "Weather"}])
-    refuse(dpicl("run", suite(), "--source", "local", "--seed", "0,1"), "train.jsonl line 1", "unknown label")
+    refuse(
+        dpicl("run", suite(), "--source", "local", "--seed", "0,1"),
+        "train.jsonl line 1",
+        "unknown label",
+    )
 
 
 # --- where the answer goes
@@ -109,11 +141,16 @@ def test_an_answer_that_cannot_be_written_is_a_sentence(own_cache, where):
 def test_a_terminal_of_ascii_gets_the_whole_answer(own_cache, how):
     how = {"PYTHONCOERCECLOCALE": "0", **how}
     script = "import sys; from dpicl import program; program._write_what_can_be(); print(chr(949), '= 1')"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, env={**os.environ, **how})
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, env={**os.environ, **how}
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"? = 1\n", b"")
 
 
 def test_every_mechanism_says_what_it_does(dpicl):
     found = list_kind(dpicl, "mechanisms")
     assert all(20 < len(row["does"]) < 120 for row in found.values())
-    assert "options" in found["tang"] and "options" not in dpicl("list", "mechanisms").out.splitlines()[0]
+    assert (
+        "options" in found["tang"]
+        and "options" not in dpicl("list", "mechanisms").out.splitlines()[0]
+    )

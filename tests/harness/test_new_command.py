@@ -16,7 +16,9 @@ KINDS = tuple(SMALL)
 
 
 @pytest.fixture(autouse=True)
-def in_an_empty_folder(no_plugins_before: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def in_an_empty_folder(
+    no_plugins_before: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
 
 
@@ -31,14 +33,26 @@ def test_a_new_mechanism_passes_the_kit_on_every_kind_of_task(dpicl, kind):
     checked = dpicl("check", "noisy_vote.py", "--json")
     assert checked.code == 0, checked.out
     (document,) = checked.json["mechanisms"]
-    assert document["tasks"] == (["agnews", "mit_g", "wikimovies"] if kind == "demonstrations" else ["agnews"])
+    assert document["tasks"] == (
+        ["agnews", "mit_g", "wikimovies"] if kind == "demonstrations" else ["agnews"]
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_new_mechanism_runs_at_its_proved_epsilon_and_is_on_the_board(dpicl, sim_suite, kind):
     dpicl("new", "mechanism", "noisy_vote", "--kind", kind)
     flags = ["--plugin", "noisy_vote.py"]
-    run = dpicl("run", sim_suite, *flags, "--mechanism", "noisy_vote", *run_flags(kind), "--seed", 0, "--json")
+    run = dpicl(
+        "run",
+        sim_suite,
+        *flags,
+        "--mechanism",
+        "noisy_vote",
+        *run_flags(kind),
+        "--seed",
+        0,
+        "--json",
+    )
     assert run.code == 0, run.err
     assert run.json["counts"]["done"] == 1
     (table,) = dpicl("board", sim_suite, *flags, "--json").json["sections"][0]["tasks"]
@@ -50,8 +64,14 @@ def test_a_new_mechanism_runs_at_its_proved_epsilon_and_is_on_the_board(dpicl, s
 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
 def test_only_the_names_change(tmp_path, example):
-    files = [path for path in write_example(example, "noisy_vote", (), tmp_path / "out") if path.is_file()]
-    originals, called = ([example], "my_method") if example.is_file() else (sorted(example.iterdir()), "my_task")
+    files = [
+        path
+        for path in write_example(example, "noisy_vote", (), tmp_path / "out")
+        if path.is_file()
+    ]
+    originals, called = (
+        ([example], "my_method") if example.is_file() else (sorted(example.iterdir()), "my_task")
+    )
     assert len(files) == len(originals)
     for path, original in zip(files, originals, strict=True):
         text, before = path.read_text("utf-8"), original.read_text("utf-8")
@@ -110,7 +130,9 @@ def test_what_comes_next_is_said_for_people_and_programs(dpicl):
     assert lines[1].split("dpicl ", 1)[1] == "check 'my methods/first.py'"
     document = dpicl("new", "mechanism", "second", "--json").json
     assert document["files"] == ["second.py"]
-    assert [command.split()[:2] for command in document["next"]] == [["dpicl", x] for x in ("check", "run", "board")]
+    assert [command.split()[:2] for command in document["next"]] == [
+        ["dpicl", x] for x in ("check", "run", "board")
+    ]
 
 
 def test_a_new_task_runs_and_is_on_its_board(dpicl, monkeypatch):
@@ -122,15 +144,23 @@ def test_a_new_task_runs_and_is_on_its_board(dpicl, monkeypatch):
     assert run.code == 0, run.err
     assert run.json["counts"]["done"] == 3
     (table,) = dpicl("board", *flags, "--json").json["sections"][0]["tasks"]
-    assert [row["mechanism"] for row in table["rows"]] == ["zero_shot", "tang", "real_demonstrations"]
+    assert [row["mechanism"] for row in table["rows"]] == [
+        "zero_shot",
+        "tang",
+        "real_demonstrations",
+    ]
 
 
 def test_the_examples_are_not_imported_by_anything(dpicl):
-    assert not {"dpicl.scaffold.mechanism_demonstrations", "dpicl.scaffold.mechanism_answers"} & {*sys.modules}
+    assert not {"dpicl.scaffold.mechanism_demonstrations", "dpicl.scaffold.mechanism_answers"} & {
+        *sys.modules
+    }
     assert "my_method" not in dpicl("list", "mechanisms").out
 
 
-def test_writing_twice_names_the_file_that_is_there_also_where_it_could_be_imported(dpicl, tmp_path, monkeypatch):
+def test_writing_twice_names_the_file_that_is_there_also_where_it_could_be_imported(
+    dpicl, tmp_path, monkeypatch
+):
     monkeypatch.syspath_prepend(tmp_path)
     assert dpicl("new", "mechanism", "noisy_vote").code == 0
     refuse(dpicl("new", "mechanism", "noisy_vote"), "noisy_vote.py already exists")

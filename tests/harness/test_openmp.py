@@ -16,7 +16,11 @@ def run(code: str, **settings: str) -> subprocess.CompletedProcess[str]:
     names = ("GOMP_SPINCOUNT", "KMP_BLOCKTIME", "OMP_WAIT_POLICY", "OMP_NUM_THREADS")
     environment = {name: value for name, value in os.environ.items() if name not in names}
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**environment, **settings}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**environment, **settings},
     )
 
 

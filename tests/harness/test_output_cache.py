@@ -41,7 +41,9 @@ def test_folder_and_files_belong_to_their_owner_alone(folder):
 def test_two_caches_on_one_folder_see_each_other_and_the_first_value_stays(folder):
     one, other = fill(folder), OutputCache(folder)
     other.put("sim", "samsum", {key_of("c"): "something else"})
-    assert values_of(OutputCache(folder), "samsum", "c", "nothing") == ["a secret sentence about Amanda"]
+    assert values_of(OutputCache(folder), "samsum", "c", "nothing") == [
+        "a secret sentence about Amanda"
+    ]
     one.put("sim", "agnews", {key_of("d"): [2.0]})
     assert values_of(other, "agnews", "b", "d") == [[1.0], [2.0]]
 
@@ -117,8 +119,12 @@ def test_a_path_that_is_no_folder_costs_only_the_keeping(tmp_path, caplog):
 
 
 def test_lines_of_earlier_versions_are_read(folder):
-    content = json.dumps({"model": "sim", "kind": "texts", "values": {key_of("a").hex(): "1.5"}}).encode()
+    content = json.dumps(
+        {"model": "sim", "kind": "texts", "values": {key_of("a").hex(): "1.5"}}
+    ).encode()
     fill(folder)
     (path,) = [path for path in folder.iterdir() if b"Amanda" not in path.read_bytes()]
-    path.write_bytes(hashlib.blake2b(content, digest_size=16).hexdigest().encode() + b" " + content + b"\n")
+    path.write_bytes(
+        hashlib.blake2b(content, digest_size=16).hexdigest().encode() + b" " + content + b"\n"
+    )
     assert values_of(OutputCache(folder), "agnews", "a", "b") == [1.5]

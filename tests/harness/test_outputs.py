@@ -26,27 +26,40 @@ class OneDraw(DemonstrationMechanism):
 
     def events(self, knob, sizes: Sizes):
         def one(group):
-            return dp.PoissonSampledDpEvent(sampling_rate(8, sizes.records[group], group), gaussian(knob))
+            return dp.PoissonSampledDpEvent(
+                sampling_rate(8, sizes.records[group], group), gaussian(knob)
+            )
 
-        return parallel({group: dp.SelfComposedDpEvent(one(group), shots) for group, shots in sizes.shots.items()})
+        return parallel(
+            {
+                group: dp.SelfComposedDpEvent(one(group), shots)
+                for group, shots in sizes.shots.items()
+            }
+        )
 
     def release(self, private, context):
         return context.for_each_shot(lambda label: self.write(label, private, context))
 
     def write(self, label, private, context):
         group = private.partition_of(label)
-        sample = private.poisson_slots(8, 8, partition=group, releases=gaussian(context.knob)).draw()
+        sample = private.poisson_slots(
+            8, 8, partition=group, releases=gaussian(context.knob)
+        ).draw()
         return self.say(label, sample, context)
 
     def say(self, label, sample, context):
-        total = sample.spend(gaussian(context.knob)).noisy_sum(np.array([float(sum(map(len, sample.slots)))]), 1.0)
+        total = sample.spend(gaussian(context.knob)).noisy_sum(
+            np.array([float(sum(map(len, sample.slots)))]), 1.0
+        )
         return Demonstration(text=f"number {total[0]:.1f}", label=label)
 
 
 def release(mechanism, task, noise="seeded", epsilon=1.0, shots=2):
     task = replace(task, declared=dict.fromkeys(task.labels, 60)) if noise == "secure" else task
     config = ReleaseConfig(epsilon=epsilon, delta=1e-5, noise=noise, shots=shots)
-    return releasing.release(mechanism, task, models.load("sim"), config, charge=lambda new: ("records",))
+    return releasing.release(
+        mechanism, task, models.load("sim"), config, charge=lambda new: ("records",)
+    )
 
 
 @pytest.mark.usefixtures("fresh_cache")  # secure noise is charged
@@ -96,7 +109,9 @@ def test_readers_and_skip_get_the_public_view_too(agnews):
 @pytest.mark.parametrize("noise", ["seeded", "secure"])
 def test_a_release_without_noise_is_refused(agnews, noise):
     """The plug-in of the review drew no noise where the source was not seeded, and got its epsilon proved."""
-    error, word = (PluginError, "drew no noise") if noise == "seeded" else (Concealed, "secure noise")
+    error, word = (
+        (PluginError, "drew no noise") if noise == "seeded" else (Concealed, "secure noise")
+    )
 
     class Silent(OneDraw):
         def say(self, label, sample, context):
@@ -210,7 +225,10 @@ def test_a_ledger_with_secure_noise_tells_nothing_of_the_records(agnews, channel
     class Stops(OneDraw):
         def events(self, knob, sizes):
             return parallel(
-                {group: dp.SelfComposedDpEvent(own, 3) for group, own in super().events(knob, sizes).branches}
+                {
+                    group: dp.SelfComposedDpEvent(own, 3)
+                    for group, own in super().events(knob, sizes).branches
+                }
             )
 
     if channel != "count":
@@ -245,8 +263,29 @@ def test_what_the_manifest_says_of_the_model_was_noted_before_the_mechanism_ran(
         "        context.model.identity = replace(context.model.identity, revision='a private word')\n"
         "        return super().release(private, context)\n"
     )
-    words = ("--mechanism", "renames", "--task", "agnews", "--model", "sim", "--source", "synthetic", "--seed", "0")
-    answer = dpicl("run", "quick", "--plugin", plugin, *words, "--limit", "2", "--results", tmp_path / "results")
+    words = (
+        "--mechanism",
+        "renames",
+        "--task",
+        "agnews",
+        "--model",
+        "sim",
+        "--source",
+        "synthetic",
+        "--seed",
+        "0",
+    )
+    answer = dpicl(
+        "run",
+        "quick",
+        "--plugin",
+        plugin,
+        *words,
+        "--limit",
+        "2",
+        "--results",
+        tmp_path / "results",
+    )
     assert answer.code == 0, answer.err
     (file,) = (tmp_path / "results").rglob("quick/**/*.json")
     assert "a private word" not in file.read_text()

@@ -21,7 +21,11 @@ from tests.harness.helpers import assert_shown_nowhere, refuse
 
 pytestmark = pytest.mark.usefixtures("no_plugins_before")
 
-ROWS = [('my card was charged twice,\n"again"', "0"), ("where is my refund", "1"), ("the app crashes", "0")]
+ROWS = [
+    ('my card was charged twice,\n"again"', "0"),
+    ("where is my refund", "1"),
+    ("the app crashes", "0"),
+]
 
 
 def own_records(path: Path, text: str = "text", label: str = "label", labels: dict | None = None):
@@ -40,7 +44,10 @@ RECORDS = [
 
 
 def write_csv(
-    path: Path, rows: list[tuple[str, str]], names: tuple[str, ...] = ("message", "queue"), mark: str = ","
+    path: Path,
+    rows: list[tuple[str, str]],
+    names: tuple[str, ...] = ("message", "queue"),
+    mark: str = ",",
 ) -> Path:
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, delimiter=mark).writerows([names, *rows])
@@ -76,7 +83,9 @@ def test_the_same_records_come_from_every_kind_of_file(tmp_path, kind):
 def test_names_of_classes_that_a_file_has_itself(tmp_path):
     words = {"billing": "billing", "refund": "refund"}
     table = datasets.Dataset.from_list(objects())
-    table.cast_column("queue", datasets.ClassLabel(names=["billing", "refund"])).to_parquet(str(tmp_path / "a.parquet"))
+    table.cast_column("queue", datasets.ClassLabel(names=["billing", "refund"])).to_parquet(
+        str(tmp_path / "a.parquet")
+    )
     assert own_records(tmp_path / "a.parquet", "message", "queue", words) == RECORDS
 
 
@@ -184,7 +193,9 @@ def test_a_task_reads_whatever_kind_of_file_its_folder_has(tmp_path, monkeypatch
     assert Task.load("agnews").fingerprint == task.fingerprint
 
 
-@pytest.mark.parametrize(("where", "named"), [("agnews", "agnews"), ("outer/agnews", ""), ("agnews/agnews", "")])
+@pytest.mark.parametrize(
+    ("where", "named"), [("agnews", "agnews"), ("outer/agnews", ""), ("agnews/agnews", "")]
+)
 def test_a_folder_one_level_off_is_named_with_the_way_out(tmp_path, monkeypatch, where, named):
     put((tmp_path / where).parent, "train")
     monkeypatch.setenv("DPICL_DATA", str(tmp_path / named))
@@ -219,7 +230,8 @@ def desk(tmp_path, monkeypatch) -> Path:
     rows = [(f"case {i} about {label}", label) for i in range(8) for label in ("yes", "no", "a: b")]
     write_csv(tmp_path / "train.csv", rows)
     write_csv(
-        tmp_path / "test.csv", [(f"question {i} {label}", label) for i in range(3) for label in ("yes", "no", "a: b")]
+        tmp_path / "test.csv",
+        [(f"question {i} {label}", label) for i in range(3) for label in ("yes", "no", "a: b")],
     )
     return tmp_path
 
@@ -240,14 +252,19 @@ def test_a_task_is_written_from_a_file_and_runs(dpicl, desk):
 
 
 def test_labels_and_fields_by_flags(dpicl, desk):
-    write_csv(desk / "numbers.csv", [(f"case {i}", str(i % 2)) for i in range(8)], ("words", "code"))
+    write_csv(
+        desk / "numbers.csv", [(f"case {i}", str(i % 2)) for i in range(8)], ("words", "code")
+    )
     flags = ("--text-field", "words", "--label-field", "code", "--labels", "0=billing,1=refund")
     made = dpicl("new", "task", "desk", "--from", "numbers.csv", *flags, "--json")
     assert made.code == 0 and made.json["labels"] == ["billing", "refund"]
     assert made.json["next"] == ["dpicl data desk --plugin desk"]  # a run needs a test file
     seen = dpicl("data", "numbers.csv", *flags, "--json").json
     assert seen["splits"][0]["labels"] == {"billing": 4, "refund": 4}
-    refuse(dpicl("new", "task", "other", "--from", "numbers.csv", *flags[:-1], "0=billing,2=refund"), "unknown label")
+    refuse(
+        dpicl("new", "task", "other", "--from", "numbers.csv", *flags[:-1], "0=billing,2=refund"),
+        "unknown label",
+    )
     refuse(dpicl("data", "numbers.csv", "--labels", "0=a,0=b"), "--labels", "twice")
     refuse(dpicl("new", "mechanism", "mine", "--labels", "a,b"), "--labels")
 
@@ -280,4 +297,6 @@ def test_data_counts_repeats_leaks_and_all_wrong_lines(dpicl, tmp_path):
     assert seen.json["leaks"] == [2, 7]
     shown = dpicl("data", train, "--test", test)
     assert SECRET not in shown.out + shown.err and SECRET not in seen.out
-    assert "train.jsonl, line 9" in shown.out and "train," not in shown.out and "private" in shown.err
+    assert (
+        "train.jsonl, line 9" in shown.out and "train," not in shown.out and "private" in shown.err
+    )

@@ -50,7 +50,10 @@ def test_a_packed_file_is_read_as_the_file_in_it(tmp_path, name):
     lines = "".join(json.dumps({"text": each.text, "label": each.label}) + "\n" for each in RECORDS)
     content = lines if "jsonl" in name else CSV
     if name.endswith(".zip"):
-        path = write_zip(tmp_path / name, {"__MACOSX/._t.csv": b"x", "folder/": b"", "folder/t.csv": content.encode()})
+        path = write_zip(
+            tmp_path / name,
+            {"__MACOSX/._t.csv": b"x", "folder/": b"", "folder/t.csv": content.encode()},
+        )
     else:
         path = write(tmp_path / name, gzip.compress(content.encode()))
     assert read(path).check() == RECORDS
@@ -86,7 +89,10 @@ def test_a_packed_file_unpacks_to_a_hundred_times_its_size_at_most(tmp_path, end
 
 
 def test_a_packed_copy_is_the_same_records(tmp_path):
-    path, copy = write(tmp_path / "t.csv", CSV), write(tmp_path / "u.csv.gz", gzip.compress(CSV.encode()))
+    path, copy = (
+        write(tmp_path / "t.csv", CSV),
+        write(tmp_path / "u.csv.gz", gzip.compress(CSV.encode())),
+    )
     with pytest.raises(UsageError, match="are the same records"):
         require_different({"--data": path, "--public": copy})
 
@@ -94,7 +100,9 @@ def test_a_packed_copy_is_the_same_records(tmp_path):
 # --- encodings
 
 
-@pytest.mark.parametrize("encoding", ["windows-1252", "utf-16", "utf-16-le", "gb18030", "utf-8-sig"])
+@pytest.mark.parametrize(
+    "encoding", ["windows-1252", "utf-16", "utf-16-le", "gb18030", "utf-8-sig"]
+)
 def test_a_file_in_another_encoding_is_read_as_it_says(tmp_path, encoding):
     path = write(tmp_path / "t.csv", CSV.encode(encoding))
     assert read(path, format=FileFormat(encoding=encoding)).check() == RECORDS
@@ -119,7 +127,10 @@ def test_what_is_no_text_is_not_taken_for_another_encoding(tmp_path):
 
 
 def test_encodings_with_a_state_and_unknown_ones_are_refused(dpicl, desk):  # noqa: F811
-    for name, words in {"utf-7": "would depend on other lines", "klingon": "must be an encoding"}.items():
+    for name, words in {
+        "utf-7": "would depend on other lines",
+        "klingon": "must be an encoding",
+    }.items():
         refuse(dpicl("data", "tickets.csv", "--encoding", name), words)
 
 
@@ -149,20 +160,48 @@ def test_a_record_decides_no_mark_between_columns(tmp_path):
     with pytest.raises(DataError, match="has 1 column"):
         read(path, format=FileFormat(header=False), **numbers)
     assert read(path, format=FileFormat(header=False, delimiter=";"), **numbers).check() == RECORDS
-    assert read(write(tmp_path / "t.tsv", content.replace(";", "\t")), format=FileFormat(header=False), **numbers)
+    assert read(
+        write(tmp_path / "t.tsv", content.replace(";", "\t")),
+        format=FileFormat(header=False),
+        **numbers,
+    )
 
 
 # --- rows that are left out
 
 #: One row each, whatever stands around it: sound, or wrong in one of many ways.
 ROWS = (
-    *(b"a text,billing", b"other text,refund", b'"two, words",billing', b"a text,unknown", b",billing", b"one field"),
-    *(b"three,fields,billing", b'"broken" quotes,billing', b"bytes \xe9 \xff,refund", b"\xf0\x9f\x8e,refund", b""),
+    *(
+        b"a text,billing",
+        b"other text,refund",
+        b'"two, words",billing',
+        b"a text,unknown",
+        b",billing",
+        b"one field",
+    ),
+    *(
+        b"three,fields,billing",
+        b'"broken" quotes,billing',
+        b"bytes \xe9 \xff,refund",
+        b"\xf0\x9f\x8e,refund",
+        b"",
+    ),
     *(b"x\xc3,billing", b'say "hi",refund'),
 )
 LINES = (
-    *(b'{"text": "a text", "label": "billing"}', b'{"text": "b", "label": "refund"}', b'{"text": "c"}', b"{", b"7"),
-    *(b'{"text": 3, "label": "refund"}', b'{"text": "\xe9", "label": "refund"}', b'{"text": "d", "label": "x"}', b""),
+    *(
+        b'{"text": "a text", "label": "billing"}',
+        b'{"text": "b", "label": "refund"}',
+        b'{"text": "c"}',
+        b"{",
+        b"7",
+    ),
+    *(
+        b'{"text": 3, "label": "refund"}',
+        b'{"text": "\xe9", "label": "refund"}',
+        b'{"text": "d", "label": "x"}',
+        b"",
+    ),
     *(b'{"text": "\\ud800", "label": "refund"}', b'{"text": "e", "text": "f", "label": "refund"}'),
 )
 
@@ -187,12 +226,19 @@ def test_each_row_of_csv_decides_alone_whether_it_is_left_out(tmp_path_factory, 
 @given(st.lists(st.sampled_from(LINES), min_size=1, max_size=8), st.integers(0, 7))
 def test_each_line_of_json_decides_alone_whether_it_is_left_out(tmp_path_factory, rows, at):
     path = tmp_path_factory.getbasetemp() / "alone.jsonl"
-    assert_each_row_decides_alone(path, b'{"text": "first", "label": "refund"}', rows, at % len(rows))
+    assert_each_row_decides_alone(
+        path, b'{"text": "first", "label": "refund"}', rows, at % len(rows)
+    )
 
 
 @pytest.mark.parametrize(
     "rows",
-    ['x,refund\n"open,billing\ny,refund', 'x,refund\n"open,billing', '"a\nb",c,billing\n', '"a\nb"c,billing\n'],
+    [
+        'x,refund\n"open,billing\ny,refund',
+        'x,refund\n"open,billing',
+        '"a\nb",c,billing\n',
+        '"a\nb"c,billing\n',
+    ],
 )
 def test_a_row_that_takes_in_others_is_not_left_out(tmp_path, rows):
     reading = read(write(tmp_path / "t.csv", f"text,label\n{rows}"), skip_invalid=True)
@@ -241,9 +287,13 @@ def test_data_names_the_rows_without_a_person_and_no_other_fault(dpicl, tmp_path
     monkeypatch.chdir(tmp_path)
     head = "text,label,user\nmy card,billing,a\nmy money,refund,\n,billing,b\nmy 'user',refund,-\n"
     write(tmp_path / "t.csv", head)
-    answer = dpicl("data", "t.csv", "--labels", "billing,refund", "--person-field", "user", "--json")
+    answer = dpicl(
+        "data", "t.csv", "--labels", "billing,refund", "--person-field", "user", "--json"
+    )
     assert answer.json["persons"][0]["nobody"] == [3, 5]
-    assert answer.code == 1 and any("2 lines that name nobody" in each for each in answer.json["problems"])
+    assert answer.code == 1 and any(
+        "2 lines that name nobody" in each for each in answer.json["problems"]
+    )
     shown = dpicl("data", "t.csv", "--labels", "billing,refund", "--person-field", "user").out
     assert "2 rows name nobody (line 3, 5)" in shown
 
@@ -257,7 +307,10 @@ def test_data_names_the_rows_without_a_person_and_no_other_fault(dpicl, tmp_path
      ("l.json", '{"a, b = c": "a, b = c", "count": "Number of things"}')],
 )  # fmt: skip
 def test_a_file_of_labels_may_have_commas_and_equals_signs(tmp_path, name, content):
-    assert read_labels(write(tmp_path / name, content)) == {"a, b = c": "a, b = c", "count": "Number of things"}
+    assert read_labels(write(tmp_path / name, content)) == {
+        "a, b = c": "a, b = c",
+        "count": "Number of things",
+    }
 
 
 @pytest.mark.parametrize("content", ["", "a\na\n", "a\t\n", "\xe9".encode("latin-1")])
@@ -268,5 +321,8 @@ def test_a_file_that_is_none_of_labels_is_one_sentence(tmp_path, content):
 
 def test_labels_are_given_once(dpicl, desk):  # noqa: F811
     write(desk / "l.txt", "\n".join(LABELS))
-    refuse(dpicl("data", "tickets.csv", "--labels", "billing", "--labels-file", "l.txt"), "one of the two")
+    refuse(
+        dpicl("data", "tickets.csv", "--labels", "billing", "--labels-file", "l.txt"),
+        "one of the two",
+    )
     assert dpicl("data", "tickets.csv", "--labels-file", "l.txt").code == 0

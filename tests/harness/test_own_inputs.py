@@ -41,7 +41,9 @@ def test_private_records_are_no_public_ones(dpicl, desk, flag, how):  # noqa: F8
         shutil.copy(desk / "tickets.csv", other)
     else:
         (os.link if how == "hard link" else os.symlink)(desk / "tickets.csv", other)
-    refuse(release(dpicl, flag, other), f"--data and {flag} are the same records", "private records")
+    refuse(
+        release(dpicl, flag, other), f"--data and {flag} are the same records", "private records"
+    )
     assert not list(desk.glob("demos*")) and dpicl("budget", "--json").json == {"private_sets": []}
 
 
@@ -51,7 +53,10 @@ def test_private_records_are_no_queries_and_public_ones_are_given_once(dpicl, de
     refuse(dpicl(*words, "asked.csv"), "--data and --queries are the same records")
     write_csv(desk / "public.csv", 12)
     shutil.copy("public.csv", "again.csv")
-    refuse(release(dpicl, "--public", "public.csv", "--public-test", "again.csv"), "--public and --public-test")
+    refuse(
+        release(dpicl, "--public", "public.csv", "--public-test", "again.csv"),
+        "--public and --public-test",
+    )
 
 
 def test_files_that_cannot_be_compared_are_left_to_their_reader(tmp_path):
@@ -64,7 +69,12 @@ def test_one_table_in_memory_is_not_private_and_public():
     rows = [("one", "billing"), ("two", "refund")]
     given = {"labels": LABELS, "size": 20, "model": "sim"}
     with pytest.raises(UsageError, match=r"^data and public_test are the same records"):
-        package.release("tang", data=rows, public_test=pandas.DataFrame(rows, columns=["text", "label"]), **given)
+        package.release(
+            "tang",
+            data=rows,
+            public_test=pandas.DataFrame(rows, columns=["text", "label"]),
+            **given,
+        )
 
 
 # --- quotation marks
@@ -75,7 +85,9 @@ def read(path: Path, quoting: bool = True):
     return read_records(path, SourceSpec(name="own", labels=(), local=local))
 
 
-def test_rows_that_a_quotation_mark_joins_are_faults_in_tsv_and_texts_without_quoting(dpicl, tmp_path):
+def test_rows_that_a_quotation_mark_joins_are_faults_in_tsv_and_texts_without_quoting(
+    dpicl, tmp_path
+):
     path = tmp_path / "sms.tsv"
     path.write_text('label\ttext\nham\tfine\nspam\t"win now\nham\tsee you\nham\tbye"\nham\tend\n')
     with pytest.raises(DataError, match=r"line 3 takes whole lines after it.*--no-quoting"):
@@ -88,7 +100,9 @@ def test_rows_that_a_quotation_mark_joins_are_faults_in_tsv_and_texts_without_qu
 
 def test_a_text_of_several_lines_with_tabs_in_it_is_a_text_in_tsv(tmp_path):
     path = tmp_path / "faq.tsv"
-    path.write_text('label\tid\ttext\tmore\nham\t1\t"<p>\n\tfine\n</p>"\tx\nham\t2\t"<p>\tbye\n</p>"\ty\n')
+    path.write_text(
+        'label\tid\ttext\tmore\nham\t1\t"<p>\n\tfine\n</p>"\tx\nham\t2\t"<p>\tbye\n</p>"\ty\n'
+    )
     assert [record.text for record in read(path).check()] == ["<p> fine </p>", "<p> bye </p>"]
     path.write_text('label\tid\ttext\tmore\nham\t1\t"one\tx\nham\t2\ttwo"\ty\n')
     with pytest.raises(DataError, match="line 2 takes whole lines after it"):
@@ -136,10 +150,21 @@ def test_no_quoting_is_for_every_file_of_a_release(dpicl, desk):  # noqa: F811
     rows = [f'ticket {n} on {label}, "open\t{label}' for n in range(18) for label in LABELS]
     Path("t.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
     Path("asked.tsv").write_text('text\n"where\nwhy\n')
-    words = ("answer", "embedding_centroids", "--data", "t.tsv", *ALWAYS, "--option", "embedding=sim")
+    words = (
+        "answer",
+        "embedding_centroids",
+        "--data",
+        "t.tsv",
+        *ALWAYS,
+        "--option",
+        "embedding=sim",
+    )
     answer = dpicl(*words, "--queries", "asked.tsv", "--no-quoting", "--out", "x.jsonl")
     assert answer.code == 0, answer.err
-    assert [json.loads(line)["text"] for line in Path("x.jsonl").read_text().splitlines()] == ['"where', "why"]
+    assert [json.loads(line)["text"] for line in Path("x.jsonl").read_text().splitlines()] == [
+        '"where',
+        "why",
+    ]
     made = dpicl("new", "task", "own", "--from", "t.tsv", "--no-quoting")
     assert made.code == 0 and '"quoting": false' in Path("own/task.yaml").read_text()
     seen = dpicl("data", "own", "--plugin", "own", "--json")
@@ -171,7 +196,10 @@ def test_a_query_without_an_id_is_numbered_and_a_wrong_row_is_named(tmp_path):
     path.write_text("id,text\na,one\n,two\nb,\n")
     assert [query.id for query in queries_of(path, OWN)] == ["a", "2", "b"]
     pandas.DataFrame({"id": [1.0, None], "text": ["one", None]}).to_parquet(tmp_path / "q.parquet")
-    assert [(query.id, query.text) for query in queries_of(tmp_path / "q.parquet", OWN)] == [("1", "one"), ("2", "")]
+    assert [(query.id, query.text) for query in queries_of(tmp_path / "q.parquet", OWN)] == [
+        ("1", "one"),
+        ("2", ""),
+    ]
     path.write_text("id,text\na,one\nb\n")
     with pytest.raises(DataError, match="line 3 has 1 field"):
         queries_of(path, OWN)
@@ -181,9 +209,18 @@ def test_a_query_without_an_id_is_numbered_and_a_wrong_row_is_named(tmp_path):
 
 
 def test_blank_queries_of_a_program_and_of_a_state_are_answered_with_nothing(desk):  # noqa: F811
-    given = {"data": "tickets.csv", "labels": LABELS, "size": 20, "model": "sim", "options": {"embedding": "sim"}}
+    given = {
+        "data": "tickets.csv",
+        "labels": LABELS,
+        "size": 20,
+        "model": "sim",
+        "options": {"embedding": "sim"},
+    }
     made = package.answer("embedding_centroids", queries=["", "a bill", " "], **given)
-    assert list(made.answers) == ["1", "2", "3"] and (made.answers["1"], made.answers["3"]) == ("", "")
+    assert list(made.answers) == ["1", "2", "3"] and (made.answers["1"], made.answers["3"]) == (
+        "",
+        "",
+    )
     assert made.answers["2"] in LABELS and len(made.text().splitlines()) == 3
     package.release("embedding_centroids", out="desk.json", **given)
     Path("q.txt").write_text("\na bill\n")
@@ -225,7 +262,10 @@ def read_table(data, own: OwnRecords) -> list[Record]:
 @pytest.mark.parametrize("name", READ)
 def test_tables_of_other_libraries_are_read_as_they_mean(name):
     data, fields = READ[name]
-    assert read_table(data, OwnRecords(WORDS, None, *fields)) == [Record("one", "billing"), Record("two", "refund")]
+    assert read_table(data, OwnRecords(WORDS, None, *fields)) == [
+        Record("one", "billing"),
+        Record("two", "refund"),
+    ]
 
 
 REFUSED = {
@@ -262,7 +302,10 @@ def test_errors_of_a_program_name_parameters_and_those_of_commands_flags(dpicl, 
         package.release("tang", data=data, **given)
     path = tmp_path / "a.csv"
     data.to_csv(path, index=False)
-    refuse(dpicl("release", "tang", "--data", path, *ALWAYS, "--out", "x.jsonl"), "--text-field and --label-field")
+    refuse(
+        dpicl("release", "tang", "--data", path, *ALWAYS, "--out", "x.jsonl"),
+        "--text-field and --label-field",
+    )
 
 
 def test_a_column_of_a_workbook_or_parquet_twice_is_refused(tmp_path):
@@ -275,6 +318,8 @@ def test_a_column_of_a_workbook_or_parquet_twice_is_refused(tmp_path):
 def test_an_accent_of_its_own_makes_no_other_label(tmp_path):
     (tmp_path / "a.csv").write_text("text,label\none,cafe\u0301\n", encoding="utf-8")
     own = OwnRecords({"caf\u00e9": "caf\u00e9", "bar": "bar"})
-    assert read_records(tmp_path / "a.csv", own.spec(tmp_path / "a.csv")).check() == [Record("one", "caf\u00e9")]
+    assert read_records(tmp_path / "a.csv", own.spec(tmp_path / "a.csv")).check() == [
+        Record("one", "caf\u00e9")
+    ]
     with pytest.raises(UsageError, match="each of them once"):
         make_config(["caf\u00e9", "cafe\u0301"], "text")

@@ -84,13 +84,19 @@ def test_two_folders_of_budgets_are_refused(home, dpicl, monkeypatch):
     refuse(dpicl("budget"), str(home / OLD), str(home / NEW))
 
 
-def test_budgets_that_a_variable_hides_are_named_before_anything_is_charged(home, dpicl, fresh_cache, monkeypatch):
+def test_budgets_that_a_variable_hides_are_named_before_anything_is_charged(
+    home, dpicl, fresh_cache, monkeypatch
+):
     monkeypatch.chdir(home.parent)
     write_csv(Path("tickets.csv"), 18)
     monkeypatch.delenv("DPICL_CACHE")
     charge()
     assert paths.uncounted_budgets() == []
     monkeypatch.setenv("DPICL_CACHE", str(fresh_cache))
-    made = dpicl("release", "tang", "--data", "tickets.csv", *ALWAYS, *SMALL, "--out", "demos.jsonl")
-    assert made.code == 0 and str(home / NEW) in made.err and str(fresh_cache / "private") in made.out
+    made = dpicl(
+        "release", "tang", "--data", "tickets.csv", *ALWAYS, *SMALL, "--out", "demos.jsonl"
+    )
+    assert (
+        made.code == 0 and str(home / NEW) in made.err and str(fresh_cache / "private") in made.out
+    )
     assert releases() == [1]

@@ -37,7 +37,18 @@ from tests.harness.helpers import refuse
 LABELS = ("billing", "refund")
 KEY = b"k" * 32
 OWN = OwnRecords({label: label for label in LABELS}, person_field="customer_id")
-ASKED = ("--labels", "billing,refund", "--size", 40, "--model", "sim", "--epsilon", 1, "--option", "embedding=sim")
+ASKED = (
+    "--labels",
+    "billing,refund",
+    "--size",
+    40,
+    "--model",
+    "sim",
+    "--epsilon",
+    1,
+    "--option",
+    "embedding=sim",
+)
 
 
 def write_table(path: Path, rows: list[tuple[str, str, object]], head: str = "customer_id") -> Path:
@@ -54,7 +65,10 @@ def others(number: int = 20) -> list[tuple[str, str, object]]:
 def desk(tmp_path, fresh_cache, monkeypatch) -> Path:
     """A folder with the tickets of 20 people with two rows each, and of one with 63."""
     monkeypatch.chdir(tmp_path)
-    write_table(tmp_path / "tickets.csv", [*others(), *((f"swordfish {n}", "billing", "Bob") for n in range(63))])
+    write_table(
+        tmp_path / "tickets.csv",
+        [*others(), *((f"swordfish {n}", "billing", "Bob") for n in range(63))],
+    )
     return tmp_path
 
 
@@ -66,7 +80,11 @@ def release(dpicl, *more: object, data: str = "tickets.csv", out: str = "demos.j
 
 
 ROWS = st.lists(
-    st.tuples(st.sampled_from(["a", "A!", "b", "c", "d e"]), st.sampled_from(LABELS), st.sampled_from("xyz")),
+    st.tuples(
+        st.sampled_from(["a", "A!", "b", "c", "d e"]),
+        st.sampled_from(LABELS),
+        st.sampled_from("xyz"),
+    ),
     max_size=12,
 )
 
@@ -77,7 +95,9 @@ def test_without_one_person_exactly_their_kept_rows_are_missing(rows, most, orde
     """Equal texts of several people, labels that contradict each other, and rows in another order among them."""
 
     def keep(table):
-        return keep_rows([Record(text, label) for text, label, _ in table], [who for *_, who in table], most, KEY)
+        return keep_rows(
+            [Record(text, label) for text, label, _ in table], [who for *_, who in table], most, KEY
+        )
 
     kept = keep(rows)
     for person in "xyz":
@@ -93,7 +113,11 @@ def test_without_one_person_exactly_their_kept_rows_are_missing(rows, most, orde
 
 
 def test_equal_texts_of_two_people_stay_two_and_public_ones_go(desk):
-    same = [("one text", "billing", "Ann"), ("One text!", "refund", "Ben"), ("known", "refund", "Cid")]
+    same = [
+        ("one text", "billing", "Ann"),
+        ("One text!", "refund", "Ben"),
+        ("known", "refund", "Cid"),
+    ]
     public = write_table(desk / "public.csv", [("Known.", "refund", "nobody")], "note")
     assert len(load_own(OWN, write_table(desk / "same.csv", same), None, True).task.train) == 3
     loaded = load_own(OWN, desk / "same.csv", None, True, public)
@@ -101,7 +125,12 @@ def test_equal_texts_of_two_people_stay_two_and_public_ones_go(desk):
 
 
 def test_names_in_other_spellings_and_numbers_are_one_person(desk):
-    rows = [("a", "billing", "Ann Lee"), ("b", "refund", "ann.lee "), ("c", "refund", "7"), ("d", "refund", "7.0")]
+    rows = [
+        ("a", "billing", "Ann Lee"),
+        ("b", "refund", "ann.lee "),
+        ("c", "refund", "7"),
+        ("d", "refund", "7.0"),
+    ]
     loaded = load_own(OWN, write_table(desk / "spelled.csv", rows), None, True)
     assert len(loaded.task.train) == 2 and loaded.persons == {"annlee", "7"}
 
@@ -132,7 +161,11 @@ def test_one_person_with_63_rows_moves_what_is_released_no_more_than_one_row_may
     def exact_epsilon(own: OwnRecords) -> float:
         sums = []
         for path in (desk / "tickets.csv", without):
-            texts = [record.text for record in load_own(own, path, None, True).task.train if record.label == "billing"]
+            texts = [
+                record.text
+                for record in load_own(own, path, None, True).task.train
+                if record.label == "billing"
+            ]
             sums.append(load_embeddings("sim").encode(texts).astype(float).sum(axis=0))
         return gaussians.exact_epsilon(knob / float(np.linalg.norm(sums[0] - sums[1])), delta)
 
@@ -149,7 +182,9 @@ def test_group_privacy_takes_the_records_away_one_by_one():
         for _ in range(rows):
             delta = math.exp(epsilon) * delta + 1e-6
         assert of_person(epsilon, 1e-6, rows) == pytest.approx((rows * epsilon, delta))
-        assert of_person(*of_record(epsilon, 1e-4, rows, True), rows) == pytest.approx((epsilon, 1e-4))
+        assert of_person(*of_record(epsilon, 1e-4, rows, True), rows) == pytest.approx(
+            (epsilon, 1e-4)
+        )
     assert growth(0.0, 4) == 4 and growth(400.0, 2) == math.inf
     assert of_record(math.inf, 1e-5, 3, False) == (math.inf, 1e-5)
     with pytest.raises(UsageError, match=r"delta must be at least 0\.00000\d+, not 1e-06"):
@@ -169,13 +204,20 @@ def test_three_rows_of_a_person_cost_a_third_each_and_are_charged_as_a_person(dp
     )
     assert of_person(card["privacy"]["epsilon_proved"], card["privacy"]["delta"], 3)[1] <= 5e-6
     page = (desk / "demos.card.md").read_text().splitlines()
-    assert page[0].endswith("protects one person (customer\\_id) with at most 3 rows") and "3 at most" in "".join(page)
+    assert page[0].endswith(
+        "protects one person (customer\\_id) with at most 3 rows"
+    ) and "3 at most" in "".join(page)
     (stands,) = answer.json["budgets"]
     assert (stands["unit"], stands["sum_delta"]) == ("person", 5e-6)
     assert stands["sum_epsilon"] == pytest.approx(card["person"]["epsilon"]) == stands["epsilon"]
     assert release(dpicl, *asked, "--delta", 5e-6, out="b.jsonl").code == 0
     (stands,) = dpicl("budget", "--json").json["private_sets"]
-    assert 1.0 < stands["epsilon"] <= stands["sum_epsilon"] == pytest.approx(2 * card["person"]["epsilon"])
+    assert (
+        1.0
+        < stands["epsilon"]
+        <= stands["sum_epsilon"]
+        == pytest.approx(2 * card["person"]["epsilon"])
+    )
 
 
 # --- what is asked, said and charged
@@ -197,7 +239,9 @@ def test_a_column_of_people_needs_a_decision_before_anything_is_charged(dpicl, d
 @pytest.mark.parametrize("more", [{}, {"swordfish_user": 1}])
 def test_where_rows_name_their_columns_no_row_decides_whether_a_decision_is_needed(desk, more):
     rows = [{"text": text, "label": label} for text, label, _ in others()]
-    (desk / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, {**rows[0], **more}]))
+    (desk / "a.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in [*rows, {**rows[0], **more}])
+    )
     with pytest.raises(UsageError, match=r"each row has its own.*--per-record"):
         load_own(OwnRecords(OWN.labels), desk / "a.jsonl", None, True)
     decided = replace(OwnRecords(OWN.labels), per_record=True)
@@ -211,7 +255,9 @@ def test_people_of_another_column_and_single_records_are_no_part_of_a_limit_for_
     budget.charge(rows, one, replace(of_people, total_epsilon=9.0), persons=["ann"])
     budget.charge(rows, one, of_people, persons=["ann"])
     for other in (ChargeTo("desk"), replace(of_people, person_field="ticket")):
-        with pytest.raises(UsageError, match=r"stated for the people of the column customer_id.*--total-epsilon 9"):
+        with pytest.raises(
+            UsageError, match=r"stated for the people of the column customer_id.*--total-epsilon 9"
+        ):
             budget.charge(rows, one, other, persons=["7"])
         assert budget.read_sets()[0]["unit"] == "person"
     budget.charge(rows, one, ChargeTo("desk", total_epsilon=9.0))
@@ -221,8 +267,12 @@ def test_people_of_another_column_and_single_records_are_no_part_of_a_limit_for_
 
 def test_rows_that_no_release_used_are_of_the_same_set(desk):
     rows = [(f"text {number} of Ann", "billing", "ann") for number in range(6)]
-    (desk / "ann.csv").write_text("text,label,customer_id\n" + "".join(f"{','.join(row)}\n" for row in rows))
-    loaded = load_own(replace(OwnRecords(OWN.labels), person_field="customer_id"), desk / "ann.csv", None, True)
+    (desk / "ann.csv").write_text(
+        "text,label,customer_id\n" + "".join(f"{','.join(row)}\n" for row in rows)
+    )
+    loaded = load_own(
+        replace(OwnRecords(OWN.labels), person_field="customer_id"), desk / "ann.csv", None, True
+    )
     assert len(loaded.task.train) == 1
     assert {record.text for record in loaded.read} == {text for text, *_ in rows}
 
@@ -239,7 +289,9 @@ def test_a_mark_that_takes_in_rows_is_a_fault_in_every_column(desk, column):
 
 @pytest.mark.parametrize("rows", [None, 1])
 def test_the_card_and_the_terminal_say_whom_a_release_protects(dpicl, desk, rows):
-    answer = release(dpicl, *(("--per-record",) if rows is None else ("--person-field", "customer_id")))
+    answer = release(
+        dpicl, *(("--per-record",) if rows is None else ("--person-field", "customer_id"))
+    )
     assert answer.code == 0, answer.err
     who = "one record" if rows is None else "one person (customer_id)"
     head, *page = (desk / "demos.card.md").read_text().splitlines()
@@ -255,9 +307,13 @@ def test_the_card_and_the_terminal_say_whom_a_release_protects(dpicl, desk, rows
 def test_other_texts_of_the_same_people_are_charged_to_their_set(dpicl, desk):
     person = ("--person-field", "customer_id")
     assert release(dpicl, *person, "--total-epsilon", 1.5).code == 0
-    write_table(desk / "later.csv", [("something else", "refund", "BOB"), ("and more", "billing", "c-77")])
+    write_table(
+        desk / "later.csv", [("something else", "refund", "BOB"), ("and more", "billing", "c-77")]
+    )
     refuse(release(dpicl, *person, data="later.csv", out="b.jsonl"), "'tickets'", "1.5")
-    assert release(dpicl, "--per-record", data="later.csv", out="b.jsonl").code == 0  # nobody is named in it
+    assert (
+        release(dpicl, "--per-record", data="later.csv", out="b.jsonl").code == 0
+    )  # nobody is named in it
     ledger = next(each for each in read_all() if each.name == "tickets")
     assert "Bob" not in ledger.text and not hashes_of(["bob"]) & hashes_of([], ["bob"])
 
@@ -271,9 +327,14 @@ def test_a_set_that_mixes_units_says_that_a_record_is_protected(dpicl, fresh_cac
     budget.charge(rows, one, ChargeTo("desk", rows_per_person=2), persons=["ann"])
     assert budget.read_sets()[0]["unit"] == "mixed"
     shown = dpicl("budget", "--private-set", "desk")
-    assert "the sums are those of a record" in " ".join(shown.out.split()) and "a person, 2" in shown.out
+    assert (
+        "the sums are those of a record" in " ".join(shown.out.split())
+        and "a person, 2" in shown.out
+    )
     (mixed,) = budget.read_sets()
-    assert mixed["sum_epsilon"] == mixed["epsilon"] == 1.0 + 2 * 1.0  # without one row another one of hers is used
+    assert (
+        mixed["sum_epsilon"] == mixed["epsilon"] == 1.0 + 2 * 1.0
+    )  # without one row another one of hers is used
     assert mixed["sum_delta"] == pytest.approx(1e-5 + 1e-5 * (1 + math.e))
     with pytest.raises(BudgetExceeded):
         budget.charge([], one, ChargeTo("new", total_epsilon=2.5), persons=["ann"])
@@ -296,7 +357,9 @@ def test_columns_that_look_like_people(name, expected):
 def test_data_says_how_many_rows_people_have(dpicl, desk):
     answer = dpicl("data", "tickets.csv")
     assert (
-        "21 people with 103 rows" in answer.out and "of one is 63" in answer.out and "100% of the people" in answer.out
+        "21 people with 103 rows" in answer.out
+        and "of one is 63" in answer.out
+        and "100% of the people" in answer.out
     )
     (counted,) = dpicl("data", "tickets.csv", "--rows-per-person", 2, "--json").json["persons"]
     assert (counted["column"], counted["kept"], counted["largest"]) == ("customer_id", 42, 63)
@@ -311,7 +374,9 @@ def test_data_says_how_many_rows_people_have(dpicl, desk):
 
 
 def make_sampled(number: int) -> dp_event.DpEvent:
-    sampled = dp_event.PoissonSampledDpEvent(0.01 + number / 1000, dp_event.GaussianDpEvent(1.0 + number / 100))
+    sampled = dp_event.PoissonSampledDpEvent(
+        0.01 + number / 1000, dp_event.GaussianDpEvent(1.0 + number / 100)
+    )
     return dp_event.SelfComposedDpEvent(sampled, 10)
 
 

@@ -39,13 +39,17 @@ class Bench(Workbench):
 
     shown: tuple[Sequence[Demonstration], ...] = ()
 
-    def evaluate(self, loaded: LoadedCell, prompt: ReleasedPrompt, answers: Any, phase: Any = None) -> Evaluation:
+    def evaluate(
+        self, loaded: LoadedCell, prompt: ReleasedPrompt, answers: Any, phase: Any = None
+    ) -> Evaluation:
         self.shown += (prompt.demonstrations,)
         with phase("evaluate"):
             return Evaluation(["d0", "d1"], {"acc": [1.0, 0.0], "acc_logistic": [0.0, 0.0]})
 
 
-def make_cell(mechanism: str = "tang", mechanisms: dict[str, Registered] = MECHANISMS, **changes: Any) -> Cell:
+def make_cell(
+    mechanism: str = "tang", mechanisms: dict[str, Registered] = MECHANISMS, **changes: Any
+) -> Cell:
     task = changes.get("task", "agnews")
     settings: dict[str, Any] = {
         "suite": "small", "suite_version": 1, "task": task, "task_version": 1, "source": "synthetic",
@@ -54,7 +58,9 @@ def make_cell(mechanism: str = "tang", mechanisms: dict[str, Registered] = MECHA
         "options": resolve_options(mechanisms[mechanism].cls, task, SMALL.get(mechanism, {})),
     }  # fmt: skip
     fixed = {"zero_shot": 0.0, "real_demonstrations": math.inf}
-    return Cell(**{**settings, **({"epsilon": fixed[mechanism]} if mechanism in fixed else {}), **changes})
+    return Cell(
+        **{**settings, **({"epsilon": fixed[mechanism]} if mechanism in fixed else {}), **changes}
+    )
 
 
 @pytest.fixture
@@ -64,7 +70,9 @@ def bench(own_cache) -> Bench:
 
 def test_every_seed_draws_private_records_of_its_own_and_all_mechanisms_the_same(bench):
     whole = bench.task(make_cell())
-    cells = [make_cell(name, seed=seed, private_share=0.5) for seed in (0, 1) for name in ("tang", "pta")]
+    cells = [
+        make_cell(name, seed=seed, private_share=0.5) for seed in (0, 1) for name in ("tang", "pta")
+    ]
     drawn = [bench.task(cell) for cell in cells]
     assert drawn[0] is drawn[1] and drawn[2] is drawn[3]
     assert set(drawn[0].train) < set(whole.train) and set(drawn[0].train) != set(drawn[2].train)
@@ -97,7 +105,9 @@ def test_a_private_cell_has_a_proved_epsilon_within_its_target(bench, mechanism)
     assert result.documents["acc"].ids == ["d0", "d1"]
     assert set(result.cost.seconds) == {"load", "calibrate", "release", "account", "evaluate"}
     assert result.cost.tokens_read > 0
-    assert result.manifest.data.sizes == dict.fromkeys(["Business", "Sports", "Technology", "World"], 60)
+    assert result.manifest.data.sizes == dict.fromkeys(
+        ["Business", "Sports", "Technology", "World"], 60
+    )
 
 
 def test_real_demonstrations_cost_infinity_and_their_text_stays_out_of_the_result(bench):
@@ -206,7 +216,9 @@ def test_a_knobless_mechanism_must_cost_zero_or_infinity():
 def test_the_workbench_loads_a_task_and_a_model_once(own_cache, monkeypatch):
     bench = Workbench(MECHANISMS, keep_tasks=2)
     cells = [make_cell(task="agnews", test_records=n) for n in (5, 6, 7)]
-    assert bench.task(cells[0]) is bench.task(cells[0].model_copy(update={"seed": 9, "epsilon": 1.0}))
+    assert bench.task(cells[0]) is bench.task(
+        cells[0].model_copy(update={"seed": 9, "epsilon": 1.0})
+    )
     first = bench.task(cells[0])
     for cell in cells[1:]:
         bench.task(cell)

@@ -37,7 +37,9 @@ def example(kind: str, name: str) -> str:
     return text.replace(class_name(before), class_name(name))
 
 
-@pytest.mark.parametrize(("kind", "name", "taken"), [("attack", "gap", "built in"), ("model", "sim", "a built-in one")])
+@pytest.mark.parametrize(
+    ("kind", "name", "taken"), [("attack", "gap", "built in"), ("model", "sim", "a built-in one")]
+)
 def test_a_name_that_is_taken_is_an_error_with_both_origins(dpicl, tmp_path, kind, name, taken):
     path = tmp_path / "again.py"
     path.write_text(example(kind, name), encoding="utf-8")
@@ -48,14 +50,19 @@ def test_a_name_that_is_taken_is_an_error_with_both_origins(dpicl, tmp_path, kin
 def test_a_task_of_a_known_name_is_an_error_with_both_origins(dpicl, tmp_path):
     path = tmp_path / "trec"
     shutil.copytree(EXAMPLES["task"], path)
-    refuse(dpicl("list", "tasks", "--plugin", path), f"Two tasks are called 'trec': built in and plugin {path}")
+    refuse(
+        dpicl("list", "tasks", "--plugin", path),
+        f"Two tasks are called 'trec': built in and plugin {path}",
+    )
 
 
 def test_a_plugin_file_must_not_need_a_file_beside_it(tmp_path, monkeypatch):
     (tmp_path / "beside_it.py").write_text("SCALE = 1")
     path = tmp_path / "theirs_two_files.py"
     first = "import numpy as np\n"
-    path.write_text(example("mechanism", "their_two_files").replace(first, first + "import beside_it\n"))
+    path.write_text(
+        example("mechanism", "their_two_files").replace(first, first + "import beside_it\n")
+    )
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(PluginError, match=r"beside_it\.py"):
         registry.load_plugin(path)
@@ -84,7 +91,9 @@ def test_bytecode_beside_a_plugin_is_neither_read_nor_written(tmp_path, monkeypa
     py_compile.compile(str(file), importlib.util.cache_from_source(str(file)), doraise=True)
     status = file.stat()
     file.write_text("WORD = 'true'\n")
-    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))  # as the bytecode of the other source says
+    os.utime(
+        file, ns=(status.st_atime_ns, status.st_mtime_ns)
+    )  # as the bytecode of the other source says
     assert plugins.module_of(file)[0].WORD == "true"
     shutil.rmtree(cached)
     (tmp_path / "another.py").write_text("WORD = 2\n")

@@ -24,7 +24,9 @@ def test_a_changed_task_is_another_version_and_changed_records_are_not(meals):
     for name in ("train.jsonl", "README.md", "suite.yaml"):
         (meals / name).write_text("changed")
     assert Task.read_public("meals").version == version
-    (meals / "task.yaml").write_text((meals / "task.yaml").read_text().replace("Text: ", "Opinion: "))
+    (meals / "task.yaml").write_text(
+        (meals / "task.yaml").read_text().replace("Text: ", "Opinion: ")
+    )
     changed = Task.read_public("meals")
     assert changed.version != version and changed.query("Good.") == "Opinion: Good.\nLabel:"
     (meals / "metrics.py").write_text("")
@@ -70,7 +72,10 @@ def test_a_model_is_known_by_its_weights_and_by_the_file_that_reads_them(tmp_pat
         return models.load("fake:x", device="cpu").identity.sha256
 
     assert sha256(PINNED) == sha256(PINNED)
-    assert len({sha256(PINNED), sha256(PINNED, "# edited\n"), sha256(PINNED.replace("abc", "def"))}) == 3
+    assert (
+        len({sha256(PINNED), sha256(PINNED, "# edited\n"), sha256(PINNED.replace("abc", "def"))})
+        == 3
+    )
 
 
 @pytest.mark.parametrize(

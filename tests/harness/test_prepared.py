@@ -43,7 +43,13 @@ class Keeps(EmbeddingCentroids):
 
     def prepare(self, private, context):
         super().prepare(private, context)
-        slots = private.poisson_slots(60, None, partition="World", releases=self._releases(context.knob)).draw().slots
+        slots = (
+            private.poisson_slots(
+                60, None, partition="World", releases=self._releases(context.knob)
+            )
+            .draw()
+            .slots
+        )
 
         class Reads:
             def answer(self, query: Query) -> str:
@@ -59,7 +65,9 @@ class TwoForOne(Keeps):
 
     def events(self, knob, sizes):
         one = self._releases(knob)
-        return dpicl.parallel({label: dpicl.compose([one] * (1 + (label == "World"))) for label in sizes.records})
+        return dpicl.parallel(
+            {label: dpicl.compose([one] * (1 + (label == "World"))) for label in sizes.records}
+        )
 
 
 @pytest.mark.parametrize("noise", ["seeded", "secure"])
@@ -125,16 +133,27 @@ def test_answers_may_be_written_by_the_model_and_need_noise(agnews):
 @pytest.mark.parametrize("options", [{}, {"head": "logistic", "steps": 2}])
 @pytest.mark.parametrize("epsilon", [2.0, math.inf])
 def test_a_cell_says_what_it_is_and_its_ledger_adds_up(own_cache, options, epsilon):
-    cell = make_cell("embedding_centroids", epsilon=epsilon, options={"embedding": "sim", **options})
+    cell = make_cell(
+        "embedding_centroids", epsilon=epsilon, options={"embedding": "sim", **options}
+    )
     result = run_cell(cell, SUITE, Workbench(MECHANISMS))
-    assert (result.kind, result.privacy.queries, result.privacy.epsilon_per_query) == ("prepared", None, None)
+    assert (result.kind, result.privacy.queries, result.privacy.epsilon_per_query) == (
+        "prepared",
+        None,
+        None,
+    )
     assert len(result.answers) == (10 if epsilon == 2 else 0) and result.released_count == 10
-    assert set(result.scores) == {"acc", "acc_calibrated", "acc_logistic"} and result.manifest.embedding.name == "sim"
+    assert (
+        set(result.scores) == {"acc", "acc_calibrated", "acc_logistic"}
+        and result.manifest.embedding.name == "sim"
+    )
     assert from_text(to_text(result)) == result
     assert {*marks_of([result])} - {CHANGED_CODE} == {BY_EMBEDDINGS, OWN_READER}
     assert not explain_unpaid(result) and events_of([result], ()) == [result.privacy.event]
     with pytest.raises(ValueError, match="number of queries"):
-        type(result).model_validate({**result.model_dump(), "privacy": {**result.privacy.model_dump(), "queries": 10}})
+        type(result).model_validate(
+            {**result.model_dump(), "privacy": {**result.privacy.model_dump(), "queries": 10}}
+        )
 
 
 def test_a_result_that_only_says_so_does_not_get_around_its_queries(own_cache):
@@ -150,7 +169,10 @@ def test_attackers_ask_one_release_any_number_of_times(agnews):
     queries = [Query(f"{n}", query.text) for n, query in enumerate(agnews.queries())]
     first = target.answers(lambda task: task, queries)
     assert target.answers(lambda task: task, queries[::-1]) == first and len(target.releases) == 1
-    assert explain_no_answer(SIM, agnews, ask_yes_or_no(agnews)) and explain_no_answer(SIM, agnews) is None
+    assert (
+        explain_no_answer(SIM, agnews, ask_yes_or_no(agnews))
+        and explain_no_answer(SIM, agnews) is None
+    )
     with pytest.raises(UsageError):
         target.prompt()
 
@@ -159,12 +181,21 @@ def test_an_audit_asks_about_the_canary(agnews):
     job = AuditJob(SIM, agnews, "sim", {}, runs=8, records=12)
     job.check()
     result = AuditRuns(job, models.load("sim")).audit(8.0)
-    assert result.bound.epsilon <= result.privacy.epsilon_proved and "question" not in result.settings
+    assert (
+        result.bound.epsilon <= result.privacy.epsilon_proved and "question" not in result.settings
+    )
 
 
 def test_the_python_interface_takes_one(own_cache):
     found = dpicl.evaluate(
-        SIM, task="agnews", model="sim", source="synthetic", epsilon=1, test_records=6, train_records=40, progress=False
+        SIM,
+        task="agnews",
+        model="sim",
+        source="synthetic",
+        epsilon=1,
+        test_records=6,
+        train_records=40,
+        progress=False,
     )
     assert found.to_frame().queries.isna().all() and np.isfinite(found.to_frame().score).all()
     noise = {
@@ -172,7 +203,11 @@ def test_the_python_interface_takes_one(own_cache):
         for head in ("centroid", "logistic")
     }
     assert set(noise["centroid"]["sizes"]) == set(Task.read_public("agnews").labels)
-    assert noise["logistic"]["sizes"] == {"": 99} and noise["centroid"]["noise"] == pytest.approx(3.73, abs=0.01)
+    assert noise["logistic"]["sizes"] == {"": 99} and noise["centroid"]["noise"] == pytest.approx(
+        3.73, abs=0.01
+    )
     with pytest.raises(UsageError):
         dpicl.calibrate(SIM, task="agnews", epsilon=1, queries=5)
-    assert {row["name"]: row["kind"] for row in dpicl.list_mechanisms()}["embedding_centroids"] == "prepared"
+    assert {row["name"]: row["kind"] for row in dpicl.list_mechanisms()}[
+        "embedding_centroids"
+    ] == "prepared"

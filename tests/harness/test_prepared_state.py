@@ -35,7 +35,9 @@ def state(desk, dpicl) -> Path:  # noqa: F811
     """desk.json, the state of a secure release."""
     (desk / "new.txt").write_text("\n".join(QUERIES))
     answer = dpicl(*RELEASE, "--out", "desk.json")
-    assert answer.code == 0 and "--state desk.json" in answer.out and "--model sim" in answer.out, answer.err
+    assert answer.code == 0 and "--state desk.json" in answer.out and "--model sim" in answer.out, (
+        answer.err
+    )
     return desk / "desk.json"
 
 
@@ -46,7 +48,9 @@ def test_later_queries_cost_nothing(dpicl, desk, state):  # noqa: F811
     answer = dpicl(*ANSWER, "--state", "desk.json", "--out", "answers.jsonl", "--json")
     assert answer.code == 0, answer.err
     rows = [json.loads(line) for line in (desk / "answers.jsonl").read_text().splitlines()]
-    assert [row["text"] for row in rows] == QUERIES and {row["answer"] for row in rows} <= set(LABELS)
+    assert [row["text"] for row in rows] == QUERIES and {row["answer"] for row in rows} <= set(
+        LABELS
+    )
     card, first = answer.json["card"], json.loads((desk / "desk.card.json").read_text())
     assert card.pop("state_sha256") and card == first and card["privacy"]["queries"] is None
     assert card["manifest"]["embedding"]["name"] == "sim" and answer.json["budgets"] == []
@@ -60,9 +64,18 @@ def test_a_state_answers_as_the_release_did(desk, options):  # noqa: F811
     options = {"embedding": "sim", **options}
     at_once = package.answer("embedding_centroids", queries=QUERIES, options=options, **given)
     made = package.release("embedding_centroids", options=options, out="desk.json", **given)
-    assert made.state == Path("desk.json").read_text() and made.answers == {} and not made.demonstrations
-    later = package.answer("embedding_centroids", state="desk.json", queries=QUERIES, model="sim", options=options)
-    assert later.answers == at_once.answers and later.card["warning"] == made.card["warning"] is not None
+    assert (
+        made.state == Path("desk.json").read_text()
+        and made.answers == {}
+        and not made.demonstrations
+    )
+    later = package.answer(
+        "embedding_centroids", state="desk.json", queries=QUERIES, model="sim", options=options
+    )
+    assert (
+        later.answers == at_once.answers
+        and later.card["warning"] == made.card["warning"] is not None
+    )
 
 
 def test_a_state_is_used_as_it_was_made(dpicl, state):
@@ -77,7 +90,12 @@ def test_a_state_is_used_as_it_was_made(dpicl, state):
     refuse(dpicl("answer", "voting", *used[2:]), "prepares nothing")
     refuse(dpicl("answer", "tang", *used[2:]), "tang releases demonstrations", "{text}", "no cost")
     (state.parent / "prompt.txt").write_text("Text: {text}\nCategory:\n")
-    refuse(dpicl("answer", *ANSWER[2:], "--state", "prompt.txt", "--out", "x.jsonl"), "prompt.txt", "{text}", "no cost")
+    refuse(
+        dpicl("answer", *ANSWER[2:], "--state", "prompt.txt", "--out", "x.jsonl"),
+        "prompt.txt",
+        "{text}",
+        "no cost",
+    )
     refuse(dpicl(*ANSWER, "--state", "nothing.json", "--out", "x.jsonl"), "nothing.json")
     refuse(dpicl(*ANSWER, "--state", ".", "--out", "x.jsonl"), "regular file")
     assert not list(state.parent.glob("x.*")) and not list(state.parent.glob("y.*"))
@@ -94,7 +112,10 @@ def test_a_state_names_its_mechanism_and_no_code(dpicl, state):
         state.write_bytes(change(content, "card", "mechanism", to=name))
         refuse(dpicl(*used, "x.jsonl"), name, "--plugin")
     assert not (state.parent / "owned").exists()
-    refuse(dpicl("answer", *ANSWER[2:], "--data", "tickets.csv", "--epsilon", 1, "--out", "x.jsonl"), "MECHANISM")
+    refuse(
+        dpicl("answer", *ANSWER[2:], "--data", "tickets.csv", "--epsilon", 1, "--out", "x.jsonl"),
+        "MECHANISM",
+    )
 
 
 def change(content: dict, *path: str | int, to: object) -> bytes:
@@ -114,7 +135,9 @@ HOSTILE = {
     "deep": lambda it: b"[" * 10_000,
     "newer": lambda it: change(it, "schema_version", to=2),
     "another mechanism": lambda it: change(it, "card", "mechanism", to="sga"),
-    "a model that would be loaded": lambda it: change(it, "card", "options", "embedding", to="st:/evil"),
+    "a model that would be loaded": lambda it: change(
+        it, "card", "options", "embedding", to="st:/evil"
+    ),
     "an unknown task": lambda it: change(it, "task", to="../../etc"),
     "other labels": lambda it: change(it, "task", to="agnews"),
     "one label": lambda it: change(it, "card", "task", "labels", to=["a"]),
@@ -124,8 +147,12 @@ HOSTILE = {
     "an unknown class": lambda it: change(it, "state", "classes", "values", 0, to=7.0),
     "half a class": lambda it: change(it, "state", "classes", "values", 0, to=0.5),
     "a number too few": lambda it: change(it, "state", "vectors", "shape", to=[3, 63]),
-    "another dimension": lambda it: change(it, "state", "vectors", to={"shape": [3, 1], "values": [1.0, 1.0, 1.0]}),
-    "an absurd shape": lambda it: change(it, "state", "vectors", to={"shape": [0, 2**52, 2**52], "values": []}),
+    "another dimension": lambda it: change(
+        it, "state", "vectors", to={"shape": [3, 1], "values": [1.0, 1.0, 1.0]}
+    ),
+    "an absurd shape": lambda it: change(
+        it, "state", "vectors", to={"shape": [0, 2**52, 2**52], "values": []}
+    ),
     "no number": lambda it: change(it, "state", "vectors", "values", 0, to=float("nan")),
     "infinity": lambda it: change(it, "state", "vectors", "values", 0, to="Infinity"),
     "a truth value": lambda it: change(it, "state", "vectors", "values", 0, to=True),
@@ -146,7 +173,11 @@ def test_a_state_from_somebody_else_is_refused_in_a_sentence(dpicl, state, how):
     state.write_bytes(HOSTILE[how](json.loads(state.read_text())))
     answer = dpicl(*ANSWER, "--state", "desk.json", "--out", "x.jsonl")
     refuse(answer)
-    assert not list(state.parent.glob("x.*")) and "--labels" not in answer.err and "--text-is" not in answer.err
+    assert (
+        not list(state.parent.glob("x.*"))
+        and "--labels" not in answer.err
+        and "--text-is" not in answer.err
+    )
 
 
 def test_what_is_suggested_from_a_state_is_safe_in_a_shell(dpicl, state):
@@ -170,7 +201,16 @@ def test_a_state_that_could_not_be_read_again_is_found_before_it_is_paid(desk, m
 
 
 def test_queries_that_are_no_text_file(dpicl, state):
-    used = ("answer", "embedding_centroids", *SIM, "--state", "desk.json", "--out", "x.jsonl", "--queries")
+    used = (
+        "answer",
+        "embedding_centroids",
+        *SIM,
+        "--state",
+        "desk.json",
+        "--out",
+        "x.jsonl",
+        "--queries",
+    )
     os.mkfifo("pipe.txt")
     Path("zero.txt").symlink_to("/dev/zero")
     Path("lost.txt").symlink_to("nowhere")
@@ -181,7 +221,9 @@ def test_queries_that_are_no_text_file(dpicl, state):
     refuse(dpicl(*used, "lost.txt"), "broken link")
     refuse(dpicl(*used, "wide.txt"), "UTF-8")
     Path("lines.txt").write_text("one\u2028still one\x0cand so on\r\ntwo\n")
-    assert dpicl(*used, "lines.txt").code == 0 and len(Path("x.jsonl").read_text().splitlines()) == 2
+    assert (
+        dpicl(*used, "lines.txt").code == 0 and len(Path("x.jsonl").read_text().splitlines()) == 2
+    )
 
 
 class Asks(EmbeddingCentroids):
@@ -230,7 +272,11 @@ class Tells(EmbeddingCentroids):
     def prepare(self, private, context):
         made = super().prepare(private, context)
         read = len(
-            private.poisson_slots(30, None, partition="World", releases=self._releases(context.knob)).draw().slots
+            private.poisson_slots(
+                30, None, partition="World", releases=self._releases(context.knob)
+            )
+            .draw()
+            .slots
         )
 
         @dataclass(frozen=True)

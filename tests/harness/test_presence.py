@@ -64,7 +64,10 @@ def statuses(answer) -> list[str]:
     ("change", "reason"),
     [
         ({"train": [*TRAIN, *OTHER]}, "train"),
-        ({"train": [*TRAIN[1:], TRAIN[0]]}, "train"),  # another order is assigned to slots in another way
+        (
+            {"train": [*TRAIN[1:], TRAIN[0]]},
+            "train",
+        ),  # another order is assigned to slots in another way
         ({"test": rows_of("check", 2)}, "test"),
     ],
 )
@@ -81,7 +84,12 @@ def test_results_of_other_records_are_stale_everywhere(lab, change, reason):
     assert reason in plan.json["cells"][0]["reason"]
     assert "--rerun-stale" in lab("plan").out and reason in lab("plan").out
     run = lab("run")
-    assert run.code == 2 and "--rerun-stale" in run.err and reason in run.err and "already present" not in run.out
+    assert (
+        run.code == 2
+        and "--rerun-stale" in run.err
+        and reason in run.err
+        and "already present" not in run.out
+    )
     board = lab("board")
     assert "different data" in " ".join(board.out.split()) and reason in board.out
     assert any("different data" in note for note in lab("board", "--json").json["notes"])
@@ -145,7 +153,9 @@ def test_a_worker_never_overwrites_a_result_of_other_records(lab, own_cache):
     lab.records([*TRAIN, *OTHER])
     Inline().run([prism.cell], job, events.append)
     present, done = events
-    assert present.status == "present" and done.status == "failed" and "different data" in done.message
+    assert (
+        present.status == "present" and done.status == "failed" and "different data" in done.message
+    )
     assert path.read_text() == text
 
 
@@ -176,7 +186,10 @@ def test_files_that_change_while_they_are_read_are_not_kept_under_a_wrong_name(l
         Fingerprints().find_at_hand(cell)
     for each in (32, 31):
         lab.records(rows_of("train", each))
-        assert Fingerprints().find_at_hand(cell).fingerprint == Task.load("agnews", "local", limit_test=4).fingerprint
+        assert (
+            Fingerprints().find_at_hand(cell).fingerprint
+            == Task.load("agnews", "local", limit_test=4).fingerprint
+        )
 
 
 def test_results_of_a_task_without_records_here_are_kept_as_they_are(lab, monkeypatch):
@@ -194,7 +207,9 @@ def cell_of(lab) -> Cell:
     return result.cell
 
 
-def test_an_audit_of_other_records_is_not_taken_for_one_of_those_at_hand(dpicl, tmp_path, monkeypatch):
+def test_an_audit_of_other_records_is_not_taken_for_one_of_those_at_hand(
+    dpicl, tmp_path, monkeypatch
+):
     train = rows_of("train", 30)
     monkeypatch.setenv("DPICL_DATA", str(write_records(tmp_path / "data", train)))
     words = ("audit", "voting", "--task", "agnews", "--epsilon", 8, "--runs", 20, "--model", "sim")
@@ -211,7 +226,11 @@ def test_the_board_of_a_part_says_how_much_is_there_and_what_is_skipped_is_no_wo
     plan = lab("plan", "--json").json
     assert [cell["status"] for cell in plan["cells"] if cell["mechanism"] == "esa"] == ["skipped"]
     assert (plan["missing"], plan["skipped"]) == (2, 1)
-    assert all("aggregates texts" in cell["reason"] for cell in plan["cells"] if cell["status"] == "skipped")
+    assert all(
+        "aggregates texts" in cell["reason"]
+        for cell in plan["cells"]
+        if cell["status"] == "skipped"
+    )
     assert lab("run", "--mechanism", "zero_shot").code == 0
     assert "1 of 2 cells" in lab("board", "--json").json["notes"][0]
     assert lab("run").code == 0
@@ -225,7 +244,11 @@ def changing(dpicl, tmp_path):
     class Changing:
         def __init__(self, *rows, model="sim", plugin=None):
             self.path = synthetic_suite(tmp_path, *rows, models=f"['{model}']", test_records="2")
-            self.flags = ["--results", tmp_path / "results", *(["--plugin", plugin] if plugin else [])]
+            self.flags = [
+                "--results",
+                tmp_path / "results",
+                *(["--plugin", plugin] if plugin else []),
+            ]
 
         def __call__(self, command, *flags):
             return dpicl(command, self.path, *self.flags, *flags)
@@ -234,10 +257,14 @@ def changing(dpicl, tmp_path):
             """Everything is, for this reason, until it is made again."""
             kept = {file: file.read_text() for file in (tmp_path / "results").rglob("*.json")}
             plan = self("plan", "--json").json
-            assert {cell["status"] for cell in plan["cells"]} == {"stale"} and reason in plan["cells"][0]["reason"]
+            assert {cell["status"] for cell in plan["cells"]} == {"stale"} and reason in plan[
+                "cells"
+            ][0]["reason"]
             run = self("run")
             assert run.code == 2 and reason in run.err and "--rerun-stale" in run.err
-            assert {file: file.read_text() for file in (tmp_path / "results").rglob("*.json")} == kept
+            assert {
+                file: file.read_text() for file in (tmp_path / "results").rglob("*.json")
+            } == kept
             assert self("run", "--rerun-stale").code == 0
             assert {cell["status"] for cell in self("plan", "--json").json["cells"]} == {"present"}
 
@@ -251,7 +278,9 @@ def test_results_of_another_model_of_the_same_path_are_stale(changing, tmp_path)
     config = folder / "config.json"
     config.write_text(config.read_text().replace('"rms_norm_eps": 1e-06', '"rms_norm_eps": 0.5'))
     lab.require_stale("the model")
-    (file,) = [path for path in (tmp_path / "results").rglob("*.json") if path.parent.name != "quarantine"]
+    (file,) = [
+        path for path in (tmp_path / "results").rglob("*.json") if path.parent.name != "quarantine"
+    ]
     old = json.loads(file.read_text())
     old["manifest"]["model"]["sha256"] = hub.identify_weights(folder)  # as older versions said it
     file.write_text(json.dumps(old))
@@ -269,7 +298,9 @@ def test_results_of_an_earlier_version_of_a_mechanism_are_stale(changing, monkey
         del old["manifest"]["mechanism_version"]
         file.write_text(json.dumps(old))
     plan = lab("plan", "--json").json
-    assert plan["present"] == 1 and plan["unknown"].count("the mechanism's version of 1 result") == 1
+    assert (
+        plan["present"] == 1 and plan["unknown"].count("the mechanism's version of 1 result") == 1
+    )
     assert plan["unknown"] in lab("plan").out
 
 
@@ -308,18 +339,31 @@ class Reads(ZeroShot):
 
 def forget_plugins():
     """As a new process knows none."""
-    for module in [key for key in sys.modules if key.startswith(("dpicl_plugin_", "beside_the_plugin"))]:
+    for module in [
+        key for key in sys.modules if key.startswith(("dpicl_plugin_", "beside_the_plugin"))
+    ]:
         del sys.modules[module]
     plugin_reads._reads.clear()
     models._given.clear()
 
 
-@pytest.mark.parametrize("name", ["once.txt", "data/words.txt", "beside_the_plugin.py", "missing.txt", "thread.txt"])
-def test_results_of_a_plugin_that_reads_another_file_now_are_stale(changing, tmp_path, monkeypatch, name):
+@pytest.mark.parametrize(
+    "name", ["once.txt", "data/words.txt", "beside_the_plugin.py", "missing.txt", "thread.txt"]
+)
+def test_results_of_a_plugin_that_reads_another_file_now_are_stale(
+    changing, tmp_path, monkeypatch, name
+):
     folder = tmp_path / "method"
     (folder / "data").mkdir(parents=True)
     (folder / ".venv").mkdir()
-    for path in ("once.txt", "data/words.txt", "beside_the_plugin.py", "unread.txt", "thread.txt", ".venv/package.txt"):
+    for path in (
+        "once.txt",
+        "data/words.txt",
+        "beside_the_plugin.py",
+        "unread.txt",
+        "thread.txt",
+        ".venv/package.txt",
+    ):
         (folder / path).write_text("a = 1")
     plugin = folder / "reads.py"
     plugin.write_text(f"{METHOD}\n# {tmp_path} {name}")  # a module of its own
@@ -352,7 +396,9 @@ MODELS = {"mine": load}
 """
 
 
-@pytest.mark.parametrize(("name", "reason"), [("seed.txt", "seed.txt"), ("mine.py", "the plug-in file of the model")])
+@pytest.mark.parametrize(
+    ("name", "reason"), [("seed.txt", "seed.txt"), ("mine.py", "the plug-in file of the model")]
+)
 def test_results_of_a_plugins_model_that_changed_are_stale(changing, tmp_path, name, reason):
     folder = tmp_path / "model"
     folder.mkdir()
@@ -379,10 +425,17 @@ def test_committed_results_are_current_and_what_they_do_not_say_is_unknown(suite
         def difference(self, result):
             return ""
 
-    earlier = [one for one in results if one.cell.task_version != load_config(one.cell.task).metadata.version]
+    earlier = [
+        one
+        for one in results
+        if one.cell.task_version != load_config(one.cell.task).metadata.version
+    ]
     assert {(one.cell.task, one.cell.task_version) for one in earlier} <= {("dbpedia_codes", 1)}
     results = [one for one in results if one not in earlier]
     comparison = Comparison(SameRecords(), load_mechanisms(), results, {})
     assert len(results) > 5 and {comparison.find_difference(result) for result in results} == {""}
     unsaid = sum(result.manifest.mechanism_version is None for result in results)
-    assert comparison.unknown.get(("the mechanism's version", "their files do not say it"), 0) == unsaid
+    assert (
+        comparison.unknown.get(("the mechanism's version", "their files do not say it"), 0)
+        == unsaid
+    )

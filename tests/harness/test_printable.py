@@ -23,13 +23,21 @@ def is_harmless(text: str) -> bool:
 
 def test_control_characters_are_written_out_and_line_breaks_stay():
     said = make_printable(f"a\tb\n{EVIL}")
-    assert said.startswith("a\tb\n⟨U+001B⟩[2J") and "⟨U+202E⟩" in said and "⟨U+D800⟩" in said and "⟨U+000D⟩" in said
+    assert (
+        said.startswith("a\tb\n⟨U+001B⟩[2J")
+        and "⟨U+202E⟩" in said
+        and "⟨U+D800⟩" in said
+        and "⟨U+000D⟩" in said
+    )
     assert is_harmless(said)
     said.encode()
 
 
 def test_colours_stay_in_a_styled_text_and_nothing_else_does():
-    assert make_printable("\x1b[1;31mred\x1b[0m \x1b[2J", styled=True) == "\x1b[1;31mred\x1b[0m ⟨U+001B⟩[2J"
+    assert (
+        make_printable("\x1b[1;31mred\x1b[0m \x1b[2J", styled=True)
+        == "\x1b[1;31mred\x1b[0m ⟨U+001B⟩[2J"
+    )
 
 
 def test_answers_messages_and_tables_are_safe(capfd):
@@ -41,7 +49,9 @@ def test_answers_messages_and_tables_are_safe(capfd):
 
 
 @pytest.mark.parametrize("command", ["plan", "board", "run"])
-def test_messages_about_damaged_files_are_safe_also_in_their_names(dpicl, sim_suite, tmp_path: Path, command):
+def test_messages_about_damaged_files_are_safe_also_in_their_names(
+    dpicl, sim_suite, tmp_path: Path, command
+):
     results = tmp_path / "results"
     folder = results / "sim_suite" / "a\x1b[2J"
     folder.mkdir(parents=True)
@@ -49,7 +59,14 @@ def test_messages_about_damaged_files_are_safe_also_in_their_names(dpicl, sim_su
     data["scores"]["\x1b]0;evil\x07\u202e"] = {"value": "NaN"}
     (folder / "\x1b[31mname.json").write_text(json.dumps(data))
     words = [command, sim_suite, "--results", results]
-    answer = dpicl(*words, *(["--mechanism", "zero_shot", "--task", "trec", "--seed", "0"] if command == "run" else []))
+    answer = dpicl(
+        *words,
+        *(
+            ["--mechanism", "zero_shot", "--task", "trec", "--seed", "0"]
+            if command == "run"
+            else []
+        ),
+    )
     assert "damaged" in answer.err and is_harmless(answer.err) and is_harmless(answer.out)
 
 
@@ -57,8 +74,16 @@ def test_a_table_breaks_no_word_where_all_longest_words_have_room(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    output.emit([text_table(["name", "about"], [["embedding_centroids", "noisy means of the classes " * 4]])])
+    output.emit(
+        [
+            text_table(
+                ["name", "about"], [["embedding_centroids", "noisy means of the classes " * 4]]
+            )
+        ]
+    )
     assert "embedding_centroids" in capsys.readouterr().out
-    output.emit([text_table(["name", "about"], [["n" * 35, "m" * 35]])])  # no room for both: nothing is lost
+    output.emit(
+        [text_table(["name", "about"], [["n" * 35, "m" * 35]])]
+    )  # no room for both: nothing is lost
     shown = capsys.readouterr().out
     assert shown.count("n") == 35 + 1 and shown.count("m") == 35 + 1

@@ -39,7 +39,9 @@ def obey(pipe: Connection, job: Any) -> None:
                 os._exit(7)
             case "leaves a child":
                 words = [sys.executable, "-c", "input()"]
-                child = subprocess.Popen(words, close_fds=False, pass_fds=[pipe.fileno()], stdin=subprocess.PIPE)
+                child = subprocess.Popen(
+                    words, close_fds=False, pass_fds=[pipe.fileno()], stdin=subprocess.PIPE
+                )
                 pipe.send(child.pid)
                 os.kill(os.getpid(), signal.SIGKILL)
             case "mask":

@@ -25,7 +25,14 @@ def make_cell(seed: int) -> Cell:
         "label": "tang",
         "model": "sim",
     }
-    numbers = {"suite_version": 1, "task_version": 1, "epsilon": 1.0, "delta": 1e-5, "seed": seed, "shots": 4}
+    numbers = {
+        "suite_version": 1,
+        "task_version": 1,
+        "epsilon": 1.0,
+        "delta": 1e-5,
+        "seed": seed,
+        "shots": 4,
+    }
     records = {"test_records": 10, "train_records": 60}
     return Cell(**words, **numbers, **records, options={}, noise="seeded", mode="proved")
 

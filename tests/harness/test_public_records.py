@@ -23,18 +23,28 @@ def chats(tmp_path, monkeypatch) -> Path:
     for name in ("samsum", "xsum", "chatdoctor"):
         monkeypatch.setitem(load_config(name).data.public, "local", PUBLIC)
     write(tmp_path, "samsum", "train", chat_rows(12))
-    write(tmp_path, "samsum", "test", [{"dialogue": f"exam {i}", "summary": "short"} for i in range(2)])
+    write(
+        tmp_path,
+        "samsum",
+        "test",
+        [{"dialogue": f"exam {i}", "summary": "short"} for i in range(2)],
+    )
     return tmp_path
 
 
 def chat_rows(count: int) -> list[dict]:
-    return [{"dialogue": f"Ann: chat {i}", "summary": f"summary {i}", "id": f"{i}"} for i in range(count)]
+    return [
+        {"dialogue": f"Ann: chat {i}", "summary": f"summary {i}", "id": f"{i}"}
+        for i in range(count)
+    ]
 
 
 def test_the_turns_of_a_dialogue_become_one_line_and_so_does_the_summary(chats):
     row = {"dialogue": "Ann:  Hi \r\n\r\nBen: Hello\n  Ann: Bye ", "summary": " They\n talk.  "}
     write(chats, "samsum", "test", [row])
-    assert Task.load("samsum", "local").test == (Record("Ann: Hi / Ben: Hello / Ann: Bye", "They talk."),)
+    assert Task.load("samsum", "local").test == (
+        Record("Ann: Hi / Ben: Hello / Ann: Bye", "They talk."),
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,7 +71,9 @@ def test_the_public_part_has_its_size_and_shares_no_record_with_the_private_one(
     task = Task.load("samsum", "local")
     assert len(task.public) == PUBLIC
     assert len(task.train) == 12 - PUBLIC
-    assert {r.text for r in (*task.public, *task.train)} == {row["dialogue"] for row in chat_rows(12)}
+    assert {r.text for r in (*task.public, *task.train)} == {
+        row["dialogue"] for row in chat_rows(12)
+    }
     assert task.public_records() == task.public
     assert Task.load("samsum", "local", seed=1).public != task.public
     assert "chat" not in repr(task)
@@ -79,18 +91,30 @@ def test_a_private_record_more_or_less_changes_no_public_one(chats):
             if any(r.text == f"Ann: chat {i}" for r in after.train):
                 added += 1
                 assert after.public == before.public
-                assert set(after.train) - set(before.train) == {Record(f"Ann: chat {i}", "one more")}
+                assert set(after.train) - set(before.train) == {
+                    Record(f"Ann: chat {i}", "one more")
+                }
                 assert set(before.train) < set(after.train)
     assert added > 30
     for gone in before.train:
-        write(chats, "samsum", "train", [row for row in chat_rows(12) if row["dialogue"] != gone.text])
+        write(
+            chats, "samsum", "train", [row for row in chat_rows(12) if row["dialogue"] != gone.text]
+        )
         assert Task.load("samsum", "local").public == before.public
 
 
 def test_the_fingerprint_covers_the_public_records(chats):
     task = Task.load("samsum", "local")
     assert task.fingerprint == fingerprint(task.train, task.test, task.public)
-    assert len({fingerprint(task.train, task.test, part) for part in ((), task.public, task.public[:-1])}) == 3
+    assert (
+        len(
+            {
+                fingerprint(task.train, task.test, part)
+                for part in ((), task.public, task.public[:-1])
+            }
+        )
+        == 3
+    )
 
 
 def test_without_a_private_record_left_the_split_is_refused(chats):
@@ -103,7 +127,10 @@ def test_without_a_private_record_left_the_split_is_refused(chats):
 def test_synthetic_public_records_are_the_same_under_every_smaller_limit(name):
     task, small = Task.load(name, "synthetic"), Task.load(name, "synthetic", limit_train=7)
     train = load_config(name).data.synthetic.train
-    assert (len(task.train), len(task.public)) == (train, load_config(name).data.public["synthetic"])
+    assert (len(task.train), len(task.public)) == (
+        train,
+        load_config(name).data.public["synthetic"],
+    )
     assert small.public == task.public
     assert set(small.train) < set(task.train)
     assert not {r.text for r in task.public} & {r.text for r in (*task.train, *task.test)}
@@ -112,12 +139,20 @@ def test_synthetic_public_records_are_the_same_under_every_smaller_limit(name):
 
 def test_out_of_distribution_records_are_of_the_other_set_and_cut_like_this_one(chats):
     long = " ".join(f"word{n}" for n in range(500))
-    write(chats, "xsum", "train", [{"document": f"news {i}\n{long}", "summary": f"line {i}"} for i in range(9)])
+    write(
+        chats,
+        "xsum",
+        "train",
+        [{"document": f"news {i}\n{long}", "summary": f"line {i}"} for i in range(9)],
+    )
     write(chats, "xsum", "test", [{"document": "exam", "summary": "line"}])
     task = Task.load("samsum", "local")
     out = task.public_records("out")
     assert len(out) == PUBLIC
-    assert all(r.text.startswith("news ") and " / word0 " in r.text and len(r.text.split()) == 160 for r in out)
+    assert all(
+        r.text.startswith("news ") and " / word0 " in r.text and len(r.text.split()) == 160
+        for r in out
+    )
     assert out == Task.load("samsum", "local", limit_train=1).public_records("out")
 
 
@@ -128,7 +163,12 @@ def test_out_of_distribution_records_do_not_depend_on_the_private_ones(chats):
     out = before.public_records("out")
     private = 0
     for copied in out:
-        write(chats, "samsum", "train", [*chat_rows(12), {"dialogue": copied.text, "summary": "the same text"}])
+        write(
+            chats,
+            "samsum",
+            "train",
+            [*chat_rows(12), {"dialogue": copied.text, "summary": "the same text"}],
+        )
         after = Task.load("samsum", "local")
         if copied.text in {r.text for r in after.train}:
             private += 1
@@ -139,7 +179,9 @@ def test_out_of_distribution_records_do_not_depend_on_the_private_ones(chats):
 def test_a_set_is_not_out_of_its_own_distribution(chats):
     with pytest.raises(DataError, match="choose another source"):
         Task.load("chatdoctor", "synthetic").public_records("out")
-    write(chats, "chatdoctor", "train", [{"question": f"ask {i}", "answer": "rest"} for i in range(9)])
+    write(
+        chats, "chatdoctor", "train", [{"question": f"ask {i}", "answer": "rest"} for i in range(9)]
+    )
     write(chats, "chatdoctor", "test", [{"question": "ask", "answer": "rest"}])
     invented = Task.load("chatdoctor", "synthetic")
     out = Task.load("chatdoctor", "local").public_records("out")

@@ -63,12 +63,16 @@ def test_every_cell_is_done_once_whatever_dies_and_nothing_is_shared(
     words = lab.words("only-here", "--engine", "ray", "--address", cluster.address)
 
     stopped = dpicl_process(*words, process_group=0)
-    wait_until(lambda: len({process for _, process in lab.releases()}) == 2, stopped)  # one worker for each node
+    wait_until(
+        lambda: len({process for _, process in lab.releases()}) == 2, stopped
+    )  # one worker for each node
     workers = {process for _, process in lab.releases()}
     os.killpg(stopped.pid, signal.SIGINT)  # as a terminal does
     _, err = stopped.communicate()
     assert stopped.returncode == 130 and "Traceback" not in err
-    assert not [path for path in (tmp_path / "only-here").rglob("*") if path.suffix in (".lock", ".tmp")]
+    assert not [
+        path for path in (tmp_path / "only-here").rglob("*") if path.suffix in (".lock", ".tmp")
+    ]
     assert not any(map(is_alive, workers))
 
     (lab.log / "releases").unlink()

@@ -56,13 +56,17 @@ def measure_moves(limit, partitioned, public, length=4, agreeing=False, texts=TE
                     continue
                 after = load_set(longer, limit, partitioned, public)
                 if before is not None and after is not None:
-                    moved = Counter(record.label for record in ((before - after) + (after - before)).elements())
+                    moved = Counter(
+                        record.label for record in ((before - after) + (after - before)).elements()
+                    )
                     found.add(tuple(moved[label] for label in LABELS))
     return found
 
 
 @pytest.mark.parametrize("public", [0, 1])
-def test_with_classes_and_a_limit_one_raw_record_moves_two_of_each_of_two_classes_and_no_more(public):
+def test_with_classes_and_a_limit_one_raw_record_moves_two_of_each_of_two_classes_and_no_more(
+    public,
+):
     """With a public part the one key that is repeated here is public, and then it moves nothing private twice."""
     found = measure_moves(limit=1, partitioned=True, public=public)
     assert ((2, 2) in found) == (public == 0)
@@ -73,7 +77,9 @@ def test_with_classes_and_a_limit_one_raw_record_moves_two_of_each_of_two_classe
     ("limit", "partitioned", "agreeing"),
     [(None, True, False), (None, False, False), (1, False, False), (1, True, True)],
 )
-def test_without_a_limit_or_classes_or_duplicates_of_another_class_it_moves_two(limit, partitioned, agreeing):
+def test_without_a_limit_or_classes_or_duplicates_of_another_class_it_moves_two(
+    limit, partitioned, agreeing
+):
     found = measure_moves(limit, partitioned, public=0, length=3, agreeing=agreeing)
     assert max(map(sum, found)) == 2
 
@@ -109,7 +115,15 @@ def test_what_readers_cannot_tell_apart_is_one_record(one, other):
 
 @given(st.text())
 def test_the_key_of_a_record_is_that_of_all_its_unicode_forms(text):
-    assert len({normalise(unicodedata.normalize(form, text)) for form in ("NFC", "NFD", "NFKC", "NFKD")}) == 1
+    assert (
+        len(
+            {
+                normalise(unicodedata.normalize(form, text))
+                for form in ("NFC", "NFD", "NFKC", "NFKD")
+            }
+        )
+        == 1
+    )
 
 
 @given(st.text(alphabet=st.characters(max_codepoint=127), min_size=1), st.sampled_from("ab"))
@@ -172,7 +186,9 @@ def test_development_records_of_a_generated_corpus_are_another_one():
 def test_without_duplicates_and_limits_it_moves_itself_alone():
     """The third text is a test record, which never counts."""
     train = [Record("a", "x"), Record("b", "y")]
-    before, after = (load_set(files, None, True, 0) for files in (train, [*train, Record("d", "x")]))
+    before, after = (
+        load_set(files, None, True, 0) for files in (train, [*train, Record("d", "x")])
+    )
     assert after - before == Counter([Record("d", "x")]) and not before - after
     assert load_set([*train, *TEST], None, True, 0) == before
 
@@ -182,7 +198,10 @@ records = st.builds(Record, st.text("aAbc\u00e9", min_size=1, max_size=4), st.sa
 
 @given(st.lists(records, max_size=12), records, st.integers(0, 50), st.integers(0, 12))
 def test_a_record_more_changes_nothing_but_itself_in_what_a_seed_draws(train, added, seed, at):
-    before, after = draw_records(train, 0.5, seed), draw_records([*train[:at], added, *train[at:]], 0.5, seed)
+    before, after = (
+        draw_records(train, 0.5, seed),
+        draw_records([*train[:at], added, *train[at:]], 0.5, seed),
+    )
     assert Counter(after) - Counter(before) in (Counter(), Counter([added]))
     assert not Counter(before) - Counter(after)
 
@@ -190,20 +209,27 @@ def test_a_record_more_changes_nothing_but_itself_in_what_a_seed_draws(train, ad
 def test_coins_have_the_share_and_are_independent_from_seed_to_seed():
     train = [Record(f"text {i}", "x") for i in range(4000)]
     kept = [set(draw_records(train, 0.8, seed)) for seed in range(4)]
-    assert all(3090 < len(own) < 3310 for own in kept)  # four standard deviations of 25 around 3,200
+    assert all(
+        3090 < len(own) < 3310 for own in kept
+    )  # four standard deviations of 25 around 3,200
     assert 2440 < len(kept[0] & kept[1]) < 2680
     assert draw_records(train, 0.8, 0) == [record for record in train if record in kept[0]]
 
 
 def test_two_spellings_of_one_record_have_one_coin():
-    spelt = [draw_records([Record(text, "x")], 0.5, seed) for text in ("\u00e9 b", "e\u0301 B!") for seed in range(40)]
+    spelt = [
+        draw_records([Record(text, "x")], 0.5, seed)
+        for text in ("\u00e9 b", "e\u0301 B!")
+        for seed in range(40)
+    ]
     assert [bool(own) for own in spelt[:40]] == [bool(own) for own in spelt[40:]]
 
 
 def test_a_public_part_leaves_a_private_record(monkeypatch, tmp_path):
     public = load_config("samsum").data.public["local"]
     rows = [
-        {"dialogue": f"Ann: line {i}\nBob: reply {i}", "summary": f"They talk about {i}."} for i in range(public + 1)
+        {"dialogue": f"Ann: line {i}\nBob: reply {i}", "summary": f"They talk about {i}."}
+        for i in range(public + 1)
     ]
     monkeypatch.setenv("DPICL_DATA", str(tmp_path))
     write(tmp_path, "samsum", "test", [{"dialogue": "T: ask", "summary": "A."}])

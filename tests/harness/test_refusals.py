@@ -11,7 +11,9 @@ from tests.harness.helpers import refuse
 
 ACCOUNT = "account --delta 1e-5"
 AUDIT = "audit voting --task agnews --epsilon 1"
-PRIVATE = "calibrate private_prediction --task agnews --size 100 --epsilon 1 --option prompts=10 --option"
+PRIVATE = (
+    "calibrate private_prediction --task agnews --size 100 --epsilon 1 --option prompts=10 --option"
+)
 #: A command line -> what its sentence says. RUN: `dpicl run` on the simulated suite.
 REFUSALS = {
     "": "command is missing",
@@ -48,8 +50,13 @@ REFUSALS = {
     "RUN --plugin nowhere.py": "is not there",
     "RUN --workers 2": "--engine local",
     "RUN --engine local --address a:1": "ray",
-    **{f"RUN --shard={part}": "2/8" for part in ("0/2", "3/2", "a/b", "1/٢", "9" * 5000 + "/2", "")},
-    **{f"account --noise 1 --delta {delta}": "--delta" for delta in ("0", "1", "nan", "1/0", "small")},
+    **{
+        f"RUN --shard={part}": "2/8" for part in ("0/2", "3/2", "a/b", "1/٢", "9" * 5000 + "/2", "")
+    },
+    **{
+        f"account --noise 1 --delta {delta}": "--delta"
+        for delta in ("0", "1", "nan", "1/0", "small")
+    },
     "calibrate tang --task agnews --epsilon 1 --size 9 --delta 0": "--delta",
     "calibrate tang --task samsum --epsilon 1 --size 100": "tang cannot do samsum",
     "calibrate voting --task samsum --epsilon 1": "voting cannot do samsum",
@@ -84,17 +91,29 @@ REFUSALS = {
     "audit voting --suite quick --exact": "Unknown row of quick 'voting'",
     "audit --exact --suite quick --epsilon 3": "Unknown epsilon of quick",
     **{f"{AUDIT} {flag}": "add --exact" for flag in ("--copies 2", "--other-records alone")},
-    **{f"{AUDIT} --exact {flag}": "leave --" for flag in ("--records 8", "--runs 200", "--question inquiry")},
+    **{
+        f"{AUDIT} --exact {flag}": "leave --"
+        for flag in ("--records 8", "--runs 200", "--question inquiry")
+    },
     **{
         f"audit --exact --suite quick {flag}": f"leave {flag.partition(' ')[0]} out"
-        for flag in ("--option slots=2", "--delta 1e-5", "--seed 0", "--model sim", "--source auto", "--limit 5")
+        for flag in (
+            "--option slots=2",
+            "--delta 1e-5",
+            "--seed 0",
+            "--model sim",
+            "--source auto",
+            "--limit 5",
+        )
     },
 }
 
 
 @pytest.mark.usefixtures("no_plugins_before")
 @pytest.mark.parametrize("line", REFUSALS, ids=lambda line: line[:60])
-def test_what_makes_no_sense_is_refused_in_one_sentence(dpicl, sim_suite, tmp_path, monkeypatch, line):
+def test_what_makes_no_sense_is_refused_in_one_sentence(
+    dpicl, sim_suite, tmp_path, monkeypatch, line
+):
     monkeypatch.chdir(tmp_path)
     Path("file").touch()
     words = shlex.split(line.replace("RUN", f"run {shlex.quote(str(sim_suite))} --seed 0", 1))

@@ -23,7 +23,9 @@ def plugin(tmp_path: Path, text: str = PLUGIN) -> Path:
 def test_a_plugin_file_is_known_by_its_content(tmp_path):
     first = registry.load_mechanisms([plugin(tmp_path)])["nothing"]
     again = registry.load_mechanisms([plugin(tmp_path)])["nothing"]
-    other = registry.load_mechanisms([plugin(tmp_path, PLUGIN.replace("words: int = 3", "words: int = 4"))])["nothing"]
+    other = registry.load_mechanisms(
+        [plugin(tmp_path, PLUGIN.replace("words: int = 3", "words: int = 4"))]
+    )["nothing"]
     assert first.cls is again.cls
     assert first.cls().words == 3
     assert other.cls().words == 4
@@ -38,7 +40,10 @@ def test_a_plugin_file_is_known_by_its_content(tmp_path):
         ("raise SystemExit(3)", "SystemExit"),
         ("raise GeneratorExit", "GeneratorExit"),
         ("class Own(BaseException):\n    pass\nraise Own('\\x1b[2J')", "fails to import: Own"),
-        ("class Own(Exception):\n    def __str__(self):\n        raise TypeError\nraise Own", "cannot be read"),
+        (
+            "class Own(Exception):\n    def __str__(self):\n        raise TypeError\nraise Own",
+            "cannot be read",
+        ),
         (
             "from dpicl.core.errors import PluginError\n"
             "class Own(PluginError):\n    def __str__(self):\n        raise TypeError\nraise Own",
@@ -54,7 +59,10 @@ def test_a_plugin_file_is_known_by_its_content(tmp_path):
         (PLUGIN.replace('name = "nothing"', "name = type('S', (str,), {'__eq__': 1})('x')"), ""),
         (PLUGIN.replace("knob = None", "knob = 'x'"), ""),
         (PLUGIN.replace("knob = None", "knob = None\n    source = 3"), ""),
-        (PLUGIN + "\n\nclass Other(Nothing):\n    name = 'other'\n    words = 5\n", "its option words stays 3"),
+        (
+            PLUGIN + "\n\nclass Other(Nothing):\n    name = 'other'\n    words = 5\n",
+            "its option words stays 3",
+        ),
     ],
 )
 def test_a_plugin_that_cannot_be_used_is_an_error_with_the_reason(tmp_path, text, reason):

@@ -65,7 +65,11 @@ def desk(tmp_path, fresh_cache, monkeypatch) -> Path:
 
 
 def write_csv(path: Path, each: int, head: str = "text,label") -> None:
-    rows = [f'"a swordfish, ""ticket"" number {n} on {label}",{label}' for n in range(each) for label in LABELS]
+    rows = [
+        f'"a swordfish, ""ticket"" number {n} on {label}",{label}'
+        for n in range(each)
+        for label in LABELS
+    ]
     path.write_text("\n".join([head, *rows]) + "\n")
 
 
@@ -77,7 +81,9 @@ def test_from_a_csv_to_demonstrations_a_card_and_a_budget(dpicl, desk):
     answer = release(dpicl, "--total-epsilon", 1.1, "--json")
     assert answer.code == 0, answer.err
     rows = [json.loads(line) for line in (desk / "demos.jsonl").read_text().splitlines()]
-    assert [set(row) for row in rows] == [{"text", "label"}] * 4 and {row["label"] for row in rows} <= set(LABELS)
+    assert [set(row) for row in rows] == [{"text", "label"}] * 4 and {
+        row["label"] for row in rows
+    } <= set(LABELS)
     card = json.loads((desk / "demos.card.json").read_text())
     assert card == answer.json["card"] and card["private"]
     assert 0.98 <= card["privacy"]["epsilon_proved"] <= 1 and card["privacy"]["delta"] == 1e-6
@@ -85,10 +91,18 @@ def test_from_a_csv_to_demonstrations_a_card_and_a_budget(dpicl, desk):
     assert card["manifest"]["data"]["fingerprint"] == "withheld"
     assert len(card["not_covered"]) > 4 and card["privacy"]["event"]["event"] == "parallel"
     page = (desk / "demos.card.md").read_text()
-    assert "one record; add or remove one record" in page and "noise\\_multiplier" in page and str(desk) not in page
+    assert (
+        "one record; add or remove one record" in page
+        and "noise\\_multiplier" in page
+        and str(desk) not in page
+    )
     assert "Utility was not measured" in page
     (stands,) = answer.json["budgets"]
-    assert (stands["private_set"], stands["releases"], stands["total_epsilon"]) == ("tickets", 1, 1.1)
+    assert (stands["private_set"], stands["releases"], stands["total_epsilon"]) == (
+        "tickets",
+        1,
+        1.1,
+    )
     assert stands["epsilon"] == pytest.approx(card["privacy"]["epsilon_proved"])
     for file in desk.iterdir():
         if file.is_file() and file.name != "tickets.csv":
@@ -99,22 +113,35 @@ def test_from_a_csv_to_demonstrations_a_card_and_a_budget(dpicl, desk):
     assert "loading" not in refused.err
     assert not list(desk.glob("again*"))
     shown = dpicl("budget", "--private-set", "tickets", "--json")
-    assert [entry["kind"] for entry in shown.json["private_sets"][0]["entries"]] == ["limit", "charge"]
+    assert [entry["kind"] for entry in shown.json["private_sets"][0]["entries"]] == [
+        "limit",
+        "charge",
+    ]
     assert "tickets" in dpicl("budget").out
 
 
 def test_a_release_of_the_simulated_model_is_said_to_be_worth_nothing(dpicl, desk, monkeypatch):
     answer = release(dpicl, "--json")
     warning = answer.json["card"]["warning"]
-    assert answer.json["card"]["private"] and "simulated" in warning and warning in release(dpicl, out="b.jsonl").err
+    assert (
+        answer.json["card"]["private"]
+        and "simulated" in warning
+        and warning in release(dpicl, out="b.jsonl").err
+    )
     page = (desk / "demos.card.md").read_text()
     assert warning in page and "-differentially private" in page
-    monkeypatch.setattr(simulated, "ModelIdentity", lambda name, *more, **named: ModelIdentity("mine", *more, **named))
+    monkeypatch.setattr(
+        simulated,
+        "ModelIdentity",
+        lambda name, *more, **named: ModelIdentity("mine", *more, **named),
+    )
     assert release(dpicl, "--json", out="c.jsonl").json["card"]["warning"] is None
 
 
 @pytest.mark.parametrize("alone", [True, False, None])
-def test_a_card_and_the_terminal_say_where_a_proof_holds_up_to_rounding(dpicl, desk, monkeypatch, alone):
+def test_a_card_and_the_terminal_say_where_a_proof_holds_up_to_rounding(
+    dpicl, desk, monkeypatch, alone
+):
     """Also where nobody knows whether the model reads rows alone."""
     made = partial(ModelIdentity, batch_invariant=alone)
     monkeypatch.setattr(simulated, "ModelIdentity", lambda *plain, batch_invariant: made(*plain))
@@ -136,7 +163,9 @@ def test_output_that_is_there_or_cannot_be_written_costs_nothing(dpicl, desk):
     assert dpicl("budget", "--json").json == {"private_sets": []}
 
 
-@pytest.mark.parametrize(("name", "content"), [("a.csv", "text,label\n"), ("a.jsonl", "\n"), ("a.json", "[]")])
+@pytest.mark.parametrize(
+    ("name", "content"), [("a.csv", "text,label\n"), ("a.jsonl", "\n"), ("a.json", "[]")]
+)
 @pytest.mark.parametrize("noise", ["secure", "seeded"])
 def test_a_file_without_a_record_costs_nothing(dpicl, desk, name, content, noise):
     (desk / name).write_text(content)
@@ -162,7 +191,9 @@ def test_deltas_that_add_up_to_more_than_one_over_the_declared_records_are_refus
     delta = ("--delta", 1 / 100)  # 60 records are declared
     assert release(dpicl, *delta).code == 0
     refused = release(dpicl, *delta, out="again.jsonl")
-    refuse(refused, "2 releases", "delta = 0.02", "0.0166667, one over the declared number of records")
+    refuse(
+        refused, "2 releases", "delta = 0.02", "0.0166667, one over the declared number of records"
+    )
     shown = dpicl("budget", "--private-set", "tickets").out
     assert "limit of deltas" in shown and "0.0166667" in shown
     assert dpicl("budget", "--private-set", "tickets", "--total-delta", 0.03).code == 2
@@ -173,21 +204,29 @@ def test_deltas_that_add_up_to_more_than_one_over_the_declared_records_are_refus
 
 def test_what_fails_without_a_record_says_why_and_costs_nothing(dpicl, desk):
     (desk / "breaks.py").write_text(BREAKS.replace("WHEN", "True"))
-    answer = dpicl("release", "breaks", *BREAKING, "--data", "tickets.csv", *ALWAYS, "--out", "x.jsonl")
+    answer = dpicl(
+        "release", "breaks", *BREAKING, "--data", "tickets.csv", *ALWAYS, "--out", "x.jsonl"
+    )
     assert answer.code == 2 and "the vase" in answer.err and "no error is shown" not in answer.err
     assert dpicl("budget", "--json").json == {"private_sets": []}
 
 
 def test_what_fails_with_made_up_records_says_why_and_costs_nothing(dpicl, desk):
     (desk / "breaks.py").write_text(BREAKS.replace("WHEN", "sample.slots"))
-    answer = dpicl("release", "breaks", *BREAKING, "--data", "tickets.csv", *ALWAYS, "--out", "x.jsonl")
+    answer = dpicl(
+        "release", "breaks", *BREAKING, "--data", "tickets.csv", *ALWAYS, "--out", "x.jsonl"
+    )
     assert answer.code == 2 and "the vase" in answer.err and "made-up records" in answer.err
     assert dpicl("budget", "--json").json == {"private_sets": []}
 
 
 def test_what_fails_with_records_tells_nothing_and_stays_charged(dpicl, desk):
-    (desk / "breaks.py").write_text(BREAKS.replace("WHEN", "any('swordfish' in slot[0].text for slot in sample.slots)"))
-    answer = dpicl("release", "breaks", *BREAKING, "--data", "tickets.csv", *ALWAYS, "--out", "x.jsonl")
+    (desk / "breaks.py").write_text(
+        BREAKS.replace("WHEN", "any('swordfish' in slot[0].text for slot in sample.slots)")
+    )
+    answer = dpicl(
+        "release", "breaks", *BREAKING, "--data", "tickets.csv", *ALWAYS, "--out", "x.jsonl"
+    )
     assert answer.code == 2 and "the vase" not in answer.err and "stays on the budget" in answer.err
     assert dpicl("budget", "--json").json["private_sets"][0]["releases"] == 1
     assert not list(desk.glob("x.*"))
@@ -199,7 +238,10 @@ def test_what_fails_with_records_tells_nothing_and_stays_charged(dpicl, desk):
         (("--epsilon", "inf"), ["finite"]),
         (("--epsilon", "0"), ["--epsilon should be greater than 0, not '0'"]),
         (("--measure-only",), ["--public-test"]),
-        (("--measure-only", "--public-test", "tickets.csv", "--noise", "seeded"), ["--noise seeded"]),
+        (
+            ("--measure-only", "--public-test", "tickets.csv", "--noise", "seeded"),
+            ["--noise seeded"],
+        ),
         (("--delta", "1e-7"), ["1e-06"]),
         (("--delta", "0.1"), ["0.1", "1/60", "--allow-large-delta"]),
         (("--delta", "0.1", "--noise", "seeded"), ["1/60"]),
@@ -219,21 +261,30 @@ def test_what_does_not_fit_is_one_sentence_and_costs_nothing(dpicl, desk, more, 
     assert dpicl("budget", "--json").json == {"private_sets": []}
 
 
-def test_a_delta_above_one_over_the_declared_size_is_released_where_the_flag_says_so_and_the_card_too(dpicl, desk):
+def test_a_delta_above_one_over_the_declared_size_is_released_where_the_flag_says_so_and_the_card_too(
+    dpicl, desk
+):
     answer = release(dpicl, "--delta", "0.1", "--allow-large-delta")
     assert answer.code == 0, answer.err
-    assert "above 1/60" in " ".join(json.loads((desk / "demos.card.json").read_text())["privacy"]["notes"])
+    assert "above 1/60" in " ".join(
+        json.loads((desk / "demos.card.json").read_text())["privacy"]["notes"]
+    )
     assert "above 1/60" in (desk / "demos.card.md").read_text()
     assert large_delta(1 / 60, 60) == "" != large_delta(1 / 59, 60)
 
 
-@pytest.mark.parametrize("line", ["a swordfish,weather", '"","billing"', "a swordfish", "a swordfi\xdfh,billing"])
+@pytest.mark.parametrize(
+    "line", ["a swordfish,weather", '"","billing"', "a swordfish", "a swordfi\xdfh,billing"]
+)
 def test_a_record_that_cannot_be_read_tells_nothing(dpicl, desk, line):
     with (desk / "tickets.csv").open("ab") as file:
         file.write(line.encode("latin-1") + b"\n")
     answer = release(dpicl, "--label-field", "label")
     named = ("data", "tickets.csv", "--labels", ",".join(LABELS), "--label-field", "label")
-    assert answer.code == 2 and "`dpicl data tickets.csv` with the same labels and fields" in answer.err
+    assert (
+        answer.code == 2
+        and "`dpicl data tickets.csv` with the same labels and fields" in answer.err
+    )
     assert not any(word in answer.err for word in ("swordfish", "weather", "line 5"))
     found = dpicl(*named)
     assert found.code and "line 56" in found.out + found.err
@@ -244,14 +295,20 @@ def test_a_record_that_cannot_be_read_tells_nothing(dpicl, desk, line):
 def test_a_document_that_one_record_makes_unreadable_tells_nothing(dpicl, desk, wrong):
     content = '[{"text": "ticket 1", "label": "billing"}\n' + wrong
     (desk / "a.json").write_bytes(content.encode("utf-8", "surrogateescape"))
-    answer, shown = release(dpicl, data="a.json"), release(dpicl, "--noise", "seeded", data="a.json").err
+    answer, shown = (
+        release(dpicl, data="a.json"),
+        release(dpicl, "--noise", "seeded", data="a.json").err,
+    )
     assert answer.code == 2 and "dpicl data a.json" in answer.err
     assert not any(word in answer.err for word in ("twice", "line 2", "JSON:"))
     assert "twice" in shown or "line 2" in shown
 
 
 def test_a_key_of_one_record_is_no_name_of_a_column(dpicl, desk):
-    rows = [{"text": "ticket 1", "team": "billing"}, {"text": "ticket 2", "team": "billing", "swordfish": 1}]
+    rows = [
+        {"text": "ticket 1", "team": "billing"},
+        {"text": "ticket 2", "team": "billing", "swordfish": 1},
+    ]
     (desk / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
     answer = release(dpicl, data="a.jsonl")
     assert answer.code == 2 and "text, team" in answer.err and "swordfish" not in answer.err
@@ -277,10 +334,15 @@ def test_seeded_noise_is_not_sold_as_private(dpicl, desk):
 
 
 def test_the_formats_of_a_prompt_and_of_a_chat(dpicl, desk):
-    assert release(dpicl, "--format", "prompt", "--text-is", "support ticket", out="prompt.txt").code == 0
+    assert (
+        release(dpicl, "--format", "prompt", "--text-is", "support ticket", out="prompt.txt").code
+        == 0
+    )
     prompt = (desk / "prompt.txt").read_text()
     assert prompt.startswith("Classify each support ticket as billing, technical or refund.")
-    assert prompt.endswith("Support ticket: {text}\nCategory:\n") and prompt.count("\nCategory:") == 5
+    assert (
+        prompt.endswith("Support ticket: {text}\nCategory:\n") and prompt.count("\nCategory:") == 5
+    )
     assert release(dpicl, "--format", "messages-openai", out="chat.json").code == 0
     roles = [one["role"] for one in json.loads((desk / "chat.json").read_text())["messages"]]
     assert roles == ["system", *["user", "assistant"] * 4, "user"]
@@ -290,7 +352,9 @@ def test_libraries_open_what_is_released(tmp_path):
     """csv, pandas, datasets, and the message formats as their programs take them."""
     task = Task.from_records(make_config(LABELS, "text"), (), {})
     texts = ["=cmd|' /C calc'!A0", 'a "quoted", text', "زر"]
-    prompt = ReleasedPrompt(None, [Demonstration(text, label) for text, label in zip(texts, LABELS, strict=True)])
+    prompt = ReleasedPrompt(
+        None, [Demonstration(text, label) for text, label in zip(texts, LABELS, strict=True)]
+    )
     contents = {form: formats.format_release(prompt, task, form) for form in formats.FORMATS}
     rows = list(csv.DictReader(io.StringIO(contents["csv"])))
     assert [row["label"] for row in rows] == list(LABELS)
@@ -298,7 +362,9 @@ def test_libraries_open_what_is_released(tmp_path):
     frame = pandas.read_parquet(io.BytesIO(contents["parquet"]))
     assert frame.text.tolist() == texts and frame.label.tolist() == list(LABELS)
     (tmp_path / "train.parquet").write_bytes(contents["hf"])
-    data = datasets.Dataset.from_parquet(str(tmp_path / "train.parquet"), cache_dir=str(tmp_path / "cache"))
+    data = datasets.Dataset.from_parquet(
+        str(tmp_path / "train.parquet"), cache_dir=str(tmp_path / "cache")
+    )
     assert list(data["text"]) == texts and data.features["label"].names == list(task.labels)
     assert [data.features["label"].int2str(label) for label in data["label"]] == list(LABELS)
     anthropic = json.loads(contents["messages-anthropic"])
@@ -310,7 +376,9 @@ def test_libraries_open_what_is_released(tmp_path):
 def test_a_table_has_the_instruction_that_was_released(form):
     task = Task.from_records(make_config(LABELS, "text"), (), {})
     content = formats.format_release(ReleasedPrompt("Sort them well."), task, form)
-    assert "Sort them well." in (content if isinstance(content, str) else str(pandas.read_parquet(io.BytesIO(content))))
+    assert "Sort them well." in (
+        content if isinstance(content, str) else str(pandas.read_parquet(io.BytesIO(content)))
+    )
 
 
 def test_what_a_model_writes_moves_nothing_and_ends_no_line():
@@ -349,22 +417,35 @@ def test_answers_of_both_kinds(dpicl, desk):
         ("1", "where is my money"), ("2", ""), ("3", "the app is broken")
     ]  # fmt: skip
     assert rows.pop(1)["answer"] == "" and "1 of 3 queries have no text" in answer.err
-    assert {row["answer"] for row in rows} <= set(LABELS) and answer.json["card"]["privacy"]["queries"] == 2
+    assert {row["answer"] for row in rows} <= set(LABELS) and answer.json["card"]["privacy"][
+        "queries"
+    ] == 2
     answer = dpicl("answer", "embedding_centroids", *words, "--queries", "new.csv", "--option", "embedding=sim",
                    "--out", "b.jsonl", "--json")  # fmt: skip
     assert answer.code == 0, answer.err
-    assert [json.loads(line)["id"] for line in (desk / "b.jsonl").read_text().splitlines()] == ["7", "q8"]
+    assert [json.loads(line)["id"] for line in (desk / "b.jsonl").read_text().splitlines()] == [
+        "7",
+        "q8",
+    ]
     assert answer.json["card"]["privacy"]["queries"] is None
     assert answer.json["budgets"][0]["releases"] == 2
-    refuse(dpicl("answer", "tang", *words, "--queries", "new.txt", "--out", "c.jsonl"), "dpicl release")
+    refuse(
+        dpicl("answer", "tang", *words, "--queries", "new.txt", "--out", "c.jsonl"), "dpicl release"
+    )
     large = ("--delta", 0.1, "--queries", "new.txt", "--out", "c.jsonl")
     refuse(dpicl("answer", "embedding_centroids", *words, *large), "1/60", "--allow-large-delta")
     refuse(dpicl("release", "voting", *words, "--out", "c.jsonl"), "dpicl answer")
-    (desk / "new.jsonl").write_text('{"id": null, "text": "where"}\n{"id": "q", "text": "why"}\n{"text": "who"}\n')
+    (desk / "new.jsonl").write_text(
+        '{"id": null, "text": "where"}\n{"id": "q", "text": "why"}\n{"text": "who"}\n'
+    )
     answer = dpicl("answer", "embedding_centroids", *words, "--queries", "new.jsonl", "--option", "embedding=sim",
                    "--out", "d.jsonl", "--json")  # fmt: skip
     assert answer.code == 0, answer.err
-    assert [json.loads(line)["id"] for line in (desk / "d.jsonl").read_text().splitlines()] == ["1", "q", "3"]
+    assert [json.loads(line)["id"] for line in (desk / "d.jsonl").read_text().splitlines()] == [
+        "1",
+        "q",
+        "3",
+    ]
     (desk / "new.csv").write_text("id,body\n7,where\n")
     refuse(dpicl("answer", "voting", *words, "--queries", "new.csv", "--out", "c.jsonl"), "'text'")
 
@@ -394,7 +475,8 @@ def test_from_python(desk):
 
 
 @pytest.mark.parametrize(
-    ("bound", "shown"), [(0.9998970641658642, "0.999898"), (1.0, "1"), (7.99, "7.99"), (12.34567, "12.3457")]
+    ("bound", "shown"),
+    [(0.9998970641658642, "0.999898"), (1.0, "1"), (7.99, "7.99"), (12.34567, "12.3457")],
 )
 def test_a_card_never_shows_less_than_was_proved(bound, shown):
     assert show_rounded_up(bound, 6) == shown
@@ -405,9 +487,12 @@ def test_a_card_shows_letters_as_they_are_and_escapes_what_nobody_sees():
 
 
 @pytest.mark.parametrize(
-    ("where", "charged"), [((models, "load"), 0), ((release_job, "charge"), 0), ((formats.PrivateRelease, "save"), 1)]
+    ("where", "charged"),
+    [((models, "load"), 0), ((release_job, "charge"), 0), ((formats.PrivateRelease, "save"), 1)],
 )
-def test_a_release_that_is_stopped_says_whether_its_charge_stays(dpicl, desk, monkeypatch, where, charged):
+def test_a_release_that_is_stopped_says_whether_its_charge_stays(
+    dpicl, desk, monkeypatch, where, charged
+):
     def stop(*given, trial=False, **more):
         if not trial:
             raise KeyboardInterrupt
@@ -448,23 +533,44 @@ def test_utility_is_measured_on_public_records_first_and_said_on_the_card(dpicl,
     page = (desk / "demos.card.md").read_text()
     assert "| tang | " in page and "On the private records it may be" in page
     assert found["not_better_than"] == names[1:]  # what knows nothing beats nothing
-    assert "not shown to be better than that of zero_shot" in answer.err and "not shown to be better" in page
-    heads = ("loading", "measuring", "acc_calibrated on 18", "trying", "charging epsilon", "charged to 'tickets'")
-    assert all(any(line.startswith(head) for line in answer.err.splitlines()) for head in heads), answer.err
-    assert dpicl("budget", "--json").json["private_sets"][0]["releases"] == 1  # the trial cost nothing
+    assert (
+        "not shown to be better than that of zero_shot" in answer.err
+        and "not shown to be better" in page
+    )
+    heads = (
+        "loading",
+        "measuring",
+        "acc_calibrated on 18",
+        "trying",
+        "charging epsilon",
+        "charged to 'tickets'",
+    )
+    assert all(any(line.startswith(head) for line in answer.err.splitlines()) for head in heads), (
+        answer.err
+    )
+    assert (
+        dpicl("budget", "--json").json["private_sets"][0]["releases"] == 1
+    )  # the trial cost nothing
 
 
 def test_a_doubt_names_the_controls_that_score_higher():
     def doubt(**scores):
-        rows = [UtilityRow(name=name, score=score, low=score, high=score) for name, score in scores.items()]
+        rows = [
+            UtilityRow(name=name, score=score, low=score, high=score)
+            for name, score in scores.items()
+        ]
         doubted = [row.name for row in rows[1:]]
-        return Utility(metric="acc", trained_on=9, tested=9, rows=rows, not_better_than=doubted).doubt
+        return Utility(
+            metric="acc", trained_on=9, tested=9, rows=rows, not_better_than=doubted
+        ).doubt
 
     assert doubt(tang=0.5, zero_shot=0.5).endswith("better than that of zero_shot.")
     assert doubt(tang=0.5, zero_shot=0.4, topic_words=0.7).endswith(
         "zero_shot or topic_words (topic_words scores higher)."
     )
-    assert "(repeated_label and topic_words score higher)" in doubt(tang=0.5, repeated_label=0.6, topic_words=0.7)
+    assert "(repeated_label and topic_words score higher)" in doubt(
+        tang=0.5, repeated_label=0.6, topic_words=0.7
+    )
     assert not doubt(tang=0.5)
 
 
@@ -490,8 +596,18 @@ def test_what_beats_the_others_is_not_doubted_and_can_be_measured_alone_at_no_co
 def test_utility_of_answers_is_measured_for_as_many_queries(dpicl, desk):
     write_csv(desk / "public.csv", 12)
     (desk / "asked.txt").write_text("my bill\na crash\n")
-    words = ("--data", "tickets.csv", *ALWAYS, "--queries", "asked.txt", "--public-test", "public.csv")
-    answer = dpicl("answer", "voting", *words, "--option", "slots=4", "--out", "answers.jsonl", "--json")
+    words = (
+        "--data",
+        "tickets.csv",
+        *ALWAYS,
+        "--queries",
+        "asked.txt",
+        "--public-test",
+        "public.csv",
+    )
+    answer = dpicl(
+        "answer", "voting", *words, "--option", "slots=4", "--out", "answers.jsonl", "--json"
+    )
     assert answer.code == 0, answer.err
     utility = answer.json["card"]["utility"]
     assert utility["tested"] == 2 and utility["rows"][0]["name"] == "voting"
@@ -512,8 +628,15 @@ def test_a_workbook_and_tables_in_memory_are_read_as_a_file_is(desk, kind):
         "frame": lambda: pandas.DataFrame(rows),
         "dataset": lambda: datasets.Dataset.from_list(rows),
     }[kind]()
-    given = {"labels": LABELS, "model": "sim", "noise": "seeded", "options": {"slots": 4, "tokens": 3, "top_k": 10}}
-    found, wanted = (package.release("tang", data=data, size=20, **given) for data in (made, "tickets.csv"))
+    given = {
+        "labels": LABELS,
+        "model": "sim",
+        "noise": "seeded",
+        "options": {"slots": 4, "tokens": 3, "top_k": 10},
+    }
+    found, wanted = (
+        package.release("tang", data=data, size=20, **given) for data in (made, "tickets.csv")
+    )
     assert found.demonstrations == wanted.demonstrations
     fingerprints = [each.card["manifest"]["data"]["fingerprint"] for each in (found, wanted)]
     assert fingerprints[0] == fingerprints[1]
@@ -521,7 +644,10 @@ def test_a_workbook_and_tables_in_memory_are_read_as_a_file_is(desk, kind):
 
 def test_records_that_are_none_and_a_row_that_cannot_be_read_show_nothing(desk):
     given = {"labels": LABELS, "model": "sim", "noise": "seeded", "size": 20}
-    for data, words in ((7, "Records are a file"), ([("a swordfish", "weather")] * 3, "the list row 1")):
+    for data, words in (
+        (7, "Records are a file"),
+        ([("a swordfish", "weather")] * 3, "the list row 1"),
+    ):
         with pytest.raises(DpiclError, match=words) as error:
             package.release("tang", data=data, **given)
         assert "swordfish" not in str(error.value)
@@ -530,4 +656,8 @@ def test_records_that_are_none_and_a_row_that_cannot_be_read_show_nothing(desk):
 def test_a_set_that_is_known_under_another_name_is_named_in_the_refusal(dpicl, desk):
     assert release(dpicl, "--total-epsilon", 1.1).code == 0
     (desk / "copy.csv").write_text((desk / "tickets.csv").read_text())
-    refuse(release(dpicl, "--private-set", "fresh", data="copy.csv", out="x.jsonl"), "These are records of", "tickets")
+    refuse(
+        release(dpicl, "--private-set", "fresh", data="copy.csv", out="x.jsonl"),
+        "These are records of",
+        "tickets",
+    )

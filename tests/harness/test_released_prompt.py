@@ -45,9 +45,13 @@ def test_the_instruction_is_read_in_the_place_of_the_tasks_own(agnews, sim, show
     made = release(Instructs(shown=shown), agnews, sim, CONFIG)
     assert made.prompt.instruction == OWN and len(made.demonstrations) == 2 * shown
     prefix = agnews.icl_prefix(made.demonstrations, made.prompt.instruction)
-    assert prefix == OWN + agnews.icl_prefix(made.demonstrations).removeprefix(agnews.config.description)
+    assert prefix == OWN + agnews.icl_prefix(made.demonstrations).removeprefix(
+        agnews.config.description
+    )
     scored = evaluate(agnews, sim, made.demonstrations, instruction=made.prompt.instruction)
-    assert scored.scores["log_loss"] != evaluate(agnews, sim, made.demonstrations).scores["log_loss"]
+    assert (
+        scored.scores["log_loss"] != evaluate(agnews, sim, made.demonstrations).scores["log_loss"]
+    )
 
 
 def test_attackers_ask_after_the_released_instruction(agnews, sim, monkeypatch):
@@ -60,7 +64,9 @@ def test_attackers_ask_after_the_released_instruction(agnews, sim, monkeypatch):
 
     monkeypatch.setattr(type(sim), "score", note_score)
     target.answers(lambda task: task, [Query("0", "one"), Query("1", "two")])
-    assert [tokens for tokens, _ in asked] == [sim.encode(OWN + agnews.query(text)) for text in ("one", "two")]
+    assert [tokens for tokens, _ in asked] == [
+        sim.encode(OWN + agnews.query(text)) for text in ("one", "two")
+    ]
     assert target.prompt().shown == [] and len(target.releases) == 1
 
 
@@ -89,7 +95,12 @@ def test_what_is_no_prompt_is_refused(sim):
         with pytest.raises(PluginError):
             check_prompt(Instructs(), given, ("World", "Sports"), sim)
     assert check_prompt(Instructs(), ReleasedPrompt("\ud800"), ("World",), sim).instruction == "?"
-    assert check_prompt(Instructs(), ReleasedPrompt(OWN, [one]), ("World",), sim).demonstrations[0].tokens > 0
+    assert (
+        check_prompt(Instructs(), ReleasedPrompt(OWN, [one]), ("World",), sim)
+        .demonstrations[0]
+        .tokens
+        > 0
+    )
 
 
 def test_the_conformance_kit_compares_instructions():

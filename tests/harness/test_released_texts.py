@@ -26,10 +26,17 @@ def test_texts_that_repeat_are_cut_or_broken_are_counted():
     ]
     said = read_texts(texts, LABELS, 30)
     assert [sentence.partition(" texts ")[0] for sentence in said[:4]] == ["1 of 4"] * 4
-    assert ["earlier" in said[0], "label" in said[1], "UTF-8" in said[2], "30 tokens" in said[3]] == [True] * 4
+    assert [
+        "earlier" in said[0],
+        "label" in said[1],
+        "UTF-8" in said[2],
+        "30 tokens" in said[3],
+    ] == [True] * 4
     assert said[4] == "No text is of the label refund; --shots-per-label 1 writes one each."
     assert read_texts([Demonstration("a sound one", "refund", 3)], ("refund",), 30) == []
-    assert labels_without_text([Demonstration("a", "text")], LABELS) == ""  # a mechanism without labels
+    assert (
+        labels_without_text([Demonstration("a", "text")], LABELS) == ""
+    )  # a mechanism without labels
 
 
 def test_the_terminal_says_it_before_anything_is_charged_and_the_card_after(dpicl, desk):  # noqa: F811
@@ -98,5 +105,13 @@ def test_numbers_of_texts_that_do_not_fit_cost_nothing(dpicl, desk, flags, words
 
 
 def test_a_prepared_mechanism_has_no_numbers_of_texts(dpicl, desk):  # noqa: F811
-    words = ("release", "embedding_centroids", "--data", "tickets.csv", *ALWAYS, "--option", "embedding=sim")
+    words = (
+        "release",
+        "embedding_centroids",
+        "--data",
+        "tickets.csv",
+        *ALWAYS,
+        "--option",
+        "embedding=sim",
+    )
     refuse(dpicl(*words, "--out", "s.json", "--shots", "billing=1"), "releases no texts of labels")

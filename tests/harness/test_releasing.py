@@ -39,11 +39,17 @@ def release_once(mechanism, task, config=CONFIG, queries=None, cache=None):
     return release(mechanism, task, models.load("sim"), config, queries, outputs=lambda: outputs)
 
 
-def test_nothing_that_a_mechanism_is_given_leads_to_the_records_of_its_execution(agnews, monkeypatch):
+def test_nothing_that_a_mechanism_is_given_leads_to_the_records_of_its_execution(
+    agnews, monkeypatch
+):
     def look(mechanism, private, context):
         held = [
             vars(context),
-            *(cell.cell_contents for one in (context.embed, context.progress) for cell in one.__closure__),
+            *(
+                cell.cell_contents
+                for one in (context.embed, context.progress)
+                for cell in one.__closure__
+            ),
         ]
         assert not any(isinstance(one, Execution) for one in (*held, *vars(context).values()))
         assert not any(hasattr(one, "__self__") for one in (context.embed, context.progress))
@@ -68,7 +74,9 @@ def test_the_ledger_holds_what_was_declared_and_costs_at_most_the_target(agnews,
 def test_each_sampling_scheme_has_its_event():
     inner = dp.GaussianDpEvent(3.0)
     sampled = dp.PoissonSampledDpEvent
-    assert SamplingScheme(10, 2, "per_query").event(inner, 1000, 50) == dp.SelfComposedDpEvent(sampled(0.02, inner), 50)
+    assert SamplingScheme(10, 2, "per_query").event(inner, 1000, 50) == dp.SelfComposedDpEvent(
+        sampled(0.02, inner), 50
+    )
     one = SamplingScheme(10, 2, "one_sample").event(inner, 1000, 50)
     assert one == sampled(0.02, dp.SelfComposedDpEvent(inner, 50))
     assert SamplingScheme(10, 2, "once").event(inner, 1000, 50) == dp.SelfComposedDpEvent(inner, 50)
@@ -82,8 +90,12 @@ def test_once_deals_every_record_and_the_others_a_sample(agnews):
     def assign(way, queries=3):
         private, *_ = private_set(agnews.train, {None: len(agnews.train)})
         sample_for = SamplingScheme(8, 2, way).sampler(private, dp.GaussianDpEvent(1.0), queries)
-        both = [(sample, contents(sample.slots)) for sample in map(sample_for, ["a query"] * queries)]
-        return [[record for slot in slots for record in slot] for _, slots in both], [sample for sample, _ in both]
+        both = [
+            (sample, contents(sample.slots)) for sample in map(sample_for, ["a query"] * queries)
+        ]
+        return [[record for slot in slots for record in slot] for _, slots in both], [
+            sample for sample, _ in both
+        ]
 
     (all_records, *others), samples = assign("once")
     assert sorted(r.text for r in all_records) == sorted(r.text for r in agnews.train)
@@ -146,10 +158,15 @@ def test_the_whole_budget_is_charged_whatever_is_asked(agnews):
     assert row["count"] == 50
 
 
-def test_more_queries_than_the_budget_or_one_id_twice_are_refused_before_anything_is_charged(agnews):
+def test_more_queries_than_the_budget_or_one_id_twice_are_refused_before_anything_is_charged(
+    agnews,
+):
     queries = agnews.queries()
     config = ReleaseConfig(epsilon=1.0, delta=1e-5, queries=5)
-    for asked, words in ((queries, "6 queries but the budget is for 5"), (queries[:1] * 2, "same id")):
+    for asked, words in (
+        (queries, "6 queries but the budget is for 5"),
+        (queries[:1] * 2, "same id"),
+    ):
         with pytest.raises(UsageError, match=words):
             release(Parrot(slots=4, examples_per_slot=2), agnews, models.load("sim"), config, asked)
     assert Parrot.asked == []
@@ -167,7 +184,16 @@ def test_a_final_prompt_is_answered_by_the_model(agnews):
     queries = [Query(str(i), record.text) for i, record in enumerate(task.test)]
     records = [Labelled(f"text {i}") for i in range(40)]
     reader = SlotReader(task, models.load("sim"), OutputCache(None), mechanism.scheme, queries)
-    run = execution(mechanism, task, queries, len(queries), Ledger(None, float("inf")), 0.0, records, reader=reader)
+    run = execution(
+        mechanism,
+        task,
+        queries,
+        len(queries),
+        Ledger(None, float("inf")),
+        0.0,
+        records,
+        reader=reader,
+    )
     answers = run.run().answers
     for query in queries:
         prompt = f"{task.labels[0]} {query.text}"
@@ -184,7 +210,9 @@ def test_a_release_that_was_not_declared_is_refused(agnews):
         run_parrot(agnews, agnews.queries(), 10, mechanism=Greedy(slots=4, examples_per_slot=2))
 
 
-def test_the_same_coins_assign_the_same_records_at_every_epsilon_and_noise_seed(agnews, monkeypatch):
+def test_the_same_coins_assign_the_same_records_at_every_epsilon_and_noise_seed(
+    agnews, monkeypatch
+):
     seen, answer = [], Parrot.answer
 
     def noting(self, query, sample, context):
@@ -196,7 +224,9 @@ def test_the_same_coins_assign_the_same_records_at_every_epsilon_and_noise_seed(
     for seed, target in ((0, 1.0), (1, 1.0), (1, 8.0)):
         release_once(mechanism, agnews, ReleaseConfig(epsilon=target, delta=1e-5, seed=seed))
     assert seen[:6] == seen[6:12] == seen[12:]
-    release_once(Parrot(slots=4, examples_per_slot=2), agnews, ReleaseConfig(epsilon=1.0, delta=1e-5, seed=1))
+    release_once(
+        Parrot(slots=4, examples_per_slot=2), agnews, ReleaseConfig(epsilon=1.0, delta=1e-5, seed=1)
+    )
     assert seen[18:] != seen[:6]
 
 
@@ -207,11 +237,15 @@ def declare(task):
 def test_public_coins_and_secret_noise_do_not_go_together(agnews):
     with pytest.raises(UsageError, match="sampling_seed makes the sampling randomness public"):
         release_once(
-            Parrot(slots=4, sampling_seed=5), declare(agnews), ReleaseConfig(epsilon=1.0, delta=1e-5, noise="secure")
+            Parrot(slots=4, sampling_seed=5),
+            declare(agnews),
+            ReleaseConfig(epsilon=1.0, delta=1e-5, noise="secure"),
         )
 
 
-def test_secure_noise_is_refused_at_a_delta_above_one_over_the_declared_size_and_other_noise_gets_a_note(agnews):
+def test_secure_noise_is_refused_at_a_delta_above_one_over_the_declared_size_and_other_noise_gets_a_note(
+    agnews,
+):
     task, config = declare(agnews), ReleaseConfig(epsilon=1.0, delta=0.1, noise="secure")
     with pytest.raises(UsageError, match="above 1/240"):
         release_once(Parrot(slots=4), task, config)
@@ -230,11 +264,20 @@ def test_secure_noise_leaves_nothing_in_the_cache(agnews, tmp_path):
 def test_a_text_is_released_with_the_noise_of_its_label():
     task = Task.load("trec", "synthetic", limit_test=6)
     task = replace(task, declared={**task.group_sizes, "Abbreviation": 84})
-    made = release_once(Tang(slots=4, tokens=3), task, ReleaseConfig(epsilon=1.0, delta=1e-5, shots=6))
+    made = release_once(
+        Tang(slots=4, tokens=3), task, ReleaseConfig(epsilon=1.0, delta=1e-5, shots=6)
+    )
     knobs = made.calibration.by_label
-    assert set(knobs) == {demonstration.label for demonstration in made.demonstrations} == set(task.labels)
+    assert (
+        set(knobs)
+        == {demonstration.label for demonstration in made.demonstrations}
+        == set(task.labels)
+    )
     charged = {row["partition"]: json.dumps(row["event"]) for row in made.ledger.to_json()}
-    assert all(f": {knobs[label]}" in event for label, event in charged.items()) and len(set(knobs.values())) > 1
+    assert (
+        all(f": {knobs[label]}" in event for label, event in charged.items())
+        and len(set(knobs.values())) > 1
+    )
     assert made.bounds.upper <= 1.0
 
 
@@ -245,7 +288,9 @@ def test_labels_that_are_dropped_get_no_text_and_no_noise_of_theirs():
     assert Counter(demonstration.label for demonstration in made.demonstrations) == dict.fromkeys(
         set(task.labels) - {"Abbreviation"}, 2
     )
-    assert {row["partition"] for row in made.ledger.to_json()} == set(task.labels) - {"Abbreviation"}
+    assert {row["partition"] for row in made.ledger.to_json()} == set(task.labels) - {
+        "Abbreviation"
+    }
     with pytest.raises(UsageError, match="Abbreviations"):
         release_once(Tang(slots=4, tokens=3, dropped=("Abbreviations",)), task, config)
     with pytest.raises(UsageError, match="leaves no label"):

@@ -31,7 +31,11 @@ def write_result(store: Store) -> Path:
 
 
 def test_a_result_read_back_is_equal_also_with_infinity():
-    for result in (make_result(), make_result("real_demonstrations", 0.8), make_result("zero_shot")):
+    for result in (
+        make_result(),
+        make_result("real_demonstrations", 0.8),
+        make_result("zero_shot"),
+    ):
         text = to_text(result)
         json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
         assert from_text(text) == result
@@ -39,7 +43,8 @@ def test_a_result_read_back_is_equal_also_with_infinity():
 
 def test_a_result_without_privacy_holds_no_texts_and_an_edited_cell_does_not_fit_its_id():
     exposed, edited = (
-        json.loads(to_text(one)) for one in (make_result("real_demonstrations"), make_result(epsilon=8.0))
+        json.loads(to_text(one))
+        for one in (make_result("real_demonstrations"), make_result(epsilon=8.0))
     )
     exposed["released"] = [{"text": "private", "label": "World", "tokens": 1}]
     edited["cell"]["epsilon"] = 1.0
@@ -97,7 +102,9 @@ def _count(folder: Path, rounds: int) -> None:
 def test_a_result_that_is_there_stays(store):
     path = write_result(store)
     before = path.read_bytes()
-    assert not store.write(make_result().model_copy(update={"created": "2030-01-01T00:00:00+00:00"}))
+    assert not store.write(
+        make_result().model_copy(update={"created": "2030-01-01T00:00:00+00:00"})
+    )
     assert path.read_bytes() == before
 
 
@@ -116,7 +123,9 @@ SCORE = {"value": 0.5, "low": 0.4, "high": 0.6}
 #: What no run writes, in the JSON of a result.
 INCONSISTENT = {
     "outcomes shorter than ids": lambda d: d["documents"]["acc_calibrated"]["outcomes"].pop(),
-    "a document twice": lambda d: d["documents"]["acc_calibrated"]["ids"].__setitem__(0, "test-0001"),
+    "a document twice": lambda d: d["documents"]["acc_calibrated"]["ids"].__setitem__(
+        0, "test-0001"
+    ),
     "no documents": lambda d: d["documents"]["acc_calibrated"].update(ids=[], outcomes=[]),
     "main metric without documents": lambda d: d["documents"].clear(),
     "documents of another metric": lambda d: d["scores"].update(acc=SCORE),
@@ -124,12 +133,16 @@ INCONSISTENT = {
     "a number as a text": lambda d: d["scores"]["acc_calibrated"].update(value="0.6"),
     "infinity as a score": lambda d: d["scores"]["acc_calibrated"].update(high="Infinity"),
     "true for a number": lambda d: d["scores"]["acc_calibrated"].update(high=True),
-    "an outcome above 1": lambda d: d["documents"]["acc_calibrated"]["outcomes"].__setitem__(0, 2.0),
+    "an outcome above 1": lambda d: d["documents"]["acc_calibrated"]["outcomes"].__setitem__(
+        0, 2.0
+    ),
     "a score that no outcome explains": lambda d: d["scores"]["acc_calibrated"].update(value=0.7),
     "an interval beside its score": lambda d: d["scores"]["acc_calibrated"].update(high=0.5),
     "an aggregate above 1": lambda d: d["aggregates"].update(distance=1.5),
     "a row of the ledger without a note": lambda d: d["privacy"]["ledger"][0].pop("note"),
-    "a row of the ledger with text for a number": lambda d: d["privacy"]["ledger"][0].update(count="25"),
+    "a row of the ledger with text for a number": lambda d: d["privacy"]["ledger"][0].update(
+        count="25"
+    ),
     "a row of the ledger with more keys": lambda d: d["privacy"]["ledger"][0].update(price=0),
     "a row of the ledger that is none": lambda d: d["privacy"].update(ledger=[None]),
     "an event of an unknown kind": lambda d: d["privacy"].update(event={"event": "magic"}),
@@ -137,7 +150,9 @@ INCONSISTENT = {
     "a negative epsilon": lambda d: d["privacy"].update(epsilon_claimed=-1.0),
     "an infinite delta": lambda d: d["privacy"].update(delta="Infinity"),
     "another target": lambda d: d["privacy"].update(epsilon_target=2.0),
-    "another way of accounting": lambda d: [d[part].update(mode="paper") for part in ("cell", "privacy")],
+    "another way of accounting": lambda d: [
+        d[part].update(mode="paper") for part in ("cell", "privacy")
+    ],
     "accountants that are a list": lambda d: d["privacy"].update(accountants=[1]),
     "more texts than counted": lambda d: d.update(released_count=7),
     "two answers for a record": lambda d: d.update(
@@ -158,7 +173,10 @@ OTHER_FILES = {
     "cut": (lambda text: text[: len(text) // 2], "damaged"),
     "empty": (lambda text: "", "damaged"),
     "another document": (lambda text: '{"hello": 1}', "foreign"),
-    "an older schema": (lambda text: text.replace('"schema_version": 1', '"schema_version": 0'), "older"),
+    "an older schema": (
+        lambda text: text.replace('"schema_version": 1', '"schema_version": 0'),
+        "older",
+    ),
     "an odd schema": (
         lambda text: text.replace('"schema_version": 1', '"schema_version": "x"'),
         "foreign",
@@ -191,7 +209,9 @@ def test_a_file_that_no_run_writes_is_kept_and_set_aside(store, name):
 TWICE = to_text(make_result()).replace('"released": [', '"released": [], "released": [', 1)
 
 
-@pytest.mark.parametrize(("text", "words"), [(TWICE, "one key twice"), ('{"schema_version": NaN}', "damaged")])
+@pytest.mark.parametrize(
+    ("text", "words"), [(TWICE, "one key twice"), ('{"schema_version": NaN}', "damaged")]
+)
 def test_json_that_divides_readers_is_damaged(text: str, words: str):
     with pytest.raises(ValueError, match=words):
         from_text(text)
@@ -213,7 +233,9 @@ def test_what_is_no_plain_file_is_damaged_and_nothing_waits_for_it(store):
 
 def test_what_nobody_could_read_again_is_not_written(store):
     result = make_result()
-    odd = result.model_copy(update={"released": [result.released[0].model_copy(update={"text": "\ud800"})]})
+    odd = result.model_copy(
+        update={"released": [result.released[0].model_copy(update={"text": "\ud800"})]}
+    )
     with pytest.raises(PluginError, match="cannot be stored"):
         store.write(odd)
     assert store.load_all() == ([], [])
@@ -224,7 +246,9 @@ COMMITTED = sorted((Path(__file__).parents[2] / "results").rglob("*.json"))
 LAST = list({path.parent: path for path in COMMITTED}.values())
 
 
-@pytest.mark.parametrize("files", [LAST, pytest.param(COMMITTED, marks=pytest.mark.slow)], ids=["last", "all"])
+@pytest.mark.parametrize(
+    "files", [LAST, pytest.param(COMMITTED, marks=pytest.mark.slow)], ids=["last", "all"]
+)
 def test_every_result_of_record_loads_and_keeps_its_keys(files):
     assert len(files) > 200
     for path in files:

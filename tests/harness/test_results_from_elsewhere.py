@@ -72,14 +72,18 @@ def test_an_attack_of_a_newer_version_stops_what_reads_attacks(dpicl, tmp_path):
     path = write(tmp_path, make_attack())
     path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 2'))
     before = list_tree(tmp_path)
-    refuse(dpicl("board", "attacks", "--results", tmp_path), "newer version of dpicl", "upgrade dpicl")
+    refuse(
+        dpicl("board", "attacks", "--results", tmp_path), "newer version of dpicl", "upgrade dpicl"
+    )
     assert list_tree(tmp_path) == before
 
 
 def test_a_budget_of_a_newer_version_is_not_called_damaged(fresh_cache):
     budget.charge(records(0, 3), ONE, budget.ChargeTo("tickets"))
     (path,) = (fresh_cache / "private").glob("budget-*.jsonl")
-    path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 2', 1) + '{"new": 1}\n')
+    path.write_text(
+        path.read_text().replace('"schema_version": 1', '"schema_version": 2', 1) + '{"new": 1}\n'
+    )
     with pytest.raises(ResultError, match="newer version of dpicl") as refused:
         budget.charge(records(0, 3), ONE, budget.ChargeTo("tickets"))
     assert "move it away" not in str(refused.value)
@@ -132,7 +136,9 @@ UNREAD: list[Callable[[Path, Path], str]] = [link_folder, link_in_a_circle, deny
 @pytest.mark.parametrize("hide", UNREAD)
 @pytest.mark.parametrize("level", ["quick", "quick/*/tang", "quick/*/tang/*"])
 @pytest.mark.parametrize("verb", ["board", "plan", "publish"])
-def test_a_row_that_cannot_be_read_is_named_by_every_reader(dpicl, results, tmp_path, hide, level, verb):
+def test_a_row_that_cannot_be_read_is_named_by_every_reader(
+    dpicl, results, tmp_path, hide, level, verb
+):
     (folder,) = results.glob(level)
     reason = hide(folder, tmp_path / "elsewhere")
     answer = dpicl(*verbs_on(results)[verb])
@@ -150,12 +156,16 @@ def test_a_board_that_lacks_a_row_says_so_itself_without_a_path(dpicl, results, 
     assert not any(str(tmp_path) in note for note in board["notes"])
     site = tmp_path / "site"
     assert dpicl("board", "all", "--results", results, "--html", site).code == 0
-    assert "1 of the files and folders could not be read" in (site / "quick" / "index.html").read_text("utf-8")
+    assert "1 of the files and folders could not be read" in (
+        site / "quick" / "index.html"
+    ).read_text("utf-8")
 
 
 @pytest.mark.parametrize("hide", UNREAD)
 @pytest.mark.parametrize("verb", ["run", "compare"])
-def test_what_must_know_every_result_stops_at_a_row_that_cannot_be_read(dpicl, results, tmp_path, hide, verb):
+def test_what_must_know_every_result_stops_at_a_row_that_cannot_be_read(
+    dpicl, results, tmp_path, hide, verb
+):
     (folder,) = results.glob("quick/*/tang")
     reason = hide(folder, tmp_path / "elsewhere")
     before = list_tree(tmp_path / "elsewhere")
@@ -178,7 +188,10 @@ def test_a_file_in_a_circle_is_one_bad_file(results):
     found, damaged = store.load_all()
     assert len(found) == 3 and [one.path for one in damaged] == [loop]
     store.set_aside(damaged)
-    assert os.readlink(loop.parent / "quarantine" / loop.name) == loop.name and store.load_all()[1] == []
+    assert (
+        os.readlink(loop.parent / "quarantine" / loop.name) == loop.name
+        and store.load_all()[1] == []
+    )
 
 
 def test_a_file_that_cannot_be_read_is_named_and_never_moved(dpicl, results, monkeypatch):
@@ -236,7 +249,10 @@ def test_a_run_writes_nothing_outside_its_results(dpicl, results, tmp_path, plan
     victim.mkdir()
     (victim / "file").write_text("kept")
     plant(results / "quick", victim)
-    refuse(dpicl(*verbs_on(results)["run"]), "not a regular file" if plant is plant_pipe else "symbolic link")
+    refuse(
+        dpicl(*verbs_on(results)["run"]),
+        "not a regular file" if plant is plant_pipe else "symbolic link",
+    )
     assert list_tree(victim) == {str(victim / "file"): b"kept"}
 
 
@@ -280,7 +296,9 @@ def test_submissions_that_cannot_be_listed_are_named(dpicl, results, tmp_path, m
         return given(place)
 
     monkeypatch.setattr(os, "listdir", deny)
-    answer = dpicl("board", "quick", "--results", results, "--submissions", tmp_path / "submissions")
+    answer = dpicl(
+        "board", "quick", "--results", results, "--submissions", tmp_path / "submissions"
+    )
     assert answer.code == 0 and "team cannot be read, so submissions are missing" in answer.err
 
 
@@ -317,7 +335,9 @@ def test_a_site_writes_nothing_outside_its_folder(dpicl, results, tmp_path):
     assert list_tree(victim) == {} and (site / "index.html").read_bytes() == home
 
 
-def test_a_private_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(fresh_cache, monkeypatch):
+def test_a_private_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(
+    fresh_cache, monkeypatch
+):
     budget.charge(records(0, 3), ONE, budget.ChargeTo("tickets"))
 
     def deny(place: Any = ".") -> list[str]:

@@ -45,7 +45,9 @@ def comparable(result):
     return result.model_dump(exclude={"cost", "created", "scored_release", "manifest"})
 
 
-def test_a_scored_release_is_what_a_whole_run_gives_and_costs_no_record(dpicl, suites, tmp_path, monkeypatch):
+def test_a_scored_release_is_what_a_whole_run_gives_and_costs_no_record(
+    dpicl, suites, tmp_path, monkeypatch
+):
     old, new = suites
     folder, other = tmp_path / "results", tmp_path / "other"
     assert dpicl("run", old, "--results", folder).code == 0
@@ -90,7 +92,11 @@ def scored(dpicl, suites, tmp_path) -> tuple[Path, Path]:
     old, new = suites
     for suite in (old, new):
         dpicl("run", suite, "--results", tmp_path / "results", "--mechanism", "tang", "--seed", 0)
-    scores = next(path for path in (tmp_path / "results").rglob("*.json") if "scored_release" in path.read_text())
+    scores = next(
+        path
+        for path in (tmp_path / "results").rglob("*.json")
+        if "scored_release" in path.read_text()
+    )
     named = json.loads(scores.read_text())["scored_release"]["cell_id"]
     return scores, scores.with_name(f"{named}.json")
 
@@ -129,7 +135,13 @@ def test_a_release_of_changed_settings_is_not_scored(suites, scored):
         return len(find_releases(selection.cells, known, Fingerprints(), selection.mechanisms, {}))
 
     assert matched(new) == 1
-    for change in ({"shots": 3}, {"epsilons": [2]}, {"train_records": 50}, {"delta": 1e-6}, {"private_share": 0.7}):
+    for change in (
+        {"shots": 3},
+        {"epsilons": [2]},
+        {"train_records": 50},
+        {"delta": 1e-6},
+        {"private_share": 0.7},
+    ):
         changed = new.with_name("changed.yaml")
         changed.write_text(yaml.safe_dump(NEW | change))
         assert matched(changed) == 0, change
@@ -140,7 +152,8 @@ def test_a_clean_checkout_scores_no_release_of_a_changed_one(suites, scored, mon
     folder = scored[0].parents[4]
     known = Store(folder, "mine").load_all()[0]
     changed = [
-        result.model_copy(update={"manifest": result.manifest.model_copy(update={"dirty": True})}) for result in known
+        result.model_copy(update={"manifest": result.manifest.model_copy(update={"dirty": True})})
+        for result in known
     ]
     selection = select(str(suites[1]), folder)
     monkeypatch.setattr(manifest, "commit", lambda: (None if here is None else "f" * 40, here))
@@ -167,7 +180,9 @@ def test_a_plan_says_what_is_only_to_be_scored(dpicl, suites, tmp_path):
     assert (plan["missing"], plan["to_score"]) == (4, 2)
 
 
-def test_where_an_earlier_release_is_another_one_a_run_makes_its_own(dpicl, suites, tmp_path, monkeypatch):
+def test_where_an_earlier_release_is_another_one_a_run_makes_its_own(
+    dpicl, suites, tmp_path, monkeypatch
+):
     old, new = suites
     folder = tmp_path / "results"
     dpicl("run", old, "--results", folder, "--mechanism", "tang")
@@ -179,7 +194,12 @@ def test_where_an_earlier_release_is_another_one_a_run_makes_its_own(dpicl, suit
     scored = dpicl("score", new, "--results", folder, "--mechanism", "tang", "--json").json
     assert scored["counts"] == {"done": 0, "present": 0, "skipped": 2, "failed": 0}
     assert {cell["message"] for cell in scored["cells"]} == {"of other records"}
-    assert dpicl("run", new, "--results", folder, "--mechanism", "tang", "--json").json["counts"]["done"] == 2
+    assert (
+        dpicl("run", new, "--results", folder, "--mechanism", "tang", "--json").json["counts"][
+            "done"
+        ]
+        == 2
+    )
     results = Store(folder, "mine").load_all()[0]
     assert [result.scored_release for result in results] == [None] * 4
 
@@ -189,7 +209,9 @@ def test_a_release_of_another_model_of_that_name_is_not_scored(dpicl, suites, tm
     dpicl("run", old, "--results", tmp_path, "--mechanism", "tang", "--seed", 0)
     (result,) = Store(tmp_path, "mine").load_all()[0]
     model = result.manifest.model.model_copy(update={"sha256": "0" * 64})
-    other = result.model_copy(update={"manifest": result.manifest.model_copy(update={"model": model})})
+    other = result.model_copy(
+        update={"manifest": result.manifest.model_copy(update={"model": model})}
+    )
     selection = select(str(new), tmp_path)
     cell = next(cell for cell in selection.cells if cell.label == "tang" and cell.seed == 0)
     with pytest.raises(OtherRelease, match="another model"):
@@ -199,10 +221,17 @@ def test_a_release_of_another_model_of_that_name_is_not_scored(dpicl, suites, tm
 def test_a_row_may_be_called_as_the_key_of_scores(dpicl, tmp_path, own_cache):
     path = tmp_path / "suite.yaml"
     path.write_text(
-        yaml.safe_dump(OLD | {"seeds": [0], "mechanisms": [{"name": "zero_shot", "label": "scored_release"}]})
+        yaml.safe_dump(
+            OLD | {"seeds": [0], "mechanisms": [{"name": "zero_shot", "label": "scored_release"}]}
+        )
     )
-    assert dpicl("run", path, "--results", tmp_path / "results", "--json").json["counts"]["done"] == 1
-    assert dpicl("run", path, "--results", tmp_path / "results", "--json").json["counts"]["present"] == 1
+    assert (
+        dpicl("run", path, "--results", tmp_path / "results", "--json").json["counts"]["done"] == 1
+    )
+    assert (
+        dpicl("run", path, "--results", tmp_path / "results", "--json").json["counts"]["present"]
+        == 1
+    )
 
 
 def test_false_is_as_if_nothing_were_said_of_fresh_test_records(tmp_path):

@@ -53,20 +53,39 @@ def world(dpicl, own_cache, tmp_path, monkeypatch):
     wrote), with repeated entropy and a budget of its own."""
 
     def run(rows, name, mechanism, *flags, of=NAMED):
-        monkeypatch.setenv("DPICL_CACHE", str(fresh_budget(own_cache, tmp_path / f"cache of {name}")))
+        monkeypatch.setenv(
+            "DPICL_CACHE", str(fresh_budget(own_cache, tmp_path / f"cache of {name}"))
+        )
         folder = tmp_path / name
         folder.mkdir()
         monkeypatch.chdir(folder)
         (folder / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         (folder / "new.txt").write_text("where is my money\nwho won\n")
-        verb = ("release",) if mechanism in ("tang", "pta", "prism", "talks") else ("answer", "--queries", "new.txt")
+        verb = (
+            ("release",)
+            if mechanism in ("tang", "pta", "prism", "talks")
+            else ("answer", "--queries", "new.txt")
+        )
         chosen = [word for option in OPTIONS.get(mechanism, ()) for word in ("--option", option)]
-        words = (*verb, mechanism, "--data", "own.jsonl", "--per-record", *of, "--model", "sim", "--out", "out.jsonl")
+        words = (
+            *verb,
+            mechanism,
+            "--data",
+            "own.jsonl",
+            "--per-record",
+            *of,
+            "--model",
+            "sim",
+            "--out",
+            "out.jsonl",
+        )
         settings = () if "--epsilon" in flags else ("--epsilon", 1)
         with monkeypatch.context() as patch:
             patch.setattr(seeds, "secrets", entropy())
             answer = dpicl(*words, *settings, *chosen, *flags)
-        return answer, {file.name: remove_time(file.read_text()) for file in sorted(folder.glob("out*"))}
+        return answer, {
+            file.name: remove_time(file.read_text()) for file in sorted(folder.glob("out*"))
+        }
 
     return run
 
@@ -88,7 +107,10 @@ def remove_time(text: str) -> str:
 @pytest.mark.parametrize("labels", [LABELS, LABELS[:3]])
 def test_neighbouring_sets_give_the_same_files_and_the_same_output(world, mechanism, labels):
     """Also where a group has no record at all. The record more comes last, and the coins here do not sample it."""
-    more = {"text": "a wholly different last item with many more words than any other", "label": "Technology"}
+    more = {
+        "text": "a wholly different last item with many more words than any other",
+        "label": "Technology",
+    }
     rows = [row for row in rows_of("train", 30) if row["label"] in labels]
     first, files = world(rows, "one", mechanism)
     second, others = world([*rows, more], "two", mechanism)
@@ -116,10 +138,18 @@ def test_how_many_slots_failed_is_told_nowhere(world, monkeypatch, mechanism):
 
 
 def test_answers_to_generation_tasks_are_the_same_too(world, tmp_path):
-    rows = [{"dialogue": f"Ann: line {i}\nBob: reply {i}", "summary": f"They talk about {i}."} for i in range(900)]
-    (tmp_path / "public.jsonl").write_text(json.dumps({"dialogue": "Ed: hello", "summary": "Ed greets."}) + "\n")
+    rows = [
+        {"dialogue": f"Ann: line {i}\nBob: reply {i}", "summary": f"They talk about {i}."}
+        for i in range(900)
+    ]
+    (tmp_path / "public.jsonl").write_text(
+        json.dumps({"dialogue": "Ed: hello", "summary": "Ed greets."}) + "\n"
+    )
     known = ("--task", "samsum", "--size", 900, "--public", tmp_path / "public.jsonl")
-    options = [f"--option={each}" for each in ("slots=4", "examples_per_slot=2", "embedding=sim", "candidates=4")]
+    options = [
+        f"--option={each}"
+        for each in ("slots=4", "examples_per_slot=2", "embedding=sim", "candidates=4")
+    ]
     more = {"dialogue": "Eve: a new one\nAda: yes", "summary": "Eve is new."}
     first, files = world(rows, "one", "esa", *options, of=known)
     second, others = world([*rows, more], "two", "esa", *options, of=known)
@@ -132,7 +162,10 @@ def test_rates_and_events_come_from_the_declared_size_and_noise_is_calibrated_be
     assert answer.code == 0, answer.err
     card = json.loads(files["out.card.json"])
     assert card["manifest"]["data"]["sizes"] == dict.fromkeys(LABELS, 40)
-    assert (card["manifest"]["data"]["fingerprint"], card["manifest"]["data"]["dropped"]) == ("withheld", {})
+    assert (card["manifest"]["data"]["fingerprint"], card["manifest"]["data"]["dropped"]) == (
+        "withheld",
+        {},
+    )
     assert '"rate": 0.2' in json.dumps(card["privacy"]["event"])  # 8 of 40, and not of 7
     event = from_json(card["privacy"]["event"])
     delta, proved = card["privacy"]["delta"], card["privacy"]["epsilon_proved"]
@@ -209,7 +242,9 @@ def test_a_concealed_error_holds_neither_the_old_one_nor_its_frames():
     assert error.__context__ is None and error.__cause__ is None
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     assert len(frames) == 2  # of this test, and of what conceals
-    assert not any(isinstance(value, ValueError | TracebackType) for value in frames[1].f_locals.values())
+    assert not any(
+        isinstance(value, ValueError | TracebackType) for value in frames[1].f_locals.values()
+    )
     with pytest.raises(ValueError, match="swordfish"), conceal(False):
         fail()
 
@@ -223,23 +258,50 @@ def test_after_silence_the_process_speaks_as_before(caplog):
 
 
 def test_a_release_that_nobody_is_charged_for_is_refused_from_python(own_cache):
-    task = replace(Task.load("agnews", "synthetic", limit_train=20, limit_test=4), declared=dict.fromkeys(LABELS, 20))
+    task = replace(
+        Task.load("agnews", "synthetic", limit_train=20, limit_test=4),
+        declared=dict.fromkeys(LABELS, 20),
+    )
     with pytest.raises(UsageError, match="charged"):
-        release(ZeroShot(), task, models.load("sim"), ReleaseConfig(epsilon=1.0, delta=1e-5, noise="secure"))
+        release(
+            ZeroShot(),
+            task,
+            models.load("sim"),
+            ReleaseConfig(epsilon=1.0, delta=1e-5, noise="secure"),
+        )
 
 
 def test_a_release_with_counted_sizes_or_without_noise_is_refused_from_python(own_cache):
     task = Task.load("agnews", "synthetic", limit_train=20, limit_test=4)
     with pytest.raises(UsageError, match="declared sizes"):
-        release(ZeroShot(), task, models.load("sim"), ReleaseConfig(epsilon=1.0, delta=1e-5, noise="secure"))
-    known = replace(Task.load("agnews", "synthetic", limit_train=20, limit_test=4), declared=dict.fromkeys(LABELS, 20))
+        release(
+            ZeroShot(),
+            task,
+            models.load("sim"),
+            ReleaseConfig(epsilon=1.0, delta=1e-5, noise="secure"),
+        )
+    known = replace(
+        Task.load("agnews", "synthetic", limit_train=20, limit_test=4),
+        declared=dict.fromkeys(LABELS, 20),
+    )
     config = ReleaseConfig(epsilon=float("inf"), delta=1e-5, noise="secure")
     with pytest.raises(UsageError, match="not private"):
         release(RealDemonstrations(), known, models.load("sim"), config)
 
 
 def test_calibrate_for_secure_noise_needs_declared_sizes(dpicl):
-    flags = ("calibrate", "prism", "--task", "agnews", "--epsilon", 1, "--option", "tokens=5", "--noise", "secure")
+    flags = (
+        "calibrate",
+        "prism",
+        "--task",
+        "agnews",
+        "--epsilon",
+        1,
+        "--option",
+        "tokens=5",
+        "--noise",
+        "secure",
+    )
     assert "give a size" in dpicl(*flags).err
     assert "1e-06" in dpicl(*flags, "--size", 400, "--delta", 1e-7).err
     answer = dpicl(*flags, "--size", 400, "--option", "prompts=40", "--json")

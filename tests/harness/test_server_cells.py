@@ -64,7 +64,9 @@ def name(fake: FakeServer, **more: object) -> str:
 def run(dpicl: Callable, tmp_path: Path) -> Callable[..., dict[str, Result]]:
     """Runs the suite on a model: label -> result. code: the exit code that is expected."""
 
-    def make_results(model: str, *flags: object, code: int = 0, results: str = "results") -> dict[str, Result]:
+    def make_results(
+        model: str, *flags: object, code: int = 0, results: str = "results"
+    ) -> dict[str, Result]:
         suite = tmp_path / "suite.yaml"
         suite.write_text(SUITE.format(), encoding="utf-8")
         answer = dpicl("run", suite, "--model", model, "--results", tmp_path / results, *flags)
@@ -85,8 +87,12 @@ def values(result: Result) -> dict[str, float]:
     return {name: score.value for name, score in result.scores.items()}
 
 
-def test_results_are_those_of_the_same_model_in_this_process(run, fake: FakeServer, monkeypatch) -> None:
-    monkeypatch.setattr(huggingface, "preferred_dtype", lambda device: torch.float32)  # as the server reads it
+def test_results_are_those_of_the_same_model_in_this_process(
+    run, fake: FakeServer, monkeypatch
+) -> None:
+    monkeypatch.setattr(
+        huggingface, "preferred_dtype", lambda device: torch.float32
+    )  # as the server reads it
     expected = run(f"hf:{fake.folder}", results="here")
     found = run(name(fake))
     assert found.keys() == expected.keys() == {"voting", "tang", "prism"}
@@ -94,13 +100,25 @@ def test_results_are_those_of_the_same_model_in_this_process(run, fake: FakeServ
         assert read_release(result) == read_release(expected[label])
         assert values(result) == pytest.approx(values(expected[label]), abs=1e-5)
         record = result.manifest.server
-        assert record is not None and record.vocabulary and record.loopback and record.kind == "llama.cpp"
-        assert result.manifest.model.batch_invariant is False and expected[label].manifest.server is None
+        assert (
+            record is not None
+            and record.vocabulary
+            and record.loopback
+            and record.kind == "llama.cpp"
+        )
+        assert (
+            result.manifest.model.batch_invariant is False
+            and expected[label].manifest.server is None
+        )
         assert any("model server" in note for note in result.privacy.notes)
         assert SERVED in marks_of([result]) and SERVED not in marks_of([expected[label]])
         assert "server" not in expected[label].manifest.model_dump(mode="json")
 
-    case = Case(Contents(Path("sent"), card=Card.model_construct(mechanism=""), results=found), {}, run_code=True)
+    case = Case(
+        Contents(Path("sent"), card=Card.model_construct(mechanism=""), results=found),
+        {},
+        run_code=True,
+    )
     assert "server" in reason_not_to_run(case)  # no submitted address is asked
 
 
@@ -108,13 +126,19 @@ def test_tang_asks_the_public_prompt_once_for_a_token(run, tiny_folder: Path) ->
     with run_server("vllm", tiny_folder, top=64) as fake:
         run(name(fake), "--mechanism", "tang")
         bodies = [body for _, body in fake.seen]
-    public = [body["prompt"] for body in bodies if body.get("logprobs") == 30 and "logprob_token_ids" not in body]
+    public = [
+        body["prompt"]
+        for body in bodies
+        if body.get("logprobs") == 30 and "logprob_token_ids" not in body
+    ]
     listing = [body["prompt"] for body in bodies if "logprob_token_ids" in body]
     assert public and listing
     assert not [prompt for prompt in public if prompt in listing]
 
 
-def test_speed_is_in_no_name_and_reaches_the_connection(run, dpicl, fake: FakeServer, tmp_path, monkeypatch) -> None:
+def test_speed_is_in_no_name_and_reaches_the_connection(
+    run, dpicl, fake: FakeServer, tmp_path, monkeypatch
+) -> None:
     settings, read = list[ServerSettings](), server.settings_of
 
     def note(rest: str) -> ServerSettings:
@@ -124,9 +148,22 @@ def test_speed_is_in_no_name_and_reaches_the_connection(run, dpicl, fake: FakeSe
     monkeypatch.setattr(server, "settings_of", note)
     (result,) = run(name(fake, window=3, context=200), "--mechanism", "prism").values()
     assert result.cell.model == result.manifest.model.name + f"?tokenizer={fake.folder}&context=200"
-    assert {(each.window, each.timeout, each.patience, each.context) for each in settings} == {(3, 60, 1, 200)}
-    flags = (tmp_path / "suite.yaml", "--results", tmp_path / "results", "--mechanism", "prism", "--model")
-    for address, there in ((fake.name(window=9, context=200), 1), (fake.name(context=200), 1), (fake.name(), 0)):
+    assert {(each.window, each.timeout, each.patience, each.context) for each in settings} == {
+        (3, 60, 1, 200)
+    }
+    flags = (
+        tmp_path / "suite.yaml",
+        "--results",
+        tmp_path / "results",
+        "--mechanism",
+        "prism",
+        "--model",
+    )
+    for address, there in (
+        (fake.name(window=9, context=200), 1),
+        (fake.name(context=200), 1),
+        (fake.name(), 0),
+    ):
         assert dpicl("plan", *flags, address, "--json").json["present"] == there
     changes = Changes(mechanisms=["prism"], models=[name(fake, window=3, context=200)])
     (cell,) = select(str(tmp_path / "suite.yaml"), tmp_path, changes=changes).cells
@@ -147,7 +184,9 @@ def test_refused_slots_are_counted_marked_and_asked_again_of_a_repaired_server(
     with monkeypatch.context() as patch:
         patch.setenv("DPICL_CACHE", str(tmp_path / "another"))
         sound = run(*voting, results="sound")["voting"]
-    fake.always = lambda handler, answer: is_private(handler) and fake_server.status(400)(handler, answer)
+    fake.always = lambda handler, answer: (
+        is_private(handler) and fake_server.status(400)(handler, answer)
+    )
     broken = run(*voting, results="broken")["voting"]
     fake.always = None
     repaired = run(*voting, results="repaired")["voting"]
@@ -160,21 +199,41 @@ def test_refused_slots_are_counted_marked_and_asked_again_of_a_repaired_server(
     old = broken.model_dump(mode="json", exclude={"failures"})
     assert from_text(json.dumps(old)).failures is None
 
-    board = ("board", tmp_path / "suite.yaml", "--results", tmp_path / "broken", "--model", name(fake))
+    board = (
+        "board",
+        tmp_path / "suite.yaml",
+        "--results",
+        tmp_path / "broken",
+        "--model",
+        name(fake),
+    )
     (row,) = dpicl(*board, "--json").json["sections"][0]["tasks"][0]["rows"]
     assert row["failures"] == broken.failures and UNANSWERED.name in row["marks"]
     assert f"⇄{UNANSWERED.sign}" in dpicl(*board).out
     monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "third"))
-    fake.always = lambda handler, answer: is_private(handler) and fake_server.status(400)(handler, answer)
-    said = dpicl("run", tmp_path / "suite.yaml", "--results", tmp_path / "said", "--model", *voting, "--json")
+    fake.always = lambda handler, answer: (
+        is_private(handler) and fake_server.status(400)(handler, answer)
+    )
+    said = dpicl(
+        "run", tmp_path / "suite.yaml", "--results", tmp_path / "said", "--model", *voting, "--json"
+    )
     assert f"no answer to {number} prompts of slots" in said.err and reason in said.err
     assert said.json["cells"][0]["failures"] == broken.failures
 
 
-def test_another_model_at_the_same_address_makes_results_stale(run, dpicl, fake: FakeServer, tmp_path) -> None:
+def test_another_model_at_the_same_address_makes_results_stale(
+    run, dpicl, fake: FakeServer, tmp_path
+) -> None:
     run(name(fake), "--mechanism", "prism")
     chosen = ("--mechanism", "prism,voting")  # the second one is missing, so the model is loaded
-    flags = (tmp_path / "suite.yaml", "--results", tmp_path / "results", "--model", name(fake), *chosen)
+    flags = (
+        tmp_path / "suite.yaml",
+        "--results",
+        tmp_path / "results",
+        "--model",
+        name(fake),
+        *chosen,
+    )
     plan = dpicl("plan", *flags, "--json").json
     assert plan["present"] == 1 and "only loading it tells" in plan["unknown"]
     fake.id = "another"
@@ -207,10 +266,14 @@ def test_a_run_that_fails_half_way_goes_on_with_the_same_release(run, fake: Fake
     assert found.privacy.ledger == expected.privacy.ledger
 
 
-def test_a_truncating_server_says_so_on_the_row_and_refuses_what_needs_more(run, dpicl, fake: FakeServer) -> None:
+def test_a_truncating_server_says_so_on_the_row_and_refuses_what_needs_more(
+    run, dpicl, fake: FakeServer
+) -> None:
     found = run(name(fake, top=20), "--mechanism", "tang")
     assert any("truncated" in note for note in found["tang"].privacy.notes)
-    prism = run(name(fake, top=20), "--mechanism", "prism")["prism"]  # among the tokens that the public prompt shows
+    prism = run(name(fake, top=20), "--mechanism", "prism")[
+        "prism"
+    ]  # among the tokens that the public prompt shows
     assert prism.manifest.server is not None and not prism.manifest.server.vocabulary
     assert prism.released_count == 2
 
@@ -275,7 +338,9 @@ def plain(tiny_folder: Path, own_cache: Path) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_a_server_of_texts_runs_what_needs_no_more_and_says_what_others_lack(plain: str, dpicl, tmp_path) -> None:
+def test_a_server_of_texts_runs_what_needs_no_more_and_says_what_others_lack(
+    plain: str, dpicl, tmp_path
+) -> None:
     suite = tmp_path / "suite.yaml"
     suite.write_text(TEXTS)
     answer = dpicl("run", suite, "--model", plain, "--results", tmp_path / "results")
@@ -290,12 +355,16 @@ def test_a_server_of_texts_runs_what_needs_no_more_and_says_what_others_lack(pla
     assert "finite" not in answer.err
 
 
-def test_doctor_says_mechanism_by_mechanism_what_a_server_can_do(plain: str, fake: FakeServer, dpicl) -> None:
+def test_doctor_says_mechanism_by_mechanism_what_a_server_can_do(
+    plain: str, fake: FakeServer, dpicl
+) -> None:
     answer = dpicl("doctor", "--json", "--model", plain, "--model", fake.name())
     checks = {check["name"]: check for check in answer.json["checks"][::-1]}  # the first of a name
     texts = checks[f"model {plain.partition('?')[0]}"]
     assert texts["ok"] and "texts alone" in texts["found"]
-    assert all(checks[f"mechanism {name}"]["ok"] for name in ("esa", "ksa", "sga", "private_evolution"))
+    assert all(
+        checks[f"mechanism {name}"]["ok"] for name in ("esa", "ksa", "sga", "private_evolution")
+    )
     for name in ("tang", "voting", "prism"):
         assert "log-probabilities" in checks[f"mechanism {name}"]["found"]
     assert not checks["mechanism tang"]["ok"] and not checks["mechanism prism"]["ok"]
@@ -305,20 +374,42 @@ def test_doctor_says_mechanism_by_mechanism_what_a_server_can_do(plain: str, fak
     runs = [check for check in answer.json["checks"] if check["name"] == "mechanism tang"]
     assert [check["found"] for check in runs][1:] == ["runs"]
 
-    gone = dpicl("doctor", "--json", "--model", "server:http://127.0.0.1:9?tokenizer=x&patience=0.1")
+    gone = dpicl(
+        "doctor", "--json", "--model", "server:http://127.0.0.1:9?tokenizer=x&patience=0.1"
+    )
     assert gone.code == 1 and "gives no sound answer" in gone.json["checks"][-1]["found"]
 
 
 def test_what_a_server_of_texts_cannot_release_costs_nothing(plain: str, dpicl, tmp_path) -> None:
     data = tmp_path / "notes.csv"
-    data.write_text("text,label\n" + "".join(f"note {at} about {label},{label}\n" for label in "ab" for at in range(9)))
-    flags = ("--data", data, "--labels", "a,b", "--size", 9, "--model", plain, "--epsilon", 1, "--delta", 1e-6)
-    refused = dpicl("release", "tang", *flags, "--option", "slots=4", "--out", tmp_path / "tang.jsonl")
+    data.write_text(
+        "text,label\n"
+        + "".join(f"note {at} about {label},{label}\n" for label in "ab" for at in range(9))
+    )
+    flags = (
+        "--data",
+        data,
+        "--labels",
+        "a,b",
+        "--size",
+        9,
+        "--model",
+        plain,
+        "--epsilon",
+        1,
+        "--delta",
+        1e-6,
+    )
+    refused = dpicl(
+        "release", "tang", *flags, "--option", "slots=4", "--out", tmp_path / "tang.jsonl"
+    )
     assert refused.code == 2 and "texts alone" in refused.err and "charging" not in refused.err
     assert not (tmp_path / "tang.jsonl").exists()
     options = [word for one in ("rounds=1", "candidates=2", "variations=1", "tokens=4", "embedding=sim")
                for word in ("--option", one)]  # fmt: skip
-    released = dpicl("release", "private_evolution", *flags, *options, "--out", tmp_path / "own.jsonl")
+    released = dpicl(
+        "release", "private_evolution", *flags, *options, "--out", tmp_path / "own.jsonl"
+    )
     assert released.code == 0, released.err
     assert (tmp_path / "own.jsonl").read_text().count("\n") == 4
     assert "charging" in released.err and released.err.count("charged to") == 1

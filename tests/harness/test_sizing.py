@@ -56,7 +56,14 @@ def test_one_row_or_one_seed_tells_nothing() -> None:
 def test_models_have_tables_of_their_own() -> None:
     (alone,) = sizing.tables(results(), detect=0.2, power=0.8)
     other = [
-        make_result(name, score, seed=seed, documents=100, model="other", created="2027-01-02T03:04:05+00:00")
+        make_result(
+            name,
+            score,
+            seed=seed,
+            documents=100,
+            model="other",
+            created="2027-01-02T03:04:05+00:00",
+        )
         for name, score in (("tang", 0.9), ("pta", 0.1))
         for seed in range(2)
     ]
@@ -80,27 +87,40 @@ def test_no_score_differs_by_more_than_one_so_such_a_size_finds_nothing(dpicl) -
     assert "none" in shown and "MDE: what the results at hand find" in shown
 
 
-def test_committed_results_need_no_data_and_no_task_vanishes_without_a_word(dpicl, monkeypatch) -> None:
+def test_committed_results_need_no_data_and_no_task_vanishes_without_a_word(
+    dpicl, monkeypatch
+) -> None:
     """README's own command, in a terminal of 80 columns, where there are no real records."""
     monkeypatch.delenv("DPICL_DATA", raising=False)
     monkeypatch.setenv("COLUMNS", "80")
     asked = ("plan", "record", "--results", RESULTS, "--detect", "0.1")
     shown = dpicl(*asked)
-    assert shown.code == 0 and "costs" in shown.out and max(map(len, shown.out.split("\n\n")[0].splitlines())) <= 80
+    assert (
+        shown.code == 0
+        and "costs" in shown.out
+        and max(map(len, shown.out.split("\n\n")[0].splitlines())) <= 80
+    )
     tables = dpicl(*asked, "--json").json["tables"]
-    assert {(table["task"], table["source"]) for table in tables} >= {("trec", "local"), ("agnews_codes", "local")}
+    assert {(table["task"], table["source"]) for table in tables} >= {
+        ("trec", "local"),
+        ("agnews_codes", "local"),
+    }
     without = {"chatdoctor", "samsum"}
     assert not without & {table["task"] for table in tables}
     assert all(task in shown.err for task in without)
 
 
-def test_a_plan_says_first_what_committed_results_show_and_agrees_with_the_board(dpicl, monkeypatch) -> None:
+def test_a_plan_says_first_what_committed_results_show_and_agrees_with_the_board(
+    dpicl, monkeypatch
+) -> None:
     monkeypatch.delenv("DPICL_DATA", raising=False)
     monkeypatch.setenv("COLUMNS", "80")
     asked = ("record", "--results", RESULTS)
     plan, board = (dpicl(verb, *asked, "--json").json for verb in ("plan", "board"))
     tables = {
-        (section["group"]["model"], table["task"]): table for section in board["sections"] for table in section["tasks"]
+        (section["group"]["model"], table["task"]): table
+        for section in board["sections"]
+        for table in section["tasks"]
     }
     for one in plan["mde"]:
         table = tables[one["model"], one["task"]]
@@ -112,16 +132,25 @@ def test_a_plan_says_first_what_committed_results_show_and_agrees_with_the_board
     assert len(plan["tuned"]["mit_d"]["rows"]["tang_small"]["settings"]) == 6
     shown = dpicl("plan", *asked).out
     cells = sum(plan[state] for state in ("present", "stale", "skipped", "missing"))
-    assert shown.startswith(f"{cells:,} cells") and "SmolLM2-135M-Instruct" in shown and "local records" in shown
+    assert (
+        shown.startswith(f"{cells:,} cells")
+        and "SmolLM2-135M-Instruct" in shown
+        and "local records" in shown
+    )
     assert "top_k = 10, top_p = 0.8" in shown and "embedded-float32" not in shown
     assert "Rows" not in shown and "Rows" in dpicl("plan", *asked, "--task", "trec").out
 
 
 def test_results_of_two_sources_have_tables_of_their_own() -> None:
     found = sizing.tables([*results(), *results(source="local")], detect=0.2, power=0.8)
-    assert [(table.source, table.rows, table.seeds) for table in found] == [("synthetic", 2, 12), ("local", 2, 12)]
+    assert [(table.source, table.rows, table.seeds) for table in found] == [
+        ("synthetic", 2, 12),
+        ("local", 2, 12),
+    ]
 
 
 def test_results_of_other_settings_are_named_where_nothing_is_left(dpicl) -> None:
     run = dpicl("plan", "generation", "--results", RESULTS, "--model", "sim", "--detect", "0.1")
-    assert run.code == 2 and "results with other suite settings, model or options left out." in run.err
+    assert (
+        run.code == 2 and "results with other suite settings, model or options left out." in run.err
+    )

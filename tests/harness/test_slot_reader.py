@@ -41,7 +41,9 @@ def tiny_with_bos(tmp_path, own_cache):
 
 
 def reader(task, scheme=PER_QUERY, queries=(), model=None, cache=None, **options):
-    return SlotReader(task, model or models.load("sim"), cache or OutputCache(None), scheme, queries, **options)
+    return SlotReader(
+        task, model or models.load("sim"), cache or OutputCache(None), scheme, queries, **options
+    )
 
 
 def queries_of(task):
@@ -58,7 +60,9 @@ def test_label_scores_are_those_of_the_few_shot_prompt(name, partition):
     slots = [task.train[:2], task.train[5:6], ()]
     queries = queries_of(task)
     query = queries[0]
-    got = reader(task, SamplingScheme(3, 2, partition), queries, model).label_scores(query, slots, calibrated=False)
+    got = reader(task, SamplingScheme(3, 2, partition), queries, model).label_scores(
+        query, slots, calibrated=False
+    )
     for slot, row in zip(slots, got, strict=True):
         context = model.encode(task.icl_prefix(slot) + task.query(query.text))
         slow = []
@@ -79,12 +83,16 @@ def test_calibration_inside_a_slot_is_the_bridges_own(agnews, partition):
     slot, query = agnews.train[:2], queries_of(agnews)[0]
     plain = reader(agnews, model=model)
     raw = plain.label_scores(query, [slot], calibrated=False)
-    blank = [plain.label_scores(Query("", text), [slot], calibrated=False)[0] for text in CONTENT_FREE]
+    blank = [
+        plain.label_scores(Query("", text), [slot], calibrated=False)[0] for text in CONTENT_FREE
+    ]
     expected = calibration.predictions(raw, calibration.content_free_probabilities(blank))
     ask = reader(agnews, SamplingScheme(1, 2, partition), queries_of(agnews), model)
     got = ask.label_scores(query, [slot], calibrated=True)
     assert got.argmax(axis=1).tolist() == expected.tolist()
-    np.testing.assert_allclose(got, raw - np.log(calibration.content_free_probabilities(blank)), atol=1e-5)
+    np.testing.assert_allclose(
+        got, raw - np.log(calibration.content_free_probabilities(blank)), atol=1e-5
+    )
 
 
 def test_another_model_record_or_setting_is_another_key(samsum, tmp_path):
@@ -122,7 +130,11 @@ def test_the_same_prompt_after_other_examples_is_another_key(name, tmp_path, mon
         """The numbers of tokens of all that is read before its prompt."""
         read.clear()
         own = reader(task, model=model, cache=cache)
-        _ = own.texts(query, [slot]) if name == "samsum" else own.label_scores(query, [slot], calibrated=False)
+        _ = (
+            own.texts(query, [slot])
+            if name == "samsum"
+            else own.label_scores(query, [slot], calibrated=False)
+        )
         return list(read)
 
     alone = {slot: ask(OutputCache(None), slot) for slot in (short, longer)}
@@ -146,10 +158,14 @@ def test_a_slot_that_is_too_long_loses_its_last_records_and_a_public_prompt_is_a
         prompts.of((), "word " * 500)
 
 
-def test_a_prompt_that_breaks_the_model_abstains_and_the_public_ones_are_an_error_beforehand(agnews, samsum):
+def test_a_prompt_that_breaks_the_model_abstains_and_the_public_ones_are_an_error_beforehand(
+    agnews, samsum
+):
     broken = models.load("sim:nan")
     query = Query("q", "text")
-    assert np.isnan(reader(agnews, model=broken).label_scores(query, [agnews.train[:1], ()], calibrated=True)).all()
+    assert np.isnan(
+        reader(agnews, model=broken).label_scores(query, [agnews.train[:1], ()], calibrated=True)
+    ).all()
     assert reader(samsum, model=broken).texts(query, [samsum.train[:1], ()]) == ["", ""]
     for task in (agnews, samsum):
         with pytest.raises(ModelError):
@@ -159,13 +175,20 @@ def test_a_prompt_that_breaks_the_model_abstains_and_the_public_ones_are_an_erro
 @PARTITIONS
 @pytest.mark.parametrize("name", ["agnews", "samsum"])
 def test_a_failure_is_asked_about_once_a_release_and_never_kept(name, partition, tmp_path):
-    task, scheme = Task.load(name, "synthetic", limit_train=2, limit_test=2), SamplingScheme(1, 1, partition)
+    task, scheme = (
+        Task.load(name, "synthetic", limit_train=2, limit_test=2),
+        SamplingScheme(1, 1, partition),
+    )
     query, slots = queries_of(task)[0], [task.train[:1]]
 
     def ask(model, cache, again=False):
         own = reader(task, scheme, queries_of(task), model, cache)
         for _ in range(1 + again):
-            found = own.texts(query, slots) if name == "samsum" else own.label_scores(query, slots, calibrated=False)
+            found = (
+                own.texts(query, slots)
+                if name == "samsum"
+                else own.label_scores(query, slots, calibrated=False)
+            )
         return np.array(found).tolist()
 
     sound = ask(models.load("sim"), OutputCache(None))
@@ -204,7 +227,11 @@ def test_no_row_that_an_earlier_version_kept_of_a_failure_is_found(agnews, tmp_p
 def test_an_embedding_that_failed_is_made_again(agnews, monkeypatch):
     cache = OutputCache(None)
     with monkeypatch.context() as patch:
-        patch.setattr(SimulatedEmbeddings, "_raw", lambda self, texts: np.full((len(texts), self.dimension), np.nan))
+        patch.setattr(
+            SimulatedEmbeddings,
+            "_raw",
+            lambda self, texts: np.full((len(texts), self.dimension), np.nan),
+        )
         assert not reader(agnews, cache=cache).embed(["a word", ""], "sim").any()
     found = reader(agnews, cache=cache).embed(["a word", ""], "sim")
     assert found[0].any() and not found[1].any()
@@ -256,7 +283,9 @@ def test_what_was_read_with_another_rounding_is_asked_again(agnews, tiny, tmp_pa
     query, slots, calls = queries_of(agnews)[0], slots_of(agnews, 2), []
     for arithmetic in ("a", "b", "a"):
         tiny.identity = replace(tiny.identity, arithmetic=arithmetic)
-        reader(agnews, model=tiny, cache=OutputCache(tmp_path)).label_scores(query, slots, calibrated=False)
+        reader(agnews, model=tiny, cache=OutputCache(tmp_path)).label_scores(
+            query, slots, calibrated=False
+        )
         calls.append(tiny.usage.tokens_read)
     assert 0 < calls[0] < calls[1] == calls[2]
 
@@ -285,9 +314,15 @@ TEXTS = (lambda reader, query, slots: reader.texts(query, slots), lambda one, ot
 
 @pytest.mark.parametrize(("name", "ask", "equal"), [("agnews", *LABELS), ("samsum", *TEXTS)])
 @pytest.mark.parametrize("partition", ["per_query", "once"])
-def test_all_slots_are_read_in_few_passes_and_each_says_what_it_says_alone(tiny, name, ask, equal, partition):
+def test_all_slots_are_read_in_few_passes_and_each_says_what_it_says_alone(
+    tiny, name, ask, equal, partition
+):
     task = Task.load(name, "synthetic", limit_train=14, limit_test=2)
-    slots, queries, scheme = [*slots_of(task, 12), (), ()], queries_of(task), SamplingScheme(14, 2, partition)
+    slots, queries, scheme = (
+        [*slots_of(task, 12), (), ()],
+        queries_of(task),
+        SamplingScheme(14, 2, partition),
+    )
     alone: dict[str, list[Any]] = {query.id: [] for query in queries}
     for slot in slots:
         by_itself = reader(task, scheme, queries, tiny)

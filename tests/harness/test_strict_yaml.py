@@ -10,7 +10,8 @@ from dpicl.core.errors import UsageError
 from dpicl.core.strict_yaml import read
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n"
+    for old, new in zip("abcdefgh", "bcdefghi", strict=True)
 )
 HOSTILE = {
     "alias bomb": (BOMB, "line 2: YAML aliases are not supported; write the value out"),
@@ -61,4 +62,9 @@ def test_what_is_no_text_is_one_sentence(tmp_path: Path, content: bytes):
 def test_infinity_and_short_floats_are_numbers(tmp_path: Path):
     path = tmp_path / "file.yaml"
     path.write_text("a: .inf\nb: 1e-5\nc: [1, 2.5]\nd: !function a.b\n")
-    assert read(path, functions=True).data == {"a": float("inf"), "b": 1e-5, "c": [1, 2.5], "d": "a.b"}
+    assert read(path, functions=True).data == {
+        "a": float("inf"),
+        "b": 1e-5,
+        "c": [1, 2.5],
+        "d": "a.b",
+    }

@@ -53,9 +53,13 @@ def cells_of(suite: Suite, **changes: object) -> list[Cell]:
     return expand(apply_changes(suite, Changes(**changes), MECHANISMS), MECHANISMS, options)
 
 
-def test_a_suite_expands_to_every_combination_and_knobless_mechanisms_have_their_own_epsilon(tmp_path):
+def test_a_suite_expands_to_every_combination_and_knobless_mechanisms_have_their_own_epsilon(
+    tmp_path,
+):
     cells = cells_of(read(tmp_path))
-    epsilons = {name: {cell.epsilon for cell in cells if cell.mechanism == name} for name in MECHANISMS}
+    epsilons = {
+        name: {cell.epsilon for cell in cells if cell.mechanism == name} for name in MECHANISMS
+    }
     assert epsilons["zero_shot"] == {0.0}
     assert epsilons["real_demonstrations"] == {math.inf}
     assert epsilons["tang"] == {1.0, 8.0}
@@ -96,7 +100,8 @@ def test_a_task_and_an_epsilon_may_have_fewer_seeds_and_a_task_other_test_record
 
 
 HEADROOM = (
-    TEXT.replace("  - name: tang\n", "  - name: public_demonstrations\n  - name: tang\n") + "baseline_seeds: [7, 8]\n"
+    TEXT.replace("  - name: tang\n", "  - name: public_demonstrations\n  - name: tang\n")
+    + "baseline_seeds: [7, 8]\n"
 )
 
 
@@ -105,18 +110,26 @@ def test_the_reference_baselines_of_headroom_come_first_on_seeds_that_no_row_use
     first = [cell for cell in cells if cell.development]
     assert cells[: len(first)] == first
     assert {(cell.mechanism, cell.seed) for cell in first} == {
-        (name, seed) for name in ("zero_shot", "real_demonstrations", "public_demonstrations") for seed in (7, 8)
+        (name, seed)
+        for name in ("zero_shot", "real_demonstrations", "public_demonstrations")
+        for seed in (7, 8)
     }
     assert {cell.seed for cell in cells[len(first) :]} == {0, 1}
     assert {(cell.task, cell.shots) for cell in first} == {("agnews", 4), ("trec", 16)}
     assert len({cell.id for cell in cells}) == len(cells)
-    assert {(cell.seed, cell.development) for cell in cells_of(read(tmp_path, HEADROOM), seeds=[8])} == {(8, True)}
-    assert {(cell.seed, cell.development) for cell in cells_of(read(tmp_path, HEADROOM), seeds=[1])} == {(1, False)}
+    assert {
+        (cell.seed, cell.development) for cell in cells_of(read(tmp_path, HEADROOM), seeds=[8])
+    } == {(8, True)}
+    assert {
+        (cell.seed, cell.development) for cell in cells_of(read(tmp_path, HEADROOM), seeds=[1])
+    } == {(1, False)}
 
 
 def test_a_model_that_only_a_flag_names_has_the_tasks_of_the_first_that_a_row_lists(tmp_path):
     suite = read(tmp_path, TEXT.replace("{slots: 7}", "{slots: 7}\n    tasks: {sim: [trec]}"))
-    assert {cell.task for cell in cells_of(suite, models=["embedded"]) if cell.mechanism == "tang"} == {"trec"}
+    assert {
+        cell.task for cell in cells_of(suite, models=["embedded"]) if cell.mechanism == "tang"
+    } == {"trec"}
 
 
 @pytest.mark.parametrize("text", ["1e-5", "0.00001", "1/100000", "'1e-5'"])
@@ -145,7 +158,9 @@ def test_the_suites_hash_is_over_what_cells_share_not_over_its_lists(tmp_path):
     assert first.hash != read(tmp_path, TEXT + "test_records: 10\n").hash
     assert first.hash != read(tmp_path, TEXT.replace("version: 3", "version: 4")).hash
     assert first.hash != read(tmp_path, TEXT + "private_share: 0.8\n").hash
-    assert first.hash == read(tmp_path, TEXT + "margin: 0.05\n").hash  # how results are read moves no score
+    assert (
+        first.hash == read(tmp_path, TEXT + "margin: 0.05\n").hash
+    )  # how results are read moves no score
 
 
 def test_a_share_of_the_private_records_is_in_every_cell(tmp_path):
@@ -169,7 +184,11 @@ def test_a_share_of_the_private_records_is_in_every_cell(tmp_path):
         (TEXT.replace("[1, 8]", "[1, -8]"), 6, "above 0"),
         (TEXT.replace("[1, 8]", "[1, .nan]"), 6, "above 0"),
         (TEXT.replace("[1, 8]", "[1, 1]"), 6, "twice"),
-        ("name: attacks\n" + "\n".join(TEXT.splitlines()[1:]) + "\n", 1, "a results folder of its own"),
+        (
+            "name: attacks\n" + "\n".join(TEXT.splitlines()[1:]) + "\n",
+            1,
+            "a results folder of its own",
+        ),
         (TEXT + "delta: 1\n", 15, "less than 1"),
         (TEXT + "delta: soon\n", 15, "number"),
         (TEXT + "shots: true\n", 15, "whole number"),
@@ -202,11 +221,17 @@ def test_a_share_of_the_private_records_is_in_every_cell(tmp_path):
         (TEXT + "epsilon_seeds: {2: 1}\n", 15, "does not list"),
         (TEXT + "epsilon_seeds: {8: 0}\n", 15, "greater than or equal to 1"),
         (TEXT + "task_test_records: {trec: .5}\n", 15, "whole number"),
-        (TEXT + "queries: 9\ntask_test_records: {trec: 10}\n", 15, "'queries' (9) does not cover 10"),
+        (
+            TEXT + "queries: 9\ntask_test_records: {trec: 10}\n",
+            15,
+            "'queries' (9) does not cover 10",
+        ),
         (TEXT.replace("[1, 8]", f"['{'9' * 400}/3']"), 6, "must be a number"),
         (TEXT + "shots: 100000\n", 15, "less than or equal to 10000"),
         (TEXT + "queries: 1000000000000\n", 15, "less than or equal"),
-        pytest.param(TEXT.replace("[0, 1]", str(list(range(130_000)))), 5, "cells", marks=pytest.mark.slow),
+        pytest.param(
+            TEXT.replace("[0, 1]", str(list(range(130_000)))), 5, "cells", marks=pytest.mark.slow
+        ),
         (HEADROOM.replace("[7, 8]", "[7, 1]"), 16, "'baseline_seeds' lists 1"),
         (HEADROOM.replace("[7, 8]", "[7, 7]"), 16, "occurs twice"),
         (HEADROOM.replace("  - name: public_demonstrations\n", ""), 15, "public_demonstrations"),
@@ -217,7 +242,14 @@ def test_a_broken_suite_is_an_error_with_its_line_and_a_hint(tmp_path, text, lin
         cells_of(read(tmp_path, text))
     said = str(error.value)
     assert f"suite.yaml, line {line}: " in said and words in said and len(said) < 500
-    for jargon in ("MechanismEntry", "mechanisms.0", "Input should", "input should", "instance of", "[type="):
+    for jargon in (
+        "MechanismEntry",
+        "mechanisms.0",
+        "Input should",
+        "input should",
+        "instance of",
+        "[type=",
+    ):
         assert jargon not in said
 
 
@@ -238,11 +270,19 @@ def test_shipped_suites_expand():
 
 
 def test_a_row_may_have_fewer_seeds_than_its_suite(tmp_path):
-    cells = cells_of(read(tmp_path, TEXT.replace("    options: {slots: 7}", "    seeds: 1\n    options: {slots: 7}")))
+    cells = cells_of(
+        read(
+            tmp_path,
+            TEXT.replace("    options: {slots: 7}", "    seeds: 1\n    options: {slots: 7}"),
+        )
+    )
     assert {cell.seed for cell in cells if cell.mechanism == "tang"} == {0}
     assert {cell.seed for cell in cells if cell.mechanism == "zero_shot"} == {0, 1}
     with pytest.raises(UsageError, match="tang asks for 3 seeds, and 'seeds' lists 2"):
-        read(tmp_path, TEXT.replace("    options: {slots: 7}", "    seeds: 3\n    options: {slots: 7}"))
+        read(
+            tmp_path,
+            TEXT.replace("    options: {slots: 7}", "    seeds: 3\n    options: {slots: 7}"),
+        )
 
 
 @pytest.mark.parametrize(
@@ -254,7 +294,9 @@ def test_a_suite_of_more_cells_than_can_be_listed_is_refused_before_one_is_made(
 ):
     monkeypatch.setattr(Cell, "__init__", lambda *_, **__: pytest.fail("a cell was made"))
     text = TEXT.replace("seeds: [0, 1]", f"seeds: {[*values]}") if key == "seeds" else TEXT
-    text = text.replace("epsilons: [1, 8]", f"epsilons: {[*values]}" if key == "epsilons" else "epsilons: [1]")
+    text = text.replace(
+        "epsilons: [1, 8]", f"epsilons: {[*values]}" if key == "epsilons" else "epsilons: [1]"
+    )
     text = text.partition("mechanisms:")[0] + "mechanisms: [tang]\n"
     with pytest.raises(UsageError, match=f"{cells}, 30,000 is the most"):
         read(tmp_path, text)
@@ -284,7 +326,11 @@ contrasts:
         ("[agnews]", "[trec]", ["'above' names trec, which 'tasks' does not list"]),
         ("[agnews]", "[dbpedia]", ["tang does not run on dbpedia"]),
         ("[agnews]", "[]", ["tasks"]),
-        ("tasks: [agnews]", "tasks: [agnews], epsilon: 3", ["'above' names 3, which 'epsilons' does not list"]),
+        (
+            "tasks: [agnews]",
+            "tasks: [agnews], epsilon: 3",
+            ["'above' names 3, which 'epsilons' does not list"],
+        ),
         ("tasks: [agnews]", "tasks: [agnews], epsilon: 8", ["pta has no ε = 8"]),
         ("tasks: [agnews]", "tasks: [agnews], margin: 1", ["'margin'"]),
         (
@@ -296,9 +342,8 @@ contrasts:
 )
 def test_a_contrast_that_makes_no_sense_is_one_sentence_with_its_line(tmp_path, old, new, words):
     path = tmp_path / "mine.yaml"
-    text = (
-        "name: mine\nversion: 1\nmodels: [sim]\nseeds: [0]\nepsilons: [1, 8]\ntasks: [agnews, dbpedia]\nmechanisms:\n"
-    )
+    text = "name: mine\nversion: 1\nmodels: [sim]\nseeds: [0]\nepsilons: [1, 8]\n"
+    text += "tasks: [agnews, dbpedia]\nmechanisms:\n"
     text += "  - {name: tang, tasks: [agnews]}\n  - {name: pta, epsilons: [1]}\n"
     path.write_text(text + CONTRAST)
     (planned,) = load_suite(path).planned

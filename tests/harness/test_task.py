@@ -100,7 +100,9 @@ REAL = {
 THERE = [name for name in REAL if Path(os.environ.get("DPICL_DATA") or os.devnull, name).is_dir()]
 
 
-@pytest.mark.skipif(not THERE, reason="DPICL_DATA is not set: no real records whose counts are known")
+@pytest.mark.skipif(
+    not THERE, reason="DPICL_DATA is not set: no real records whose counts are known"
+)
 @pytest.mark.parametrize("name", THERE or [None])
 def test_real_records_load_with_their_known_counts(name):
     task = Task.load(name, source="local")

@@ -33,18 +33,45 @@ def test_every_task_of_the_project_is_sound():
 def test_keys_without_a_meaning_here_are_those_of_lm_eval():
     from lm_eval.api.task import TaskConfig
 
-    assert {field.name for field in dataclasses.fields(TaskConfig)} == LM_EVAL_KEYS | set(TaskFile.model_fields)
+    assert {field.name for field in dataclasses.fields(TaskConfig)} == LM_EVAL_KEYS | set(
+        TaskFile.model_fields
+    )
 
 
 CHANGES = {
-    "booleans for labels": ("[World, Sports, Business, Technology]", "[yes, no]", 10, "put it in quotes"),
+    "booleans for labels": (
+        "[World, Sports, Business, Technology]",
+        "[yes, no]",
+        10,
+        "put it in quotes",
+    ),
     "a label twice": ("[World, Sports, Business, Technology]", "[World, World]", 10, "twice"),
-    "a mapped label that is none": ("Sci/Tech: Technology}", "Sci/Tech: Tech}", 44, "none of doc_to_choice"),
-    "an unknown main metric": ("main_metric: acc_logistic", "main_metric: acc_logistics", 25, "Did you mean"),
+    "a mapped label that is none": (
+        "Sci/Tech: Technology}",
+        "Sci/Tech: Tech}",
+        44,
+        "none of doc_to_choice",
+    ),
+    "an unknown main metric": (
+        "main_metric: acc_logistic",
+        "main_metric: acc_logistics",
+        25,
+        "Did you mean",
+    ),
     "a metric that is not listed": ("metric: acc\n", "metric: accuracy\n", 14, "list it"),
-    "a template that does not parse": ('"Article: {{text}}\\nAnswer:"', '"Article: {{text}"', 8, "template"),
+    "a template that does not parse": (
+        '"Article: {{text}}\\nAnswer:"',
+        '"Article: {{text}"',
+        8,
+        "template",
+    ),
     "a template with another field": ("{{text}}", "{{title}}", 8, "nothing else"),
-    "a template with code": ("{{text}}", "{{ cycler.__init__.__globals__.os.system('x') }}", 8, "nothing else"),
+    "a template with code": (
+        "{{text}}",
+        "{{ cycler.__init__.__globals__.os.system('x') }}",
+        8,
+        "nothing else",
+    ),
     "a template that is code": (
         'doc_to_text: "Article: {{text}}\\nAnswer:"',
         "doc_to_text: !function os.getcwd",
@@ -54,18 +81,43 @@ CHANGES = {
     "an empty stop string": ('stop: ["\\n", " END"]', 'stop: [""]', 27, "at least 1 item"),
     "no prompts in a style": ("    chat:", "    chats:", 33, "Unknown key"),
     "a number of records that is a text": ("train: 2000", "train: many", 51, "valid integer"),
-    "an include": ("task: dpicl_agnews", "include: other.yaml\ntask: dpicl_agnews", 2, "Unknown key"),
-    "a custom data set that is no function": ("!function dpicl.tasks.loaders.documents", "documents", 3, "!function"),
+    "an include": (
+        "task: dpicl_agnews",
+        "include: other.yaml\ntask: dpicl_agnews",
+        2,
+        "Unknown key",
+    ),
+    "a custom data set that is no function": (
+        "!function dpicl.tasks.loaders.documents",
+        "documents",
+        3,
+        "!function",
+    ),
     "another kind": ("kind: classification", "kind: generation", 10, "doc_to_choice"),
-    "another kind of answer": ("output_type: multiple_choice", "output_type: generate_until", 5, "multiple_choice"),
+    "another kind of answer": (
+        "output_type: multiple_choice",
+        "output_type: generate_until",
+        5,
+        "multiple_choice",
+    ),
     "a metric that the harness computes": (
         "  main_metric:",
         "  aggregates: {acc_nearest: os.getcwd}\n  main_metric:",
         21,
         "itself",
     ),
-    "delimiter that is a number": ('target_delimiter: " "', "target_delimiter: 1", 11, "put it in quotes"),
-    "metadata that is a list": ("metadata:\n  version: 2", "metadata: [1]\nother:\n  version: 1\n", 22, "other"),
+    "delimiter that is a number": (
+        'target_delimiter: " "',
+        "target_delimiter: 1",
+        11,
+        "put it in quotes",
+    ),
+    "metadata that is a list": (
+        "metadata:\n  version: 2",
+        "metadata: [1]\nother:\n  version: 1\n",
+        22,
+        "other",
+    ),
 }
 PREFIX = 'private_prefix: "Text:"'
 CHANGES |= {
@@ -94,24 +146,42 @@ def test_every_command_says_so_before_anything_runs(dpicl, meals: Path, command:
 
 
 @pytest.mark.parametrize("command", ["plan", "list"])
-def test_nothing_of_a_task_folder_is_imported_before_a_run(dpicl, meals: Path, monkeypatch, command: str):
+def test_nothing_of_a_task_folder_is_imported_before_a_run(
+    dpicl, meals: Path, monkeypatch, command: str
+):
     monkeypatch.setenv("DPICL_DATA", str(meals.parent))
     (meals / "own.py").write_text(f"open({str(meals / 'ran')!r}, 'w')")
     file = meals / "task.yaml"
-    file.write_text(file.read_text().replace("dpicl.tasks.metrics.classification_results", "own.results"))
+    file.write_text(
+        file.read_text().replace("dpicl.tasks.metrics.classification_results", "own.results")
+    )
     words = ["list", "tasks"] if command == "list" else [command, meals / "suite.yaml"]
     dpicl(*words, "--plugin", meals)
     assert not (meals / "ran").exists()
     refuse(
-        dpicl("run", meals / "suite.yaml", "--plugin", meals, "--results", meals.parent / "r", "--model", "sim"),
+        dpicl(
+            "run",
+            meals / "suite.yaml",
+            "--plugin",
+            meals,
+            "--results",
+            meals.parent / "r",
+            "--model",
+            "sim",
+        ),
         "lm-eval cannot load",
     )
-    assert (meals / "ran").exists()  # which is why docs/add-a-task.md says that a task folder is code
+    assert (
+        meals / "ran"
+    ).exists()  # which is why docs/add-a-task.md says that a task folder is code
 
 
 def test_the_doctor_names_a_task_that_cannot_be_used(meals: Path, monkeypatch):
     (meals / "task.yaml").write_text("task: 1")
     monkeypatch.setattr(task_config, "_given", {"meals": task_config.TaskFolder(meals, "a plugin")})
     found = {check.name: check for check in doctor._data()}
-    assert not found["task meals"].ok and "task.yaml of task meals, line 1" in found["task meals"].found
+    assert (
+        not found["task meals"].ok
+        and "task.yaml of task meals, line 1" in found["task meals"].found
+    )
     assert found["task agnews"].ok

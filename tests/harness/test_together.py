@@ -152,7 +152,11 @@ def test_a_request_that_fails_fails_for_its_own_job() -> None:
         except ValueError as error:
             return str(error)
 
-    assert run_together([partial(attempt, number) for number in (1, -2, 3)]) == [1, "-2 is negative", 9]
+    assert run_together([partial(attempt, number) for number in (1, -2, 3)]) == [
+        1,
+        "-2 is negative",
+        9,
+    ]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
@@ -224,7 +228,10 @@ def test_each_job_has_context_variables_of_its_own() -> None:
         return before, variable.get()
 
     variable.set("caller")
-    assert run_together([partial(job, "a"), partial(job, "b")]) == [("caller", "a"), ("caller", "b")]
+    assert run_together([partial(job, "a"), partial(job, "b")]) == [
+        ("caller", "a"),
+        ("caller", "b"),
+    ]
     assert variable.get() == "caller"
 
 

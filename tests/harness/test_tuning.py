@@ -61,7 +61,10 @@ def results_of(made: Suite, scores: dict[str, float]) -> list[Result]:
     ("change", "said"),
     [
         ("tune: {alpha: [1, 2]}", "lists 2 settings, and every tuned row has 6"),
-        ("tune: {slots: [1, 2, 3, 4, 5, 6]}", "tunes slots, which its options or per_task set already"),
+        (
+            "tune: {slots: [1, 2, 3, 4, 5, 6]}",
+            "tunes slots, which its options or per_task set already",
+        ),
         ("tune: {alfa: [1, 2, 3, 4, 5, 6]}", "alfa"),
     ],
 )
@@ -80,9 +83,13 @@ def test_settings_run_on_synthetic_records_at_the_first_epsilon_with_seeds_of_th
     assert {cell.suite for cell in cells} == {"small-tuning"}
     assert not {cell.seed for cell in cells} & set(suite.seeds)
     assert {cell.label for cell in cells} == {f"pta.{i}" for i in range(6)}
-    assert {(cell.options["alpha"], cell.options["top_k"]) for cell in cells if cell.label == "pta.3"} == {(1.5, 100)}
+    assert {
+        (cell.options["alpha"], cell.options["top_k"]) for cell in cells if cell.label == "pta.3"
+    } == {(1.5, 100)}
     assert {cell.options["slots"] for cell in cells} == {4}
-    assert {cell.shots for cell in expand(tuning_suite(suite, MECHANISMS, shots=5), MECHANISMS)} == {5}
+    assert {
+        cell.shots for cell in expand(tuning_suite(suite, MECHANISMS, shots=5), MECHANISMS)
+    } == {5}
 
 
 def test_a_suite_without_grids_is_not_tuned(tmp_path):
@@ -111,11 +118,16 @@ def test_the_best_mean_is_chosen_and_written_beside_the_suite(tmp_path):
     after = load_suite(path)
     assert after.untuned == [] and after.hash == suite.hash
     own = [cell for cell in expand(after, MECHANISMS) if cell.label == "pta"]
-    assert {(cell.options["alpha"], cell.options["top_k"], cell.options["slots"]) for cell in own} == {(2.0, 10, 4)}
+    assert {
+        (cell.options["alpha"], cell.options["top_k"], cell.options["slots"]) for cell in own
+    } == {(2.0, 10, 4)}
 
 
 def test_rows_tuned_alike_join_an_earlier_choice_and_others_do_not(tmp_path):
-    text = TEXT + "  - {name: private_evolution, tune: {rounds: [3, 5, 10], selection: [rank, draw]}}\n"
+    text = (
+        TEXT
+        + "  - {name: private_evolution, tune: {rounds: [3, 5, 10], selection: [rank, draw]}}\n"
+    )
     suite = read(tmp_path, text)
     path = tmp_path / "suite.yaml"
 
@@ -142,13 +154,21 @@ def test_rows_tuned_alike_join_an_earlier_choice_and_others_do_not(tmp_path):
 
 def test_a_row_is_tuned_on_the_first_task_that_it_can_do(tmp_path):
     text = (
-        TEXT.replace("agnews, trec", "agnews, chatdoctor") + "  - {name: ksa, tune: {words: [5, 8, 10, 15, 20, 30]}}\n"
+        TEXT.replace("agnews, trec", "agnews, chatdoctor")
+        + "  - {name: ksa, tune: {words: [5, 8, 10, 15, 20, 30]}}\n"
     )
-    rows = {entry.row: entry.tasks for entry in tuning_suite(read(tmp_path, text), MECHANISMS).mechanisms}
+    rows = {
+        entry.row: entry.tasks
+        for entry in tuning_suite(read(tmp_path, text), MECHANISMS).mechanisms
+    }
     assert rows["pta.0"] == ["agnews"] and rows["ksa.5"] == ["chatdoctor"]
     without = read(tmp_path, text.replace("chatdoctor, ", ""))
-    assert {entry.row for entry in tuning_suite(without, MECHANISMS).mechanisms} == {f"pta.{i}" for i in range(6)}
-    alone = without.model_copy(update={"mechanisms": [one for one in without.mechanisms if one.row == "ksa"]})
+    assert {entry.row for entry in tuning_suite(without, MECHANISMS).mechanisms} == {
+        f"pta.{i}" for i in range(6)
+    }
+    alone = without.model_copy(
+        update={"mechanisms": [one for one in without.mechanisms if one.row == "ksa"]}
+    )
     with pytest.raises(UsageError, match=r"ksa can do none of agnews, shared_facts;.*--task"):
         tuning_suite(alone, MECHANISMS)
 
@@ -166,9 +186,13 @@ def test_a_row_may_share_the_choice_of_another_one_of_its_mechanism(tmp_path):
     made = tuning_suite(suite, MECHANISMS)
     assert suite.untuned == ["pta", "pta_large"] and len(made.mechanisms) == 6
     path = tmp_path / "suite.yaml"
-    write_choice(path, choose_settings(suite, made, results_of(made, {"pta.2": 0.5}), "dpicl tune small"))
+    write_choice(
+        path, choose_settings(suite, made, results_of(made, {"pta.2": 0.5}), "dpicl tune small")
+    )
     own = [cell for cell in expand(load_suite(path), MECHANISMS) if cell.label == "pta_large"]
-    assert {(cell.options["slots"], cell.options["alpha"], cell.options["top_k"]) for cell in own} == {(9, 1.5, 10)}
+    assert {
+        (cell.options["slots"], cell.options["alpha"], cell.options["top_k"]) for cell in own
+    } == {(9, 1.5, 10)}
     with pytest.raises(UsageError, match="no grid"):
         read(tmp_path, both.replace("tune: pta}", "tune: zero_shot}"))
 
@@ -191,7 +215,8 @@ def test_a_damaged_choice_is_one_sentence_with_file_and_line(tmp_path, change, s
     suite = read(tmp_path)
     made = tuning_suite(suite, MECHANISMS)
     choice = write_choice(
-        tmp_path / "suite.yaml", choose_settings(suite, made, results_of(made, {}), "dpicl tune small")
+        tmp_path / "suite.yaml",
+        choose_settings(suite, made, results_of(made, {}), "dpicl tune small"),
     )
     assert change[0] in choice.read_text()
     choice.write_text(choice.read_text().replace(change[0], change[1], 1))
@@ -224,14 +249,18 @@ def test_a_choice_among_other_settings_counts_as_none(tmp_path):
     path = tmp_path / "suite.yaml"
     write_choice(path, choose_settings(suite, made, results_of(made, {}), "dpicl tune small"))
     path.write_text(path.read_text().replace("[1, 1.5, 2]", "[1, 1.5, 3]"))
-    assert load_suite(path).untuned == ["pta"] and load_suite(path).choose_options("pta", "trec") == {}
+    assert (
+        load_suite(path).untuned == ["pta"] and load_suite(path).choose_options("pta", "trec") == {}
+    )
 
 
 def test_a_board_names_the_rows_that_have_the_options_chosen(tmp_path):
     suite = read(tmp_path)
     made = tuning_suite(suite, MECHANISMS)
     path = tmp_path / "suite.yaml"
-    write_choice(path, choose_settings(suite, made, results_of(made, {"pta.5": 1.0}), "dpicl tune small"))
+    write_choice(
+        path, choose_settings(suite, made, results_of(made, {"pta.5": 1.0}), "dpicl tune small")
+    )
     after = load_suite(path)
     assert describe_tuning(after, results_of(after, {}))[0].startswith(
         "Tuned: pta (6 settings a row, on public records"
@@ -243,12 +272,22 @@ def test_a_row_has_the_tasks_models_and_epsilons_that_it_lists(tmp_path):
     text = TEXT.replace("[sim]", "[sim, embedded]")
     by_model = "tasks: {sim: [trec], embedded: [agnews, trec]}\n    epsilons: [8]"
     for tasks, wanted in (
-        ("tasks: [trec]", {("trec", model, epsilon) for model in ("sim", "embedded") for epsilon in (1.0, 8.0)}),
+        (
+            "tasks: [trec]",
+            {("trec", model, epsilon) for model in ("sim", "embedded") for epsilon in (1.0, 8.0)},
+        ),
         (by_model, {("trec", "sim", 8.0), ("agnews", "embedded", 8.0), ("trec", "embedded", 8.0)}),
     ):
         cells = expand(read(tmp_path, text.replace(GRID, tasks)), MECHANISMS)
-        assert {(cell.task, cell.model, cell.epsilon) for cell in cells if cell.mechanism == "pta"} == wanted
-    for tasks in ("tasks: [dbpedia]", "tasks: {sim: [dbpedia]}", "tasks: {dbpedia: [trec]}", "epsilons: [4]"):
+        assert {
+            (cell.task, cell.model, cell.epsilon) for cell in cells if cell.mechanism == "pta"
+        } == wanted
+    for tasks in (
+        "tasks: [dbpedia]",
+        "tasks: {sim: [dbpedia]}",
+        "tasks: {dbpedia: [trec]}",
+        "epsilons: [4]",
+    ):
         with pytest.raises(UsageError, match=r"suite\.yaml, line 14: pta names (dbpedia|4\.0)"):
             read(tmp_path, TEXT.replace(GRID, tasks))
 
@@ -256,8 +295,12 @@ def test_a_row_has_the_tasks_models_and_epsilons_that_it_lists(tmp_path):
 def test_tune_runs_what_is_missing_and_a_run_wants_the_choice_first(dpicl, tmp_path, monkeypatch):
     monkeypatch.setenv("DPICL_DATA", str(tmp_path))
     path, results = tmp_path / "suite.yaml", tmp_path / "results"
-    text = TEXT.replace("test_records: 12", "test_records: 4").replace("slots: 4", "slots: 2, tokens: 2")
-    path.write_text(text + "  - {name: pta, label: pta_large, options: {slots: 3, tokens: 2}, tune: pta}\n")
+    text = TEXT.replace("test_records: 12", "test_records: 4").replace(
+        "slots: 4", "slots: 2, tokens: 2"
+    )
+    path.write_text(
+        text + "  - {name: pta, label: pta_large, options: {slots: 3, tokens: 2}, tune: pta}\n"
+    )
     before = dpicl("run", path, "--results", results)
     assert before.code == 2 and "dpicl tune" in before.err and "pta" in before.err
     first = dpicl("tune", path, "--results", results, "--task", "trec", "--json")
@@ -270,7 +313,13 @@ def test_tune_runs_what_is_missing_and_a_run_wants_the_choice_first(dpicl, tmp_p
         "tune", path, "--results", results, "--task", "trec", "--mechanism", "pta_large", "--json"
     )  # all there
     assert again.code == 0 and len(list(results.rglob("*.json"))) == 12
-    assert again.json["tasks"]["trec"]["rows"]["pta"]["settings"] == on_trec["rows"]["pta"]["settings"]
+    assert (
+        again.json["tasks"]["trec"]["rows"]["pta"]["settings"] == on_trec["rows"]["pta"]["settings"]
+    )
     plan = dpicl("plan", path, "--results", results, "--source", "synthetic", "--json")
     options = on_trec["rows"]["pta"]["settings"][0]["options"]
-    assert all(options.items() <= cell["options"].items() for cell in plan.json["cells"] if cell["label"] == "pta")
+    assert all(
+        options.items() <= cell["options"].items()
+        for cell in plan.json["cells"]
+        if cell["label"] == "pta"
+    )

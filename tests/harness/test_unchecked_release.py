@@ -58,14 +58,21 @@ def mark_checked(plugin: Path, passed: bool = True) -> str:
 
 
 def test_it_is_refused_before_a_record_is_read_and_released_after_the_check(dpicl, desk, plugin):  # noqa: F811
-    refuse(dpicl("release", *WORDS, "--out", "x.jsonl"), "leaky", "dpicl check FILE", "--allow-unchecked")
+    refuse(
+        dpicl("release", *WORDS, "--out", "x.jsonl"),
+        "leaky",
+        "dpicl check FILE",
+        "--allow-unchecked",
+    )
     mark_checked(plugin, passed=False)
     refuse(dpicl("release", *WORDS, "--out", "x.jsonl"), "leaky", "--allow-unchecked")
     assert dpicl("budget", "--json").json == {"private_sets": []} and not list(desk.glob("x.*"))
     mark_checked(plugin)
     answer = dpicl("release", *WORDS, "--out", "x.jsonl", "--json")
     assert answer.code == 0, answer.err
-    assert answer.json["card"]["private"] and answer.json["card"]["warning"].startswith("WORTH NOTHING")
+    assert answer.json["card"]["private"] and answer.json["card"]["warning"].startswith(
+        "WORTH NOTHING"
+    )
     plugin.write_text(LEAKY + "# edited\n")
     refuse(dpicl("release", *WORDS, "--out", "y.jsonl"), "leaky", "as it is now")
 
@@ -75,9 +82,13 @@ def test_every_output_says_first_that_nobody_checked_the_code(dpicl, desk, plugi
     assert answer.code == 0 and f"dpicl: {UNCHECKED}" in answer.err, answer.err
     assert "declared by code that nobody checked" in answer.out and " proved" not in answer.out
     title, first, *rest = (desk / "x.card.md").read_text().split("\n\n")
-    assert title == "# Privacy card: leaky, protects one record" and first.startswith("**NOBODY CHECKED THE CODE: ")
+    assert title == "# Privacy card: leaky, protects one record" and first.startswith(
+        "**NOBODY CHECKED THE CODE: "
+    )
     assert rest[1].startswith("If the code does what it declares: whatever somebody believed")
-    assert any(each.startswith("If its code does what it declares, this release is (") for each in rest)
+    assert any(
+        each.startswith("If its code does what it declares, this release is (") for each in rest
+    )
     card = json.loads((desk / "x.card.json").read_text())
     assert card["warning"].startswith(UNCHECKED) and card["private"] is False
     made = package.release(plugin, **python_words(), allow_unchecked=True)
@@ -99,19 +110,26 @@ class OwnCentroids(EmbeddingCentroids):
     name = "own_centroids"
 
 
-def test_a_class_of_a_program_is_a_plugin_too_and_its_state_keeps_the_sentence(desk, no_plugins_before):  # noqa: F811
+def test_a_class_of_a_program_is_a_plugin_and_its_state_keeps_that(desk, no_plugins_before):  # noqa: F811
     words = {**python_words(), "options": {"embedding": "sim"}}
     with pytest.raises(UsageError, match="own_centroids is a plug-in that has not passed"):
         package.release(OwnCentroids, **words, out="desk.json")
     try:
         package.release(OwnCentroids, **words, out="desk.json", allow_unchecked=True)
         later = package.answer(
-            OwnCentroids, state="desk.json", queries=["ticket"], model="sim", options={"embedding": "sim"}
+            OwnCentroids,
+            state="desk.json",
+            queries=["ticket"],
+            model="sim",
+            options={"embedding": "sim"},
         )
     finally:
         registry.forget()
     assert later.card["warning"].startswith(UNCHECKED) and later.card["state_sha256"]
-    old = json.loads(Path("desk.json").read_text())["card"] | {"private": True, "warning": None}  # before it was said
+    old = json.loads(Path("desk.json").read_text())["card"] | {
+        "private": True,
+        "warning": None,
+    }  # before it was said
     assert (
         card_markdown(PrivacyCard.model_validate(old).say_unchecked().model_dump(mode="json"))
         .split("\n\n")[1]

@@ -30,7 +30,9 @@ def write_parquet(path: Path, batch: pa.RecordBatch, times: int) -> Path:
 
 def repeat(value: Any, times: int, kind: pa.DataType) -> pa.Array:
     """The value again and again, in the memory of one."""
-    return pa.DictionaryArray.from_arrays(pa.array([0] * times, pa.int32()), pa.array([value], kind))
+    return pa.DictionaryArray.from_arrays(
+        pa.array([0] * times, pa.int32()), pa.array([value], kind)
+    )
 
 
 COLUMNS = {
@@ -64,7 +66,10 @@ def test_a_parquet_file_that_unpacks_to_gigabytes_is_refused(name, tmp_path):
 def pack_sheet(path: Path, row: str, times: int) -> Path:
     """A workbook whose sheet has such a row again and again; `N` becomes their number."""
     pandas.DataFrame({"text": ["a"]}).to_excel(plain := io.BytesIO(), index=False)
-    with zipfile.ZipFile(plain) as old, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as new:
+    with (
+        zipfile.ZipFile(plain) as old,
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as new,
+    ):
         for name in old.namelist():
             if name == "xl/worksheets/sheet1.xml":
                 with new.open(name, "w") as part:
@@ -105,4 +110,6 @@ def test_tables_of_usual_sizes_are_read(tmp_path):
     rows.to_parquet(tmp_path / "a.parquet")
     rows.to_excel(tmp_path / "a.xlsx", index=False)
     for name in ("a.parquet", "a.xlsx"):
-        assert [dict(row.values) for row in open_table(tmp_path / name).rows] == rows.to_dict("records")
+        assert [dict(row.values) for row in open_table(tmp_path / name).rows] == rows.to_dict(
+            "records"
+        )

@@ -60,7 +60,9 @@ def make_attack(
     settings = {"runs": 100}
     bound = None
     if audited is not None:
-        bound = LowerBound(epsilon=audited, delta=delta, confidence=confidence, method=method, decision=decision)
+        bound = LowerBound(
+            epsilon=audited, delta=delta, confidence=confidence, method=method, decision=decision
+        )
     manifest = make_result(source=source).manifest
     return AttackResult(
         id=Attempt(attack, access, settings, subject).id,
@@ -84,7 +86,9 @@ def make_attack(
         counts=dict(counts or {}),
         notes=list(notes),
         details=dict(details or {}),
-        manifest=manifest.model_copy(update={"model": manifest.model.model_copy(update={"sha256": weights})}),
+        manifest=manifest.model_copy(
+            update={"model": manifest.model.model_copy(update={"sha256": weights})}
+        ),
         cost=Cost(seconds={"audit": 1.0}, tokens_read=1, peak_memory_mb=1.0),
         created="2026-01-02T03:04:05+00:00",
     )
@@ -92,7 +96,18 @@ def make_attack(
 
 def rule(tpr: float, fpr: float, trials: int = 50) -> Decision:
     """A decision rule with these rates on this many runs a side; its stored limits are the rates themselves."""
-    return Decision(threshold=0.5, tpr=tpr, tpr_lower=tpr, fpr=fpr, fpr_upper=fpr, trials_in=trials, trials_out=trials)
+    return Decision(
+        threshold=0.5,
+        tpr=tpr,
+        tpr_lower=tpr,
+        fpr=fpr,
+        fpr_upper=fpr,
+        trials_in=trials,
+        trials_out=trials,
+    )
 
 
-AUC = {"auc": Estimate(value=0.61, low=0.48, high=0.73), "advantage": Estimate(value=0.2, low=0.0, high=0.4)}
+AUC = {
+    "auc": Estimate(value=0.61, low=0.48, high=0.73),
+    "advantage": Estimate(value=0.2, low=0.0, high=0.4),
+}

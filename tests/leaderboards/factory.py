@@ -96,9 +96,15 @@ def make_result(
         mode="proved",
         plugin=plugin,
     )
-    values = {name: outcomes(one, documents) for name, one in {metric: score, **(others or {})}.items()}
+    values = {
+        name: outcomes(one, documents) for name, one in {metric: score, **(others or {})}.items()
+    }
     proved = epsilon * 0.99 if proved is None else proved
-    texts = [Released(text=text, label=name, tokens=7) for text, name in released] if math.isfinite(proved) else []
+    texts = (
+        [Released(text=text, label=name, tokens=7) for text, name in released]
+        if math.isfinite(proved)
+        else []
+    )
     if mechanism == "public_demonstrations":  # drawn anew for every seed
         texts = [one.model_copy(update={"text": f"{one.text} {seed}"}) for one in texts]
     if mechanism == "zero_shot" or queries is not None:
@@ -121,7 +127,9 @@ def make_result(
         aggregates=dict(aggregates or {}),
         skipped_metrics=dict(skipped or {}),
         manifest=_manifest(source, fingerprint, documents, dtype, batch_invariant),
-        cost=Cost(seconds={"release": 12.0, "evaluate": 3.0}, tokens_read=12345, peak_memory_mb=1500.0),
+        cost=Cost(
+            seconds={"release": 12.0, "evaluate": 3.0}, tokens_read=12345, peak_memory_mb=1500.0
+        ),
         created=created,
     )
 
@@ -131,7 +139,9 @@ def _score(values: Sequence[float]) -> Score:
     return Score(value=mean, low=max(mean - 0.1, 0), high=min(mean + 0.1, 1))
 
 
-def _privacy(cell: Cell, proved: float, claimed: float | None, queries: int | None, per_query: float | None) -> Privacy:
+def _privacy(
+    cell: Cell, proved: float, claimed: float | None, queries: int | None, per_query: float | None
+) -> Privacy:
     private = cell.mechanism not in FIXED
     return Privacy(
         epsilon_target=cell.epsilon,
@@ -141,7 +151,9 @@ def _privacy(cell: Cell, proved: float, claimed: float | None, queries: int | No
         knob=KnobValue(name="noise_multiplier", value=0.75) if private else None,
         queries=queries,
         epsilon_per_query=per_query,
-        ledger=[LedgerRow(partition="World", event=_EVENT, count=25, note="tokens")] if private else [],
+        ledger=[LedgerRow(partition="World", event=_EVENT, count=25, note="tokens")]
+        if private
+        else [],
         event=_EVENT if private else {"event": "none"},
         accountants={"exact": proved},
     )
@@ -150,7 +162,9 @@ def _privacy(cell: Cell, proved: float, claimed: float | None, queries: int | No
 _EVENT = {"event": "poisson", "rate": 0.02, "of": {"event": "gaussian", "noise_multiplier": 0.75}}
 
 
-def _manifest(source: str, fingerprint: str, documents: int, dtype: str, batch_invariant: bool | None) -> Manifest:
+def _manifest(
+    source: str, fingerprint: str, documents: int, dtype: str, batch_invariant: bool | None
+) -> Manifest:
     return Manifest(
         commit="0123456789abcdef",
         dirty=False,
@@ -196,11 +210,15 @@ def repeat(results: Iterable[Result], seeds: int = 10) -> list[Result]:
         for seed in range(seeds):
             step = random.Random(f"{name} {seed // 2}").choice((1, 2, -1, -2)) * (-1) ** seed
             values = outcomes(
-                one.scores[metric].value + step / len(one.documents[metric].ids), len(one.documents[metric].ids)
+                one.scores[metric].value + step / len(one.documents[metric].ids),
+                len(one.documents[metric].ids),
             )
             values = values[: len(one.documents[metric].ids)]
             cell = one.cell.model_copy(update={"seed": seed})
-            documents = {**one.documents, metric: Documents(ids=one.documents[metric].ids, outcomes=values)}
+            documents = {
+                **one.documents,
+                metric: Documents(ids=one.documents[metric].ids, outcomes=values),
+            }
             update = {
                 "cell": cell,
                 "cell_id": cell.id,
@@ -208,7 +226,9 @@ def repeat(results: Iterable[Result], seeds: int = 10) -> list[Result]:
                 "scores": {**one.scores, metric: _score(values)},
             }
             if cell.mechanism == "public_demonstrations":  # drawn anew for every seed
-                texts = [text.model_copy(update={"text": f"{text.text} {seed}"}) for text in one.released]
+                texts = [
+                    text.model_copy(update={"text": f"{text.text} {seed}"}) for text in one.released
+                ]
                 update["released"] = texts
             repeated.append(one.model_copy(update=update))
     return repeated
@@ -219,15 +239,24 @@ def write_shipped(folder: Path, results: Iterable[Result]) -> None:
     for result in results:
         suite = load_suite(find_suite(result.cell.suite))
         reference = result.suite.model_copy(update={"hash": suite.hash, "version": suite.version})
-        counts = {name: getattr(suite, name) for name in ("test_records", "train_records", "private_share")}
-        cell = result.cell.model_copy(update={"suite_version": suite.version, "task_version": 2, **counts})
+        counts = {
+            name: getattr(suite, name)
+            for name in ("test_records", "train_records", "private_share")
+        }
+        cell = result.cell.model_copy(
+            update={"suite_version": suite.version, "task_version": 2, **counts}
+        )
         made = {"suite": reference, "cell": cell, "cell_id": cell.id}
         Store(folder, cell.suite).write(result.model_copy(update=made))
 
 
 def shipped_options(mechanism: str) -> dict[str, Any]:
     """All options of a mechanism of the shipped suite quick."""
-    given = next(entry.options for entry in load_suite(find_suite("quick")).mechanisms if entry.name == mechanism)
+    given = next(
+        entry.options
+        for entry in load_suite(find_suite("quick")).mechanisms
+        if entry.name == mechanism
+    )
     return resolve_options(load_mechanisms()[mechanism].cls, "agnews", given)
 
 
@@ -236,11 +265,14 @@ def invert_metric(result: Result) -> Result:
     is better."""
     data = result.model_dump()
     data["scores"] = {
-        name: Score(value=1 - one.value, low=1 - one.high, high=1 - one.low) for name, one in result.scores.items()
+        name: Score(value=1 - one.value, low=1 - one.high, high=1 - one.low)
+        for name, one in result.scores.items()
     }
     data["documents"] = {
         name: Documents(ids=one.ids, outcomes=[1 - value for value in one.outcomes])
         for name, one in result.documents.items()
     }
-    data["higher_is_better"] = {name: result.lower_is_better(name) for name in (*result.scores, *result.aggregates)}
+    data["higher_is_better"] = {
+        name: result.lower_is_better(name) for name in (*result.scores, *result.aggregates)
+    }
     return Result(**data)

@@ -10,7 +10,12 @@ from dpicl.results.schema import Result
 from tests.leaderboards.factory import make_result
 
 #: (task, main metric)
-TASKS = (("agnews", "acc_calibrated"), ("trec", "acc_calibrated"), ("samsum", "rougeL"), ("enron", "word_distance"))
+TASKS = (
+    ("agnews", "acc_calibrated"),
+    ("trec", "acc_calibrated"),
+    ("samsum", "rougeL"),
+    ("enron", "word_distance"),
+)
 _SCORES = [i / 20 for i in range(21)]
 
 
@@ -23,7 +28,11 @@ def random_results(seed: int) -> list[Result]:
     for task, metric in tasks:
         shared: dict[str, Any] = {"task": task, "metric": metric}
         for end in ("zero_shot", "real_demonstrations"):
-            own = [] if coin.random() < 0.1 else seeds + list(range(len(seeds), len(seeds) + coin.choice([0, 0, 2])))
+            own = (
+                []
+                if coin.random() < 0.1
+                else seeds + list(range(len(seeds), len(seeds) + coin.choice([0, 0, 2])))
+            )
             results += [make_result(end, coin.choice(_SCORES), seed=one, **shared) for one in own]
         for label in coin.sample(["tang", "pta", "voting", "mine", "control"], coin.randint(1, 4)):
             results += _row(coin, label, seeds, shared)
@@ -37,11 +46,21 @@ def _row(coin: random.Random, label: str, seeds: list[int], shared: dict[str, An
         "plugin": "e" * 64 if label == "mine" else None,
     }
     found = []
-    for epsilon in [0.0] if label == "control" else coin.choice([[1.0], [1.0, 8.0], [1.0, math.inf]]):
+    for epsilon in (
+        [0.0] if label == "control" else coin.choice([[1.0], [1.0, 8.0], [1.0, math.inf]])
+    ):
         proved = epsilon * coin.choice([0.99, 0.99, 0.99, 1.2])
         run = coin.sample(seeds, coin.randint(1, len(seeds)))
         found += [
-            make_result(label, coin.choice(_SCORES), epsilon=epsilon, seed=seed, proved=proved, **own, **shared)
+            make_result(
+                label,
+                coin.choice(_SCORES),
+                epsilon=epsilon,
+                seed=seed,
+                proved=proved,
+                **own,
+                **shared,
+            )
             for seed in run
         ]
     return found

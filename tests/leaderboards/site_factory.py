@@ -82,7 +82,12 @@ def shape(text: str) -> Counter[tuple[str, tuple[str, ...]]]:
 
 
 def plain_results() -> list[Any]:
-    return [*ends(), make_result("tang", 0.6), make_result("tang", 0.7, epsilon=8.0), make_result("prism", 0.5)]
+    return [
+        *ends(),
+        make_result("tang", 0.6),
+        make_result("tang", 0.7, epsilon=8.0),
+        make_result("prism", 0.5),
+    ]
 
 
 def submission(text: str = "", unreliable: str = "") -> Submission:
@@ -119,7 +124,9 @@ def full_board(text: str = "plain") -> Board:
         *ends(seed=1),
         *(make_result("tang", 0.6, seed=seed, claimed=0.5) for seed in (0, 1)),
         make_result("tang", 0.7, epsilon=8.0, **released),
-        make_result("esa", 0.6, answers=[(text, text), ("test-1", "World")], queries=2, per_query=0.3),
+        make_result(
+            "esa", 0.6, answers=[(text, text), ("test-1", "World")], queries=2, per_query=0.3
+        ),
         make_result("prism", 0.5, epsilon=math.inf),
         *ends(task=text),
         make_result("pta", 0.6, task=text, label=text, **released),

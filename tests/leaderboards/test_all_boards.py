@@ -30,7 +30,9 @@ def results_folder(tmp_path):
     return folder
 
 
-def test_all_suites_with_results_are_listed_without_any_data_set(dpicl, results_folder, monkeypatch):
+def test_all_suites_with_results_are_listed_without_any_data_set(
+    dpicl, results_folder, monkeypatch
+):
     monkeypatch.delenv("DPICL_DATA", raising=False)
     answer = dpicl("board", "all", "--results", results_folder, "--no-submissions", "--json")
     assert answer.code == 0
@@ -52,7 +54,10 @@ def test_the_site_of_all_suites_has_a_folder_a_suite(dpicl, results_folder, tmp_
         assert (site / name).is_file()
     assert not (site / "somebody").exists()
     for page in site.rglob("*.html"):
-        found = {(page.parent / link.partition("#")[0]).resolve() for link in Page(page.read_text("utf-8")).links}
+        found = {
+            (page.parent / link.partition("#")[0]).resolve()
+            for link in Page(page.read_text("utf-8")).links
+        }
         assert found >= {site / "docs" / "index.md", site / "CITATION.cff", site / "LICENSE"}
         assert all(path.exists() for path in found)
     with (site / "quick" / "board.csv").open(encoding="utf-8", newline="") as file:
@@ -60,11 +65,20 @@ def test_the_site_of_all_suites_has_a_folder_a_suite(dpicl, results_folder, tmp_
 
 
 def test_a_hosted_site_has_a_map_a_feed_and_links_on_every_page(dpicl, results_folder, tmp_path):
-    site, url, repository = tmp_path / "site", "https://example.org/board", "https://example.org/code"
+    site, url, repository = (
+        tmp_path / "site",
+        "https://example.org/board",
+        "https://example.org/code",
+    )
     hosted = ("--html", site, "--url", f"{url}/", "--repository", repository)
     assert dpicl("board", "all", "--results", results_folder, "--no-submissions", *hosted).code == 0
-    places = ElementTree.parse(site / "sitemap.xml").iter("{http://www.sitemaps.org/schemas/sitemap/0.9}loc")
-    pages = {page.relative_to(site).as_posix().removesuffix("index.html") for page in site.rglob("*.html")}
+    places = ElementTree.parse(site / "sitemap.xml").iter(
+        "{http://www.sitemaps.org/schemas/sitemap/0.9}loc"
+    )
+    pages = {
+        page.relative_to(site).as_posix().removesuffix("index.html")
+        for page in site.rglob("*.html")
+    }
     assert {place.text.removeprefix(f"{url}/") for place in places} == pages
     atom = "{http://www.w3.org/2005/Atom}"
     entries = ElementTree.parse(site / "feed.xml").findall(f"{atom}entry")
@@ -72,16 +86,26 @@ def test_a_hosted_site_has_a_map_a_feed_and_links_on_every_page(dpicl, results_f
     for entry in entries:
         assert (site / entry.find(f"{atom}id").text.removeprefix(f"{url}/")).is_file()
     for page in site.rglob("*.html"):
-        assert {repository, f"{repository}/blob/HEAD/LICENSE"} <= {*Page(page.read_text("utf-8")).links}
+        assert {repository, f"{repository}/blob/HEAD/LICENSE"} <= {
+            *Page(page.read_text("utf-8")).links
+        }
     refuse(dpicl("board", "all", *hosted[2:], "--results", results_folder), "--url")
     refuse(dpicl("board", "all", "--html", site, "--url", "javascript:alert(1)"), "https://")
 
 
-def test_the_site_has_all_results_as_one_table_with_a_card(dpicl, results_folder, tmp_path, monkeypatch):
+def test_the_site_has_all_results_as_one_table_with_a_card(
+    dpicl, results_folder, tmp_path, monkeypatch
+):
     site = tmp_path / "site"
-    assert dpicl("board", "all", "--results", results_folder, "--no-submissions", "--html", site).code == 0
+    assert (
+        dpicl("board", "all", "--results", results_folder, "--no-submissions", "--html", site).code
+        == 0
+    )
     table = datasets.load_dataset(
-        "parquet", data_files=str(site / "results.parquet"), split="train", cache_dir=str(tmp_path / "cache")
+        "parquet",
+        data_files=str(site / "results.parquet"),
+        split="train",
+        cache_dir=str(tmp_path / "cache"),
     ).to_pandas()
     (tang,) = table[(table.row == "tang") & (table.source == "local")].to_dict("records")
     assert (tang["suite"], tang["task"], tang["score"]) == ("quick", "agnews", pytest.approx(0.6))
@@ -109,7 +133,21 @@ def test_the_run_of_record_comes_first(dpicl, tmp_path, monkeypatch):
     assert [line["suite"] for line in answer.json["suites"]] == ["record", "quick"]
 
 
-def test_a_board_says_that_its_seeds_share_one_set_of_private_records(dpicl, results_folder, monkeypatch):
+def test_a_board_says_that_its_seeds_share_one_set_of_private_records(
+    dpicl, results_folder, monkeypatch
+):
     monkeypatch.delenv("DPICL_DATA", raising=False)
-    answer = dpicl("board", "quick", "--source", "synthetic", "--results", results_folder, "--no-submissions", "--json")
-    assert any(note.startswith("All seeds share one set of private records") for note in answer.json["notes"])
+    answer = dpicl(
+        "board",
+        "quick",
+        "--source",
+        "synthetic",
+        "--results",
+        results_folder,
+        "--no-submissions",
+        "--json",
+    )
+    assert any(
+        note.startswith("All seeds share one set of private records")
+        for note in answer.json["notes"]
+    )

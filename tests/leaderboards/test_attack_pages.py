@@ -22,9 +22,16 @@ COUNTS = {"addresses released": 3, "of them in the baseline": 1}
 def some_attacks():
     membership = [
         make_attack(name, epsilon, 0.0, attack="inquiry", access="black-box", measures=AUC)
-        for name, epsilon in (("zero_shot", 0.0), ("tang", 1.0), ("tang", 8.0), ("real_demonstrations", 1.0))
+        for name, epsilon in (
+            ("zero_shot", 0.0),
+            ("tang", 1.0),
+            ("tang", 8.0),
+            ("real_demonstrations", 1.0),
+        )
     ]
-    pii = make_attack("pta", audited=None, task="enron", attack="pii", access="black-box", counts=COUNTS)
+    pii = make_attack(
+        "pta", audited=None, task="enron", attack="pii", access="black-box", counts=COUNTS
+    )
     return [make_attack(audited=0.4, notes=["one query"]), *membership, pii]
 
 
@@ -42,7 +49,9 @@ def words(page):
 def test_a_refuted_row_is_struck_and_says_why():
     page = suite_page([make_attack(audited=2.1)])
     assert "audited ε 2.1 exceeds proved ε 0.99" in words(page)
-    assert [tag for tag, attributes in Page(page).tags if attributes.get("class") == "flagged"] == ["tr"] * 3
+    assert [tag for tag, attributes in Page(page).tags if attributes.get("class") == "flagged"] == [
+        "tr"
+    ] * 3
 
 
 def test_the_board_of_attacks_shows_every_attack_whether_a_suite_has_a_row_or_not():
@@ -56,7 +65,10 @@ def test_the_board_of_attacks_shows_every_attack_whether_a_suite_has_a_row_or_no
 
 
 def test_attacks_on_answers_have_q_in_their_name_and_lines_of_their_own():
-    found = [make_attack("voting", queries=number, members=number, attack="exact_audit") for number in (20, 100)]
+    found = [
+        make_attack("voting", queries=number, members=number, attack="exact_audit")
+        for number in (20, 100)
+    ]
     broken = make_attack("broken_answers", queries=8)
     text = render_attacks(build_attacks([*found, broken, make_attack("tang")]), color=False)
     names = re.findall(r"^ ((?:tang|voting|broken_answers)(?: \(Q = \d+\))?)  ", text, re.MULTILINE)
@@ -68,9 +80,13 @@ def test_an_attack_without_power_has_no_bound_to_show_in_short():
     chance = {"auc": AUC["auc"].model_copy(update={"value": 0.5, "low": 0.4, "high": 0.6})}
     weak = {"audited": 0.0, "attack": "gap", "access": "black-box", "measures": chance}
     control = make_attack("real_demonstrations", **{**weak, "audited": None})
-    board = build_attacks([make_attack("tang", **weak), make_attack("pta", **weak), control, make_attack("pta")])
+    board = build_attacks(
+        [make_attack("tang", **weak), make_attack("pta", **weak), control, make_attack("pta")]
+    )
     lines = render_attacks(board, color=False).partition("gap: ")[0].splitlines()
-    tang, pta = (next(line for line in lines if line.startswith(f" {name} ")) for name in ("tang", "pta"))
+    tang, pta = (
+        next(line for line in lines if line.startswith(f" {name} ")) for name in ("tang", "pta")
+    )
     assert re.split("  +", tang)[4:7] == ["no power here", "0.99", "–"]
     assert re.split("  +", pta)[4:7] == ["0.4", "0.99", "40%"]
 
@@ -78,7 +94,9 @@ def test_an_attack_without_power_has_no_bound_to_show_in_short():
 def test_attacks_on_a_simulated_model_are_left_out_and_other_weights_are_told_apart():
     def simulate(result):
         model = result.manifest.model.model_copy(update={"name": "sim", "sha256": None})
-        return result.model_copy(update={"manifest": result.manifest.model_copy(update={"model": model})})
+        return result.model_copy(
+            update={"manifest": result.manifest.model_copy(update={"model": model})}
+        )
 
     fake = simulate(make_attack(model="sim"))
     board = build_attacks([make_attack(), fake])
@@ -95,8 +113,17 @@ def test_attacks_as_json_are_strict_json_and_without_any_it_says_what_to_run():
     document = json.loads(json.dumps(attacks_json(build_attacks(some_attacks())), allow_nan=False))
     assert {*document} == {"schema_version", "attacks", "notes"} and document["schema_version"] == 1
     board = board_json(build_board(ends()))
-    assert {*board} == {"schema_version", "sections", "notes", "skipped"} and board["schema_version"] == 1
-    assert {*board["sections"][0]} == {"group", "answers", "contrasts", "tasks", "measured", "notes"}
+    assert {*board} == {"schema_version", "sections", "notes", "skipped"} and board[
+        "schema_version"
+    ] == 1
+    assert {*board["sections"][0]} == {
+        "group",
+        "answers",
+        "contrasts",
+        "tasks",
+        "measured",
+        "notes",
+    }
     assert [one["attack"] for one in document["attacks"]] == ["audit", *["inquiry"] * 4, "pii"]
     assert document["attacks"][-1]["counts"] == COUNTS
     assert document["attacks"][4]["epsilon_proved"] == "Infinity"

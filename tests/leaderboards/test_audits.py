@@ -31,9 +31,21 @@ CASES = {
     "at the proved epsilon": ([make_attack(audited=0.99)], False, False),
     "below 95%": ([make_attack(audited=5.0, confidence=0.9)], False, False),
     "a smaller delta is not the row's": ([SMALL], False, False),
-    "below what was proved for the audited run": ([make_attack(audited=2.1, proved=2.5)], False, False),
-    "above what was proved for the audited run": ([make_attack(audited=0.6, proved=0.5)], True, False),
-    "nothing refutes infinity": ([make_attack("real_demonstrations", audited=9.0, proved=math.inf)], False, False),
+    "below what was proved for the audited run": (
+        [make_attack(audited=2.1, proved=2.5)],
+        False,
+        False,
+    ),
+    "above what was proved for the audited run": (
+        [make_attack(audited=0.6, proved=0.5)],
+        True,
+        False,
+    ),
+    "nothing refutes infinity": (
+        [make_attack("real_demonstrations", audited=9.0, proved=math.inf)],
+        False,
+        False,
+    ),
     "any bound refutes zero": ([make_attack("zero_shot", audited=0.1)], True, False),
     "one of five needs 99%": ([bound(2.1), *OTHERS[:4]], False, True),
     "one of five has 99%": ([bound(2.1, confidence=0.99), *OTHERS[:4]], True, False),
@@ -72,6 +84,9 @@ def test_audited_epsilon_is_the_largest_bound_at_95_percent():
 
 def test_audited_epsilon_says_of_which_kind_it_is():
     sampled, none = make_attack(audited=0.2), make_attack(audited=None)
-    kinds = [audit_of(attacks).kind for attacks in ([make_exact_audit(0.6), sampled], [sampled], [], [none])]
+    kinds = [
+        audit_of(attacks).kind
+        for attacks in ([make_exact_audit(0.6), sampled], [sampled], [], [none])
+    ]
     assert kinds == ["exact", "sampled", "", ""]
     assert "exact" in audit_of([EXACT]).flag and "95%" not in audit_of([EXACT, *OTHERS]).flag

@@ -28,20 +28,30 @@ DIFFERENT = {
 @pytest.mark.parametrize("what", DIFFERENT)
 def test_results_that_are_not_comparable_get_sections_of_their_own(what):
     change = DIFFERENT[what]
-    board = build_board([*ends(), make_result("tang", 0.6), *ends(**change), make_result("tang", 0.9, **change)])
+    board = build_board(
+        [*ends(), make_result("tang", 0.6), *ends(**change), make_result("tang", 0.9, **change)]
+    )
     assert len(board.sections) == 2
     for section in board.sections:
         (table,) = section.tables
         assert len(table.in_order) == 3
-        assert len({row.results[0].suite.hash + row.results[0].cell.source for row in table.in_order}) == 1
+        assert (
+            len({row.results[0].suite.hash + row.results[0].cell.source for row in table.in_order})
+            == 1
+        )
     (note,) = board.notes
     assert what in note
 
 
 def test_the_section_with_most_private_rows_comes_first_and_of_these_the_newest():
     private = [*ends(), make_result("tang", 0.6)]
-    other = [one.model_copy(update={"created": "2099-01-01T00:00:00Z"}) for one in ends(model="hf:gpt2")]
-    assert [one.group.model for one in build_board([*private, *other]).sections] == ["embedded", "hf:gpt2"]
+    other = [
+        one.model_copy(update={"created": "2099-01-01T00:00:00Z"}) for one in ends(model="hf:gpt2")
+    ]
+    assert [one.group.model for one in build_board([*private, *other]).sections] == [
+        "embedded",
+        "hf:gpt2",
+    ]
     both = [*private, *other, make_result("tang", 0.6, model="hf:gpt2")]
     assert [one.group.model for one in build_board(both).sections] == ["hf:gpt2", "embedded"]
     more = [*both, make_result("pta", 0.6)]
@@ -65,11 +75,18 @@ def test_simulated_models_never_stand_beside_real_ones():
 
 
 @pytest.mark.parametrize(
-    ("change", "name"), [({"fingerprint": "0" * 64}, "records"), ({"documents": 10}, "number of test records")]
+    ("change", "name"),
+    [({"fingerprint": "0" * 64}, "records"), ({"documents": 10}, "number of test records")],
 )
 def test_other_records_of_the_same_task_are_left_out_and_named(change, name):
-    (section,) = build_board([*ends(), make_result("tang", 0.6), make_result("pta", 0.9, **change)]).sections
-    assert {row.label for row in section.tables[0].in_order} == {"zero_shot", "tang", "real_demonstrations"}
+    (section,) = build_board(
+        [*ends(), make_result("tang", 0.6), make_result("pta", 0.9, **change)]
+    ).sections
+    assert {row.label for row in section.tables[0].in_order} == {
+        "zero_shot",
+        "tang",
+        "real_demonstrations",
+    }
     assert any("1 result of pta on agnews" in note and name in note for note in section.notes)
 
 
@@ -90,9 +107,13 @@ def parts_of(text, name):
 def test_terminal_says_who_is_best_then_the_tables():
     text = render_terminal(build_board(repeat([*ends(), make_result("tang", 0.6, claimed=1.7)])))
     assert re.search(r"1 +agnews +tang \(0\.600\) +the only row +–", text)
-    assert text.index("the only row") < text.index("agnews: calibrated accuracy, answered by the model, 20")
+    assert text.index("the only row") < text.index(
+        "agnews: calibrated accuracy, answered by the model, 20"
+    )
     table = text[text.index("agnews: calibrated accuracy, answered by the model, 20") :]
-    assert [row[1] for row in parts_of(table, "zero_shot")] == ["0"] * len(parts_of(table, "zero_shot"))
+    assert [row[1] for row in parts_of(table, "zero_shot")] == ["0"] * len(
+        parts_of(table, "zero_shot")
+    )
     assert {row[1] for row in parts_of(table, "real_demonstrations")} == {"∞"}
     said = " ".join(word for row in parts_of(table, "tang") for word in row[2:])
     assert said.startswith("1 0.600 ") and "50%" in said and "0.99 1.7 any" in said
@@ -105,7 +126,13 @@ def make_answering_rows(task="samsum", **more):
         "metric": "rougeL",
         "others": {"rouge1": 0.5, "rouge2": 0.3, "bleu1": 0.4, "meteor": 0.2, "similarity": 0.7},
     }
-    own = {"queries": 30, "per_query": 0.214, "claimed": 10.939, "aggregates": {"genre_distance": 0.25}, **more}
+    own = {
+        "queries": 30,
+        "per_query": 0.214,
+        "claimed": 10.939,
+        "aggregates": {"genre_distance": 0.25},
+        **more,
+    }
     return [*ends(**text), make_result("esa", 0.6, **text, **own), make_result("tang", 0.5, **text)]
 
 
@@ -114,9 +141,20 @@ def test_other_metrics_stand_in_tables_of_their_own_and_none_is_dropped(monkeypa
     results = make_answering_rows(skipped={"meteor": "the word list is not installed."})
     text = render_terminal(build_board(results), color=False)
     parts = text.split("samsum: other metrics")[1:]
-    names = ["ROUGE-1", "ROUGE-2", "BLEU-1", "METEOR", "embedding", "similarity", "genre", "distance ↓"]
+    names = [
+        "ROUGE-1",
+        "ROUGE-2",
+        "BLEU-1",
+        "METEOR",
+        "embedding",
+        "similarity",
+        "genre",
+        "distance ↓",
+    ]
     assert [name for name in names if not any(name in part for part in parts)] == []
-    rows = [line.split() for part in parts for line in part.splitlines() if line.split()[:1] == ["esa"]]
+    rows = [
+        line.split() for part in parts for line in part.splitlines() if line.split()[:1] == ["esa"]
+    ]
     shown = " ".join(number for row in rows for number in row if re.fullmatch(r"0\.\d{3}", number))
     assert shown == "0.500 0.300 0.400 0.200 0.700 0.250"
     assert "• METEOR has no score in 1 of 4 rows: the word list is not installed." in text
@@ -162,7 +200,9 @@ def test_intervals_and_equations_are_not_broken_over_two_lines(monkeypatch):
 
 
 @pytest.mark.parametrize(("variable", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_colours_are_for_terminals_that_have_them_and_users_who_want_them(monkeypatch, variable, value):
+def test_colours_are_for_terminals_that_have_them_and_users_who_want_them(
+    monkeypatch, variable, value
+):
     board = build_board([*ends(), make_result("tang", 0.6)])
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")

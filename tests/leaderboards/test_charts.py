@@ -59,7 +59,9 @@ def test_a_page_has_the_figure_as_an_image_of_its_own_and_the_same_numbers_are_t
     kind, _, content = image_address(table).partition(",")
     assert kind == "data:image/svg+xml;base64" and image_address(same) == f"{kind},{content}"
     svg = ElementTree.fromstring(base64.b64decode(content))
-    assert svg.tag.endswith("svg") and not [node for node in svg.iter() if node.tag.endswith("script")]
+    assert svg.tag.endswith("svg") and not [
+        node for node in svg.iter() if node.tag.endswith("script")
+    ]
     assert "nan" not in base64.b64decode(content).decode()
 
 
@@ -78,8 +80,14 @@ def test_points_are_where_the_numbers_are_and_baselines_and_controls_are_lines_a
     (line,) = (container.lines[0] for container in axes.containers)
     places = line.get_xdata().tolist()
     assert line.get_ydata().tolist() == [*scores.values()]
-    assert places[1] - places[0] == pytest.approx(places[2] - places[1]) == pytest.approx(places[3] - places[2])
-    across = {one.get_ydata()[0] for one in axes.lines if one is not line and len({*one.get_ydata()}) == 1}
+    assert (
+        places[1] - places[0]
+        == pytest.approx(places[2] - places[1])
+        == pytest.approx(places[3] - places[2])
+    )
+    across = {
+        one.get_ydata()[0] for one in axes.lines if one is not line and len({*one.get_ydata()}) == 1
+    }
     assert across >= {0.4, 0.55, 0.8}
     assert names(figure) == ["tang", "public", "real_demonstrations", "zero_shot"]
     assert figure.legends[0].get_title().get_text() == "model"
@@ -108,10 +116,17 @@ def test_a_figure_of_very_many_rows_shows_the_best_and_no_two_look_alike():
     rows = [make_result(f"row{i:03}", 0.3 + 0.4 * i / 45) for i in range(MOST_LINES + 5)]
     figure = figure_of(*ends(), *rows)
     lines = [one.lines[0] for one in figure.axes[0].containers]
-    assert len({(one.get_color(), one.get_marker(), one.get_linestyle()) for one in lines}) == MOST_LINES
+    assert (
+        len({(one.get_color(), one.get_marker(), one.get_linestyle()) for one in lines})
+        == MOST_LINES
+    )
     assert len({one.get_color() for one in lines[:12]}) == 12
     shown = names(figure)
-    assert len(shown) == MOST_LINES + 2 and f"row{MOST_LINES + 4:03}" in shown and "row000" not in shown
+    assert (
+        len(shown) == MOST_LINES + 2
+        and f"row{MOST_LINES + 4:03}" in shown
+        and "row000" not in shown
+    )
 
 
 def test_the_command_writes_a_figure_or_says_in_one_sentence_why_not(dpicl, sim_suite, tmp_path):
@@ -124,7 +139,10 @@ def test_the_command_writes_a_figure_or_says_in_one_sentence_why_not(dpicl, sim_
         assert (tmp_path / name).read_bytes().startswith(start)
     chosen = dpicl("plot", sim_suite, *place, "--mechanism", "tang", "--out", tmp_path / "b.svg")
     assert chosen.code == 0 and "1 panel" in chosen.out
-    assert "prism_short" not in (tmp_path / "b.svg").read_text() and "tang" in (tmp_path / "b.svg").read_text()
+    assert (
+        "prism_short" not in (tmp_path / "b.svg").read_text()
+        and "tang" in (tmp_path / "b.svg").read_text()
+    )
     for flags in (
         ("--out", tmp_path / "a.gif"),
         ("--out", tmp_path / "a"),
@@ -135,4 +153,10 @@ def test_the_command_writes_a_figure_or_says_in_one_sentence_why_not(dpicl, sim_
         answer = dpicl("plot", sim_suite, *place, *flags)
         assert answer.code == 2 and answer.err.count("\n") == 1
     assert "'nothing'" in answer.err and "agnews" in answer.err and str(sim_suite) not in answer.err
-    assert {path.name for path in tmp_path.iterdir()} == {"results", "new", "a.pdf", "a.png", "b.svg"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "results",
+        "new",
+        "a.pdf",
+        "a.png",
+        "b.svg",
+    }

@@ -73,7 +73,11 @@ def make_board(seed: int) -> Made:
 
 def score(results: list[Result], name: str, row: Row) -> float | None:
     """The mean of a mechanism over the seeds of a row, from the files alone."""
-    own = {one.cell.seed: one for one in results if (one.cell.mechanism, one.cell.task) == (name, row.task)}
+    own = {
+        one.cell.seed: one
+        for one in results
+        if (one.cell.mechanism, one.cell.task) == (name, row.task)
+    }
     if not set(row.seeds) <= own.keys():
         return None
     return fmean(own[seed].scores[own[seed].main_metric].value for seed in row.seeds)
@@ -84,9 +88,15 @@ def find_control(results: list[Result], row: Row) -> str:
     by_name: dict[str, dict[int, float]] = {}
     for one in results:
         if one.cell.task == row.task and one.cell.epsilon == 0:
-            by_name.setdefault(one.cell.mechanism, {})[one.cell.seed] = one.scores[one.main_metric].value
+            by_name.setdefault(one.cell.mechanism, {})[one.cell.seed] = one.scores[
+                one.main_metric
+            ].value
     zero_shot = by_name.get("zero_shot", {})
-    known = {name: fmean(own.values()) for name, own in by_name.items() if zero_shot and own.keys() >= zero_shot.keys()}
+    known = {
+        name: fmean(own.values())
+        for name, own in by_name.items()
+        if zero_shot and own.keys() >= zero_shot.keys()
+    }
     sign = -1 if row.results[0].main_metric == "word_distance" else 1
     best = max(known, key=lambda name: sign * known[name], default="zero_shot")
     return best if known and sign * known[best] > sign * known["zero_shot"] else "zero_shot"
@@ -94,7 +104,9 @@ def find_control(results: list[Result], row: Row) -> str:
 
 def compute_by_hand(results: list[Result], row: Row) -> float | None:
     """The recovery of a row from the files alone."""
-    control, real = (score(results, name, row) for name in (find_control(results, row), "real_demonstrations"))
+    control, real = (
+        score(results, name, row) for name in (find_control(results, row), "real_demonstrations")
+    )
     if control is None or real is None:
         return None
     own = fmean(one.scores[one.main_metric].value for one in row.results)
@@ -113,7 +125,9 @@ def test_recovery_is_that_of_the_same_seeds_and_every_output_has_the_same_number
     found = make_board(seed)
     results = found.results
     from_json = [row for task in found.document["tasks"] for row in task["rows"]]
-    for row, plain, line, published in zip(found.rows, from_json, found.csv, found.published, strict=True):
+    for row, plain, line, published in zip(
+        found.rows, from_json, found.csv, found.published, strict=True
+    ):
         wanted = compute_by_hand(results, row)
         assert row.recovery == pytest.approx(wanted) if wanted is not None else row.recovery is None
         assert plain["recovery"] == row.recovery == published["recovery"]
@@ -133,7 +147,9 @@ def test_the_list_of_suites_says_at_every_epsilon_which_rows_none_is_better_than
     levels = {row.epsilon for table in section.tables for row in table.rows if row.rank is not None}
     assert levels <= {answer["epsilon"] for answer in line["answers"]}
     for answer in line["answers"]:
-        assert bool(answer["best"]) != answer["verdict"].startswith(("no headroom", "nobody is ranked, because"))
+        assert bool(answer["best"]) != answer["verdict"].startswith(
+            ("no headroom", "nobody is ranked, because")
+        )
         first = {
             row.label: row.rank.first
             for table in section.tables
@@ -159,7 +175,9 @@ def test_a_mark_is_counted_and_a_row_without_a_rank_says_why(seed):
 def test_notes_say_once_what_holds_for_several_rows_the_model_and_proofs_first():
     results = [*ends(), make_result("tang", 0.6, plugin="e" * 64)]
     results += [make_result("prism", 0.5, task=f"t{i}", fingerprint="0" * 64) for i in range(10)]
-    results += [make_result("prism", 0.5, task=f"t{i}", seed=seed) for i in range(10) for seed in (0, 1)]
+    results += [
+        make_result("prism", 0.5, task=f"t{i}", seed=seed) for i in range(10) for seed in (0, 1)
+    ]
     _, section = build_section(results)
     mark, left_out = section.notes
     assert mark.startswith("‡ plug-in, not checked (1 row): ")

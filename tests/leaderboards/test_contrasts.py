@@ -38,9 +38,15 @@ def contrasts(found, planned=PLANNED):
 
 def test_every_planned_pair_is_tested_on_every_task_and_holm_counts_them_alone():
     tested = contrasts(results())
-    assert [(one.name, one.task) for one in tested] == [("first", "agnews"), ("first", "trec"), ("second", "trec")]
+    assert [(one.name, one.task) for one in tested] == [
+        ("first", "agnews"),
+        ("first", "trec"),
+        ("second", "trec"),
+    ]
     assert [one.verdict for one in tested] == ["shown", "inconclusive", "the opposite is shown"]
-    assert [one.test.adjusted for one in tested] == holm([max(one.test.p, one.test.flips) for one in tested])
+    assert [one.test.adjusted for one in tested] == holm(
+        [max(one.test.p, one.test.flips) for one in tested]
+    )
     assert tested[0].test.mean == pytest.approx(0.4) and tested[0].better == "tang at ε = 1"
     (lower, *_) = contrasts([invert_metric(one) for one in results()])
     assert lower.verdict == "shown" and lower.test.mean == pytest.approx(0.4)
@@ -67,5 +73,7 @@ def test_every_output_has_them():
     assert "Planned claims" in pages(board)["index.html"]
     (section,) = board_json(board)["sections"]
     assert section["contrasts"][0]["verdict"] == "shown"
-    assert {one.task for one in choose_part(board, tasks=["trec"]).sections[0].contrasts} == {"trec"}
+    assert {one.task for one in choose_part(board, tasks=["trec"]).sections[0].contrasts} == {
+        "trec"
+    }
     assert "Planned claims" not in pages(build_board(results()))["index.html"]

@@ -30,14 +30,18 @@ def make_table(scores=SCORES, change=lambda result: result, metric="acc_calibrat
 
 def test_a_control_is_known_by_its_mechanism_and_a_plug_in_of_that_name_is_none():
     assert CONTROL in marks_of([make_result("topic_words")])
-    assert CONTROL not in marks_of([make_result("topic_words", plugin="a" * 64), make_result("tang")])
+    assert CONTROL not in marks_of(
+        [make_result("topic_words", plugin="a" * 64), make_result("tang")]
+    )
     vote = make_result("one_vote", metric="acc_nearest", options={"embedding": "embedded"})
     assert {CONTROL, OWN_READER} <= {*marks_of([vote])}
 
 
 def test_no_sentence_advises_a_control_where_there_are_methods_and_it_says_which_one_is_above():
     (answer, _) = make_table().sections[0].answers
-    assert [one.label for one in answer.best] == ["tang"] and answer.verdict == "better than the other"
+    assert [one.label for one in answer.best] == [
+        "tang"
+    ] and answer.verdict == "better than the other"
     assert "Controls that score as much or more: topic_words (0.800)." in answer.sentence
     (alone, _) = make_table({"topic_words": 0.8}).sections[0].answers
     assert [one.label for one in alone.best] == ["topic_words"]
@@ -56,7 +60,9 @@ def test_a_row_names_the_highest_control_above_it_at_its_epsilon_or_without_reco
     }
     (table,) = make_table({"tang": 0.6, "pta": 0.5}).sections[0].tables
     beaten = {row.key: row.beaten_by for row in table.rows if row.beaten_by}
-    assert beaten == dict.fromkeys((("pta", 1.0), ("tang", 8.0), ("pta", 8.0)), "public_demonstrations (0.600)")
+    assert beaten == dict.fromkeys(
+        (("pta", 1.0), ("tang", 8.0), ("pta", 8.0)), "public_demonstrations (0.600)"
+    )
 
 
 def test_where_lower_is_better_a_lower_control_is_above():
@@ -67,7 +73,9 @@ def test_where_lower_is_better_a_lower_control_is_above():
 
 def test_a_control_that_the_metric_favours_has_its_sign_there_too():
     (table,) = make_table({"tang": 0.5, "one_vote": 0.9}, metric="acc_nearest").sections[0].tables
-    assert {row.beaten_by for row in table.rows if row.label == "tang" and row.epsilon == 1} == {"one_vote ¶ (0.900)"}
+    assert {row.beaten_by for row in table.rows if row.label == "tang" and row.epsilon == 1} == {
+        "one_vote ¶ (0.900)"
+    }
 
 
 @pytest.mark.parametrize("scores", [SCORES, {"tang": 0.8, "topic_words": 0.65}])
@@ -77,7 +85,8 @@ def test_every_output_of_rows_has_it(scores):
     text = " ".join(render_terminal(board, False, full=True).split())
     assert ("topic_words (0.800)" in text) is ("topic_words (0.800)" in expected)
     assert [
-        row["beaten_by"] for row in json.loads(json.dumps(board_json(board)))["sections"][0]["tasks"][0]["rows"]
+        row["beaten_by"]
+        for row in json.loads(json.dumps(board_json(board)))["sections"][0]["tasks"][0]["rows"]
     ] == expected
     read = list(csv.DictReader(io.StringIO(to_csv(rows_frame(board)))))
     assert [row["beaten_by"] for row in read] == expected

@@ -101,11 +101,17 @@ def test_a_task_of_errors_from_run_to_board_and_compare(dpicl, errors, tmp_path)
         result = from_text(path.read_text())
         assert result.higher_is_better == {"error": False}
         documents = Documents(ids=result.documents["error"].ids, outcomes=[0.5] * 12)
-        changed = {"scores": {"error": Score(value=0.5, low=0.5, high=0.5)}, "documents": {"error": documents}}
+        changed = {
+            "scores": {"error": Score(value=0.5, low=0.5, high=0.5)},
+            "documents": {"error": documents},
+        }
         (half / path.name).parent.mkdir(exist_ok=True)
         (half / path.name).write_text(to_text(result.model_copy(update=changed)))
     compared = dpicl("compare", results, half, "--json", "--fail-on-regression")
-    verdicts = {cell["mechanism"]: (cell["verdict"], cell["difference"] > 0) for cell in compared.json["cells"]}
+    verdicts = {
+        cell["mechanism"]: (cell["verdict"], cell["difference"] > 0)
+        for cell in compared.json["cells"]
+    }
     assert verdicts["zero_shot"] == ("improvement", True)
     assert verdicts["real_demonstrations"] == ("regression", False)
     assert compared.code == 1
@@ -114,16 +120,26 @@ def test_a_task_of_errors_from_run_to_board_and_compare(dpicl, errors, tmp_path)
 @pytest.mark.parametrize("seed", range(6))
 def test_the_opposite_metric_leaves_order_recovery_and_ranks_unchanged(seed):
     results = random_results(seed)
-    plain, opposite = (board_json(build_board(own))["sections"] for own in (results, [*map(invert_metric, results)]))
+    plain, opposite = (
+        board_json(build_board(own))["sections"]
+        for own in (results, [*map(invert_metric, results)])
+    )
     for one, other in zip(plain, opposite, strict=True):
         for table, mirror in zip(one["tasks"], other["tasks"], strict=True):
-            assert mirror["higher_is_better"][table["metric"]] is not table["higher_is_better"][table["metric"]]
-            assert [row["cells"] for row in table["rows"]] == [row["cells"] for row in mirror["rows"]]
+            assert (
+                mirror["higher_is_better"][table["metric"]]
+                is not table["higher_is_better"][table["metric"]]
+            )
+            assert [row["cells"] for row in table["rows"]] == [
+                row["cells"] for row in mirror["rows"]
+            ]
             for row, twin in zip(table["rows"], mirror["rows"], strict=True):
                 assert twin["score"] == pytest.approx(1 - row["score"])
                 assert (twin["recovery"] is None) == (row["recovery"] is None)
                 assert twin["recovery"] == pytest.approx(row["recovery"], abs=1e-9)
-                assert twin["recovery_interval"] == pytest.approx(row["recovery_interval"], abs=1e-9)
+                assert twin["recovery_interval"] == pytest.approx(
+                    row["recovery_interval"], abs=1e-9
+                )
                 assert (twin["unranked"], twin["rank"]) == (row["unranked"], row["rank"])
 
 
@@ -131,13 +147,21 @@ def test_the_opposite_metric_leaves_order_recovery_and_ranks_unchanged(seed):
 def test_the_opposite_metric_leaves_verdicts_unchanged(seed):
     scores = ((("tang", 0.9), ("pta", 0.2 + seed / 8)), (("tang", 0.5), ("pta", 0.6)))
     base, candidate = (
-        repeat(make_result(name, score + side / 400, label=name, documents=40) for name, score in own)
+        repeat(
+            make_result(name, score + side / 400, label=name, documents=40) for name, score in own
+        )
         for side, own in enumerate(scores)
     )
 
     def verdicts(change):
-        sides = (Side(name, name, tuple(map(change, own))) for name, own in (("base", base), ("candidate", candidate)))
-        return [(cell.verdict, cell.difference, cell.test.adjusted, cell.test.low) for cell in compare(*sides).cells]
+        sides = (
+            Side(name, name, tuple(map(change, own)))
+            for name, own in (("base", base), ("candidate", candidate))
+        )
+        return [
+            (cell.verdict, cell.difference, cell.test.adjusted, cell.test.low)
+            for cell in compare(*sides).cells
+        ]
 
     cells, mirrored = verdicts(lambda result: result), verdicts(invert_metric)
     for one, other in zip(cells, mirrored, strict=True):
@@ -164,13 +188,23 @@ def test_results_of_other_directions_are_neither_mixed_nor_compared():
     section = build_board([*results, invert_metric(make_result("pta", 0.7))]).sections[0]
     assert [row.label for row in section.tables[0].rows] == ["tang"]
     assert any("Left out" in note and "direction of the metric" in note for note in section.notes)
-    sides = (Side(name, name, (one,)) for name, one in (("base", results[2]), ("candidate", invert_metric(results[2]))))
+    sides = (
+        Side(name, name, (one,))
+        for name, one in (("base", results[2]), ("candidate", invert_metric(results[2])))
+    )
     with pytest.raises(UsageError, match="direction of the metric"):
         compare(*sides)
 
 
 @pytest.mark.parametrize(
-    "said", [{"acc_calibrated": 0}, {"acc_calibrated": "no"}, {}, {"acc_calibrated": True, "other": True}, []]
+    "said",
+    [
+        {"acc_calibrated": 0},
+        {"acc_calibrated": "no"},
+        {},
+        {"acc_calibrated": True, "other": True},
+        [],
+    ],
 )
 def test_a_file_with_hostile_directions_is_damaged(said):
     data = json.loads(to_text(make_result()))
@@ -183,7 +217,10 @@ def test_a_file_without_directions_means_what_it_did_and_stays_as_it_is():
     result = from_text(text)
     assert "higher_is_better" not in text
     assert to_text(result) == text
-    assert [result.lower_is_better(name) for name in ("acc_calibrated", "genre_distance")] == [False, True]
+    assert [result.lower_is_better(name) for name in ("acc_calibrated", "genre_distance")] == [
+        False,
+        True,
+    ]
 
 
 def test_the_built_in_tasks_mean_what_files_without_directions_mean():
@@ -198,7 +235,12 @@ def test_the_built_in_tasks_mean_what_files_without_directions_mean():
     ("name", "old", "new", "line"),
     [
         ("errors", "higher_is_better: false", "higher_is_better: 1", 12),
-        ("errors", "  main_metric: error\n", "  main_metric: error\n  lower_is_better: [error]\n", 18),
+        (
+            "errors",
+            "  main_metric: error\n",
+            "  main_metric: error\n  lower_is_better: [error]\n",
+            18,
+        ),
         (
             "errors",
             "metric_list:\n",

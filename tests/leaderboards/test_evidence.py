@@ -28,12 +28,22 @@ def row_of(built, label, epsilon=1.0, task="agnews"):
 
 
 def ranks(built):
-    return {(row.label, row.epsilon): row.rank and str(row.rank) for row in built.sections[0].tables[0].rows}
+    return {
+        (row.label, row.epsilon): row.rank and str(row.rank)
+        for row in built.sections[0].tables[0].rows
+    }
 
 
 def test_an_attack_stands_on_its_row_and_on_no_other():
-    results = [*ends(), make_result("tang", 0.6), make_result("tang", 0.6, epsilon=8.0), make_result("pta", 0.5)]
-    built = board(results, [make_attack(audited=0.4), make_attack("zero_shot", audited=0.0, attack="gap")])
+    results = [
+        *ends(),
+        make_result("tang", 0.6),
+        make_result("tang", 0.6, epsilon=8.0),
+        make_result("pta", 0.5),
+    ]
+    built = board(
+        results, [make_attack(audited=0.4), make_attack("zero_shot", audited=0.0, attack="gap")]
+    )
     assert row_of(built, "tang").audit.epsilon == 0.4
     assert row_of(built, "zero_shot", 0.0).audit.epsilon == 0.0
     assert row_of(built, "tang", 8.0).audit.epsilon is None
@@ -42,7 +52,9 @@ def test_an_attack_stands_on_its_row_and_on_no_other():
 
 @pytest.mark.parametrize("what", OTHER)
 def test_attacks_on_another_version_are_left_out_and_named(what):
-    built = board(repeat([*ends(), make_result("tang", 0.6)]), [make_attack(audited=5.0, **OTHER[what])])
+    built = board(
+        repeat([*ends(), make_result("tang", 0.6)]), [make_attack(audited=5.0, **OTHER[what])]
+    )
     assert row_of(built, "tang").audit.attacks == ()
     assert built.notes == (f"Left out attacks with another {what}: tang at ε = 1 on agnews.",)
     assert "Left out attacks" in render_terminal(built)
@@ -61,13 +73,18 @@ def test_sizes_may_differ_and_are_shown():
     built = board([*ends(), result], [attack], defaults={"tokens": 50, "style": "chat"})
     audit = row_of(built, "tang").audit
     assert audit.epsilon == 0.4
-    assert audit.settings[attack.id] == "8 records, 1 query, slots = 8 (row: 16), tokens = 4 (row: 50)"
+    assert (
+        audit.settings[attack.id] == "8 records, 1 query, slots = 8 (row: 16), tokens = 4 (row: 50)"
+    )
     assert "(row: 16)" in render_terminal(built, attacks=True)
 
 
 def test_an_exact_audit_stands_on_the_rows_that_it_was_made_on_alone():
     options = {"slots": 16}
-    rows = [make_result("tang", 0.6, options=options), make_result("tang", 0.6, label="small", options={"slots": 4})]
+    rows = [
+        make_result("tang", 0.6, options=options),
+        make_result("tang", 0.6, label="small", options={"slots": 4}),
+    ]
     sizes = rows[0].manifest.data.sizes
     attack = make_attack(options=options, method="exact", confidence=1.0, attack="exact_audit")
     subject = attack.subject.model_copy(update={"shots": rows[0].cell.shots})
@@ -75,11 +92,17 @@ def test_an_exact_audit_stands_on_the_rows_that_it_was_made_on_alone():
     manifest = attack.manifest.model_copy(update={"data": data})
     attack = attack.model_copy(update={"subject": subject, "manifest": manifest})
     built = board([*ends(), *rows], [attack])
-    assert row_of(built, "tang").audit.kind == "exact" and row_of(built, "small").audit.epsilon is None
+    assert (
+        row_of(built, "tang").audit.kind == "exact" and row_of(built, "small").audit.epsilon is None
+    )
     assert not [note for note in built.notes if note.startswith("Left out")]
     assert "0.4 exact" in render_terminal(built)
     other = attack.model_copy(
-        update={"manifest": manifest.model_copy(update={"data": data.model_copy(update={"sizes": {"": 7}})})}
+        update={
+            "manifest": manifest.model_copy(
+                update={"data": data.model_copy(update={"sizes": {"": 7}})}
+            )
+        }
     )
     assert row_of(board([*ends(), *rows], [other]), "tang").audit.epsilon is None
 
@@ -94,40 +117,66 @@ def test_of_several_rows_of_a_mechanism_the_ones_with_the_same_words_and_switche
     built = board([*ends(), *rows], [attack], defaults={"partition": "per_query", "slots": 20})
     assert row_of(built, "voting").audit.attacks == (attack,)
     assert row_of(built, "voting_once").audit.attacks == ()
-    other = make_attack("voting", options={"calibrate": False})  # the only row takes it, and shows the difference
+    other = make_attack(
+        "voting", options={"calibrate": False}
+    )  # the only row takes it, and shows the difference
     built = board([*ends(), make_result("voting", 0.6, options={"calibrate": True})], [other])
     assert "calibrate = False (row: True)" in row_of(built, "voting").audit.settings[other.id]
 
 
 def test_a_refuted_row_has_no_rank_and_the_next_one_moves_up():
-    results = [*ends(), make_result("tang", 0.62), make_result("pta", 0.6), make_result("tang", 0.7, epsilon=8.0)]
+    results = [
+        *ends(),
+        make_result("tang", 0.62),
+        make_result("pta", 0.6),
+        make_result("tang", 0.7, epsilon=8.0),
+    ]
     results = repeat(results)
     assert ranks(board(results)) == {("tang", 8.0): "1", ("tang", 1.0): "1–2", ("pta", 1.0): "1–2"}
     built = board(results, [make_attack(audited=2.1)])
     assert ranks(built) == {("tang", 8.0): "1", ("tang", 1.0): None, ("pta", 1.0): "1"}
-    assert any("tang at ε = 1" in note and "audited ε 2.1" in note for note in built.sections[0].notes)
+    assert any(
+        "tang at ε = 1" in note and "audited ε 2.1" in note for note in built.sections[0].notes
+    )
 
 
 def test_a_row_that_is_refuted_on_one_task_has_no_rank_on_the_others():
-    results = [r for task in ("agnews", "trec") for r in (*ends(task), make_result("tang", 0.7, task=task))]
+    results = [
+        r for task in ("agnews", "trec") for r in (*ends(task), make_result("tang", 0.7, task=task))
+    ]
     results += [make_result("pta", 0.6, task=task) for task in ("agnews", "trec")]
     built = board(repeat(results), [make_attack(audited=2.1)])
-    assert [row.label for table in built.sections[0].tables for row in table.rows if row.rank] == ["pta", "pta"]
-    assert row_of(built, "tang", task="trec").unranked.startswith("on agnews its audited ε 2.1 exceeds")
+    assert [row.label for table in built.sections[0].tables for row in table.rows if row.rank] == [
+        "pta",
+        "pta",
+    ]
+    assert row_of(built, "tang", task="trec").unranked.startswith(
+        "on agnews its audited ε 2.1 exceeds"
+    )
 
 
 def test_doubts_are_noted_and_the_row_stays():
     attacks = [make_attack(audited=2.1), make_attack(audited=0.0, access="black-box")]
     built = board(repeat([*ends(), make_result("tang", 0.6)]), attacks)
     assert ranks(built)["tang", 1.0] == "1"
-    (doubt,) = [note for note in built.sections[0].notes if note.startswith("In doubt: audited ε 2.1")]
+    (doubt,) = [
+        note for note in built.sections[0].notes if note.startswith("In doubt: audited ε 2.1")
+    ]
     assert doubt.endswith("tang at ε = 1 on agnews.")
 
 
 def test_terminal_shows_the_column_the_attack_and_the_command_where_there_is_none():
-    results = [*ends(), make_result("tang", 0.6), make_result("prism", 0.5, options={"style": "completion"})]
-    text = render_terminal(board(results, [make_attack(audited=0.4567, measures=AUC)]), color=False, attacks=True)
-    assert any(line.split()[:1] == ["tang"] and "0.456 sampled" in line for line in text.splitlines())
+    results = [
+        *ends(),
+        make_result("tang", 0.6),
+        make_result("prism", 0.5, options={"style": "completion"}),
+    ]
+    text = render_terminal(
+        board(results, [make_attack(audited=0.4567, measures=AUC)]), color=False, attacks=True
+    )
+    assert any(
+        line.split()[:1] == ["tang"] and "0.456 sampled" in line for line in text.splitlines()
+    )
     assert {"0.61", "[0.48,"} <= {*text.split()} and "0.73]" in text
     (command,) = [line.strip() for line in text.splitlines() if "dpicl audit prism" in line]
     assert "--epsilon 1 " in command and "--option style=completion" in command
@@ -136,8 +185,13 @@ def test_terminal_shows_the_column_the_attack_and_the_command_where_there_is_non
 
 def test_the_command_names_words_that_are_no_default_and_no_sizes():
     options = {"slots": 10, "calibrate": True, "partition": "once", "candidates": "spans"}
-    results = [*ends(delta=1e-6), make_result("voting", 0.6, options=options, epsilon=8.0, delta=1e-6)]
-    built = board(results, defaults={"partition": "per_query", "candidates": "spans", "calibrate": False})
+    results = [
+        *ends(delta=1e-6),
+        make_result("voting", 0.6, options=options, epsilon=8.0, delta=1e-6),
+    ]
+    built = board(
+        results, defaults={"partition": "per_query", "candidates": "spans", "calibrate": False}
+    )
     assert row_of(built, "voting", 8.0).audit.command == (
         "dpicl audit voting --task agnews --epsilon 8 --model embedded --source synthetic --delta 1e-06"
         " --option calibrate=true --option partition=once"

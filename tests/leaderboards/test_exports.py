@@ -22,7 +22,9 @@ from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page
 
 ODD = "a\x0bb\x00c\x1b[31m\u202e\ufffe\ud800"
-TEX = r"100% & $x_1^2$ #{\input{/etc/passwd}} ~ \end{document} \" ε ∞ 猫 \u202e".replace("\\u202e", "\u202e")
+TEX = r"100% & $x_1^2$ #{\input{/etc/passwd}} ~ \end{document} \" ε ∞ 猫 \u202e".replace(
+    "\\u202e", "\u202e"
+)
 
 
 def board_of(label: str, **more: object) -> Board:
@@ -40,21 +42,33 @@ FORMULAS = [
 def test_no_cell_of_a_csv_is_a_formula_whatever_divides_cells(text):
     written = to_csv(pd.DataFrame({text: [text], "other": ["b"]}))
     for divider in ",;|\t":
-        for cell in (cell for line in csv.reader(io.StringIO(written), delimiter=divider) for cell in line):
+        for cell in (
+            cell for line in csv.reader(io.StringIO(written), delimiter=divider) for cell in line
+        ):
             assert not re.match(r"[\s\"]*[=+@\-\uff1d\uff0b\uff0d\uff20]", cell), (divider, cell)
 
 
-@pytest.mark.parametrize("text", ["tang", "a-b", "voting (Q = 100)", "a; b", "team/method, submitted", "a, -1"])
+@pytest.mark.parametrize(
+    "text", ["tang", "a-b", "voting (Q = 100)", "a; b", "team/method, submitted", "a, -1"]
+)
 def test_a_usual_name_stands_in_a_csv_as_it_is(text):
     assert pd.read_csv(io.StringIO(to_csv(pd.DataFrame({"row": [text]}))))["row"][0] == text
 
 
-@pytest.mark.parametrize("created", ["2026-01-02T03:04:05+00:00", "20260102T030405Z", "2026-W01-5T03:04:05+00:00"])
+@pytest.mark.parametrize(
+    "created", ["2026-01-02T03:04:05+00:00", "20260102T030405Z", "2026-W01-5T03:04:05+00:00"]
+)
 def test_a_feed_is_xml_with_times_as_atom_has_them(created):
-    board = build_board([one.model_copy(update={"created": created}) for one in [*ends(), make_result(label=ODD)]])
-    feed = ElementTree.fromstring(crawler_files({"quick": board}, ["index.html"], "https://example.org")["feed.xml"])
+    board = build_board(
+        [one.model_copy(update={"created": created}) for one in [*ends(), make_result(label=ODD)]]
+    )
+    feed = ElementTree.fromstring(
+        crawler_files({"quick": board}, ["index.html"], "https://example.org")["feed.xml"]
+    )
     texts = [element.text for element in feed.iter() if element.text]
-    assert not any(re.search("[\x00-\x08\x0b-\x1f\ufffe\u202e\ud800-\udfff]", text) for text in texts)
+    assert not any(
+        re.search("[\x00-\x08\x0b-\x1f\ufffe\u202e\ud800-\udfff]", text) for text in texts
+    )
     updated = [element.text for element in feed.iter("{http://www.w3.org/2005/Atom}updated")]
     assert set(updated) == {datetime.fromisoformat(created).isoformat()}
 
@@ -75,8 +89,17 @@ def test_a_row_s_entry_is_one_that_latex_accepts(label):
 
 
 def test_every_row_has_a_key_of_its_own_that_stays():
-    results = [*ends(), make_result("tang", 0.6), make_result("tang", 0.6, epsilon=8.0), make_result("tang", label="b")]
-    texts = [Page(text).words for name, text in pages(build_board(results)).items() if name.startswith("rows/")]
+    results = [
+        *ends(),
+        make_result("tang", 0.6),
+        make_result("tang", 0.6, epsilon=8.0),
+        make_result("tang", label="b"),
+    ]
+    texts = [
+        Page(text).words
+        for name, text in pages(build_board(results)).items()
+        if name.startswith("rows/")
+    ]
     keys = [key for text in texts for key in re.findall(r"@misc\{([^,]+),", text)]
     assert len(keys) == len(set(keys)) == len(results)
     more = [*results, make_result("prism", 0.5)]
@@ -88,5 +111,7 @@ def test_a_name_that_no_text_can_hold_is_written_out_in_json(dpicl, tmp_path):
     folder = tmp_path / "not utf\udcff8"
     answer = dpicl("submit", folder, "--new", "team/method", "--json")
     assert answer.code == 0
-    assert not re.search(r"\\ud[89a-f]", answer.out.replace("\\\\", "")) and r"\\udcff" in answer.out
+    assert (
+        not re.search(r"\\ud[89a-f]", answer.out.replace("\\\\", "")) and r"\\udcff" in answer.out
+    )
     json.loads(answer.out)

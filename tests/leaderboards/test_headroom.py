@@ -26,9 +26,13 @@ def row(name, by_seed, task="agnews", development=False, **given):
     for seed, score in by_seed.items():
         one = make_result(name, score, seed=seed, task=task, documents=40, **given)
         ids = [f"{'new' if development else 'old'}{number}" for number in range(40)]
-        documents = {m: Documents(ids=ids, outcomes=own.outcomes) for m, own in one.documents.items()}
+        documents = {
+            m: Documents(ids=ids, outcomes=own.outcomes) for m, own in one.documents.items()
+        }
         cell = one.cell.model_copy(update={"development": development})
-        data = one.manifest.data.model_copy(update={"fingerprint": ("d" if development else "f") * 64})
+        data = one.manifest.data.model_copy(
+            update={"fingerprint": ("d" if development else "f") * 64}
+        )
         manifest = one.manifest.model_copy(update={"data": data})
         update = {"documents": documents, "cell": cell, "cell_id": cell.id, "manifest": manifest}
         found.append(one.model_copy(update=update))
@@ -36,9 +40,15 @@ def row(name, by_seed, task="agnews", development=False, **given):
 
 
 def make_rows(public, real, development=None, **given):
-    means = {"zero_shot": over_seeds(0.2, 0.2), "tang": over_seeds(0.5, 0.55), "pta": over_seeds(0.3, 0.35, 3)}
+    means = {
+        "zero_shot": over_seeds(0.2, 0.2),
+        "tang": over_seeds(0.5, 0.55),
+        "pta": over_seeds(0.3, 0.35, 3),
+    }
     rows = [
-        one for name, scores in (means | {"real_demonstrations": real}).items() for one in row(name, scores, **given)
+        one
+        for name, scores in (means | {"real_demonstrations": real}).items()
+        for one in row(name, scores, **given)
     ]
     rows += row("public_demonstrations", public, epsilon=0.0, **given)
     for name, scores in (development or {}).items():
@@ -69,7 +79,9 @@ def test_pairs_are_compared_where_rows_are_ranked_or_where_none_are():
     both = build_board([*make_rows(LITTLE, MUCH), *make_rows(MUCH, MUCH, task="trec")])
     found = compare_named(both, "s", "tang@1", "pta@1")
     assert [pair.table.task for pair in found.pairs] == ["agnews"] and found.left_out == ("trec",)
-    assert found.pairs[0].difference is not None and "Left out, since without headroom" in str(found)
+    assert found.pairs[0].difference is not None and "Left out, since without headroom" in str(
+        found
+    )
     alone = compare_named(both, "s", "tang@1", "pta@1", tasks=["trec"])
     assert [pair.table.task for pair in alone.pairs] == ["trec"] and not alone.left_out
     models = build_board([*make_rows(LITTLE, MUCH), *make_rows(MUCH, MUCH, model="other")])
@@ -77,30 +89,54 @@ def test_pairs_are_compared_where_rows_are_ranked_or_where_none_are():
 
 
 def test_development_seeds_decide_and_stand_in_no_row():
-    ends = {"public_demonstrations": {7: 0.5, 8: 0.5, 9: 0.5}, "real_demonstrations": {7: 0.5, 8: 0.5, 9: 0.5}}
+    ends = {
+        "public_demonstrations": {7: 0.5, 8: 0.5, 9: 0.5},
+        "real_demonstrations": {7: 0.5, 8: 0.5, 9: 0.5},
+    }
     (table,) = board(LITTLE, MUCH, ends).sections[0].tables
     found = table.headroom[METRIC]
-    assert (found.development, found.seeds, found.gain, found.rewards) == (True, (7, 8, 9), 0.0, False)
+    assert (found.development, found.seeds, found.gain, found.rewards) == (
+        True,
+        (7, 8, 9),
+        0.0,
+        False,
+    )
     assert {seed for one in table.in_order for seed in one.seeds} == {*range(10)}
     assert table.documents == 40 and not table.missing
 
 
 def test_without_public_demonstrations_headroom_is_unknown_and_rows_keep_their_ranks():
     rows = (
-        row("zero_shot", over_seeds(0.2, 0.2)) + row("tang", over_seeds(0.5, 0.55)) + row("real_demonstrations", MUCH)
+        row("zero_shot", over_seeds(0.2, 0.2))
+        + row("tang", over_seeds(0.5, 0.55))
+        + row("real_demonstrations", MUCH)
     )
     made = build_board(rows)
     (table,) = made.sections[0].tables
     assert table.headroom == {} and table.rows[0].rank is not None
-    assert "headroom is unknown: no public_demonstrations" in " ".join(Page(pages(made)["index.html"]).words.split())
+    assert "headroom is unknown: no public_demonstrations" in " ".join(
+        Page(pages(made)["index.html"]).words.split()
+    )
 
 
 def test_real_demonstrations_of_matched_length_are_a_row_and_not_the_end_of_recovery():
-    rows = row("zero_shot", over_seeds(0.2, 0.2)) + row("tang", over_seeds(0.5, 0.5)) + row("real_demonstrations", MUCH)
-    rows += row("real_demonstrations", over_seeds(0.6, 0.65), label="real_matched", options={"matched_tokens": 12})
+    rows = (
+        row("zero_shot", over_seeds(0.2, 0.2))
+        + row("tang", over_seeds(0.5, 0.5))
+        + row("real_demonstrations", MUCH)
+    )
+    rows += row(
+        "real_demonstrations",
+        over_seeds(0.6, 0.65),
+        label="real_matched",
+        options={"matched_tokens": 12},
+    )
     rows += row("public_demonstrations", LITTLE, epsilon=0.0)
     (table,) = build_board(rows).sections[0].tables
-    assert table.real_data.label == "real_demonstrations" and table.headroom[METRIC].real_row == "real_matched"
+    assert (
+        table.real_data.label == "real_demonstrations"
+        and table.headroom[METRIC].real_row == "real_matched"
+    )
     tang = next(one for one in table.rows if one.label == "tang")
     assert tang.recovery == pytest.approx((0.5 - 0.3) / (0.875 - 0.3))  # over the public ones
     matched = next(one for one in table.rows if one.label == "real_matched")
@@ -111,7 +147,9 @@ def test_every_output_shows_headroom():
     made = board(LITTLE, MUCH)
     data = board_json(made)["sections"][0]["tasks"][0]["headroom"][METRIC]
     assert (
-        data["gain"] == pytest.approx(0.575) and data["rewards"] is True and data["low"] < data["gain"] < data["high"]
+        data["gain"] == pytest.approx(0.575)
+        and data["rewards"] is True
+        and data["low"] < data["gain"] < data["high"]
     )
     text = render_terminal(made)
     assert text.index("0.300 → 0.875") < text.index("tang  ")

@@ -20,7 +20,9 @@ def site_of(results, **more) -> dict[str, str]:
 
 def row_words(results, label="tang", **more) -> str:
     """What a reader sees on the only row's page with this label."""
-    (content,) = [text for name, text in site_of(results, **more).items() if name.startswith(f"rows/{label}-")]
+    (content,) = [
+        text for name, text in site_of(results, **more).items() if name.startswith(f"rows/{label}-")
+    ]
     return Page(content).words
 
 
@@ -39,7 +41,13 @@ def test_a_row_keeps_its_address_when_seeds_are_added_and_not_on_another_board()
     first = address(make_result("tang", 0.6))
     assert address(make_result("tang", 0.6), make_result("tang", 0.7, seed=1)) == first
     assert first.startswith("rows/tang-agnews-e1-")
-    others = [{"suite_hash": "b" * 64}, {"model": "other"}, {"delta": 1e-6}, {"source": "local"}, {"epsilon": 2.0}]
+    others = [
+        {"suite_hash": "b" * 64},
+        {"model": "other"},
+        {"delta": 1e-6},
+        {"source": "local"},
+        {"epsilon": 2.0},
+    ]
     for change in others:
         board = build_board([*ends(**change), make_result("tang", 0.6, **change)])
         assert Addresses(board).page(board.sections[0].tables[0].rows[0]) != first
@@ -62,15 +70,29 @@ def test_the_first_page_can_be_read_without_a_script(case):
 
 
 def test_filters_offer_what_occurs():
-    results = [*plain_results(), make_result("esa", 0.5, queries=20), *ends(task="samsum", metric="rougeL")]
+    results = [
+        *plain_results(),
+        make_result("esa", 0.5, queries=20),
+        *ends(task="samsum", metric="rougeL"),
+    ]
     tags = Page(site_of(results)["index.html"]).tags
     offered = [attributes.get("value") for tag, attributes in tags if tag == "option"]
     for value in ("agnews", "samsum", "1", "8", "answers", "finite"):
         assert offered.count(value) == 1
-    for value in ("embedded", "0", "∞", "reference baselines", "ours"):  # no choice, or rows that always stay
+    for value in (
+        "embedded",
+        "0",
+        "∞",
+        "reference baselines",
+        "ours",
+    ):  # no choice, or rows that always stay
         assert value not in offered
     rows = [attributes for tag, attributes in tags if tag == "tr" and "data-row" in attributes]
-    assert {row["data-kind"] for row in rows} == {"answers", "demonstrations", "reference baselines"}
+    assert {row["data-kind"] for row in rows} == {
+        "answers",
+        "demonstrations",
+        "reference baselines",
+    }
     assert {row["data-origin"] for row in rows} == {"ours"}
 
 
@@ -95,7 +117,12 @@ def test_the_page_of_a_row_shows_releases_ledger_manifest_seeds_and_command():
     assert f"{make_result('tang', 0.6).cell_id}.json" in words
     assert "the command with --seed" not in words
     assert "the command with --seed 1: one of its 2 seeds" in row_words(
-        [*ends(seed=1), *ends(seed=2), make_result("tang", 0.6, seed=1), make_result("tang", 0.6, seed=2)]
+        [
+            *ends(seed=1),
+            *ends(seed=2),
+            make_result("tang", 0.6, seed=1),
+            make_result("tang", 0.6, seed=2),
+        ]
     )
 
 
@@ -105,14 +132,21 @@ def test_the_appendix_has_the_first_twenty_texts_of_every_row_at_its_smallest_ep
     results += [make_result("tang", 0.5, epsilon=1.0, seed=seed, released=texts) for seed in (0, 1)]
     results += [make_result("pta", 0.5, epsilon=math.inf)]
     words = Page(site_of(results)["texts.html"]).words
-    assert words.count("World text 4 ") == 2 and words.count("World text 5 ") == 1 and "of eight" not in words
+    assert (
+        words.count("World text 4 ") == 2
+        and words.count("World text 5 ") == 1
+        and "of eight" not in words
+    )
     assert "tang at ε = 1 on agnews" in words and "pta at" not in words
     assert "texts.html" not in site_of([make_result("pta", 0.5, epsilon=math.inf)])
 
 
 def test_texts_released_without_privacy_are_not_shown_but_counted():
     assert "4 demonstrations are not shown" in row_words(ends(), "real_demonstrations")
-    results = [*ends(), make_result("esa", 0.6, epsilon=math.inf, queries=4, answers=[("test-0001", "a secret")])]
+    results = [
+        *ends(),
+        make_result("esa", 0.6, epsilon=math.inf, queries=4, answers=[("test-0001", "a secret")]),
+    ]
     words = row_words(results, "esa")
     assert "4 answers are not shown" in words
     assert "a secret" not in words
@@ -120,10 +154,19 @@ def test_texts_released_without_privacy_are_not_shown_but_counted():
 
 def test_answers_are_shown_by_record_with_a_column_a_seed_and_counted_when_there_are_many():
     many = [(f"test-{i:04d}", f"answer number {i}.") for i in range(MOST_ANSWERS + 50)]
-    results = [*ends(), *ends(seed=1), make_result("esa", 0.6, answers=many, queries=90, per_query=0.214)]
-    results.append(make_result("esa", 0.6, answers=[("test-0007", "another answer")], queries=90, seed=1))
+    results = [
+        *ends(),
+        *ends(seed=1),
+        make_result("esa", 0.6, answers=many, queries=90, per_query=0.214),
+    ]
+    results.append(
+        make_result("esa", 0.6, answers=[("test-0007", "another answer")], queries=90, seed=1)
+    )
     words = row_words(results, "esa")
-    assert f"{MOST_ANSWERS} of {MOST_ANSWERS + 50} test records, by id; the rest is in the result files" in words
+    assert (
+        f"{MOST_ANSWERS} of {MOST_ANSWERS + 50} test records, by id; the rest is in the result files"
+        in words
+    )
     assert "record seed 0 seed 1 test-0000 answer number 0. –" in words
     assert "test-0007 answer number 7. another answer" in words
     assert f"answer number {MOST_ANSWERS}." not in words
@@ -137,7 +180,10 @@ def test_a_recovery_stands_with_its_interval_or_says_why_it_has_none():
     assert interval is not None
     low, high = interval
     assert f"50% {low:.0%} to {high:.0%}" in Page(site_of(results)["index.html"]).words
-    results = [*ends(zero_shot=0.4, real_data=0.5, documents=10), make_result("tang", 0.4, documents=10)]
+    results = [
+        *ends(zero_shot=0.4, real_data=0.5, documents=10),
+        make_result("tang", 0.4, documents=10),
+    ]
     assert "real demonstrations may gain nothing" in row_words(results)
 
 
@@ -145,14 +191,30 @@ def test_a_submission_has_a_card_with_its_links_and_what_was_found():
     files = site_of(plain_results(), submissions=[submission(unreliable="its code was not sent")])
     (row,) = [name for name in files if name.startswith("rows/team-method-")]
     found = Page(files[row])
-    for part in ("Submitted as team/method", "A. Author and B. Author", "Apache-2.0", "its code was not sent"):
+    for part in (
+        "Submitted as team/method",
+        "A. Author and B. Author",
+        "Apache-2.0",
+        "its code was not sent",
+    ):
         assert part in found.words
-    for part in ("0.650 0.710", "1 of 1 cell, 0.640 by a maintainer", "a smaller prompt than in the paper"):
+    for part in (
+        "0.650 0.710",
+        "1 of 1 cell, 0.640 by a maintainer",
+        "a smaller prompt than in the paper",
+    ):
         assert part in found.words
-    outside = [a for tag, a in found.tags if tag == "a" and (a["href"] or "").startswith("https://")]
+    outside = [
+        a for tag, a in found.tags if tag == "a" and (a["href"] or "").startswith("https://")
+    ]
     assert [a["href"] for a in outside] == ["https://example.org/paper", "https://example.org/code"]
     assert {a["rel"] for a in outside} == {"noopener noreferrer nofollow"}
     assert "--plugin leaderboards/submissions/team/method/method.py" in found.words
     words = Page(files["index.html"]).words
-    for part in ("team/method, unreliable †", "a smaller prompt than in the paper", "0.710", "0.640"):
+    for part in (
+        "team/method, unreliable †",
+        "a smaller prompt than in the paper",
+        "0.710",
+        "0.640",
+    ):
         assert part in words

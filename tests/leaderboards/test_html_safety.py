@@ -37,7 +37,9 @@ _TAGS = """
 def site(text: str) -> dict[str, str]:
     """Every file of a site in which the text stands wherever an untrusted one may be."""
     board = full_board(text)
-    attacks = [make_attack(attack=text, measures={text: AUC["auc"]}, counts={text: 1}, notes=[text])]
+    attacks = [
+        make_attack(attack=text, measures={text: AUC["auc"]}, counts={text: 1}, notes=[text])
+    ]
     files = pages(board, links=[("All suites", "../index.html")])
     return {
         **files,
@@ -47,7 +49,11 @@ def site(text: str) -> dict[str, str]:
 
 
 def documents(text: str) -> dict[str, str]:
-    return {name: content for name, content in site(text).items() if not name.endswith((".csv", ".json"))}
+    return {
+        name: content
+        for name, content in site(text).items()
+        if not name.endswith((".csv", ".json"))
+    }
 
 
 def group_by_kind(text: str) -> dict[str, Counter[tuple[str, tuple[str, ...]]]]:
@@ -70,9 +76,16 @@ def test_pages_hold_our_tags_and_attributes_alone_and_load_nothing_from_elsewher
     for name, content in documents("plain").items():
         page = Page(content)
         assert {tag for tag, _ in page.tags} <= set(_TAGS.split())
-        names = {name for _, attributes in page.tags for name in attributes if not name.startswith("data-")}
+        names = {
+            name
+            for _, attributes in page.tags
+            for name in attributes
+            if not name.startswith("data-")
+        }
         assert names <= set(_ATTRIBUTES.split())
-        assert [attributes.get("type") for tag, attributes in page.tags if tag == "script"] == [None]
+        assert [attributes.get("type") for tag, attributes in page.tags if tag == "script"] == [
+            None
+        ]
         images = [attributes["src"] for tag, attributes in page.tags if tag == "img"]
         assert all(address.startswith("data:image/svg+xml;base64,") for address in images)
         assert not page.comments and "http://" not in content and "https://" not in content
@@ -100,7 +113,9 @@ def test_links_lead_to_files_of_the_site_and_nowhere_else(value):
             assert path != "../index.html" or link.endswith("index.html")
 
 
-@pytest.mark.parametrize("value", [*HOSTILE, "+1", "-1+cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", " =1"])
+@pytest.mark.parametrize(
+    "value", [*HOSTILE, "+1", "-1+cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", " =1"]
+)
 def test_no_text_in_the_csv_is_a_formula(value):
     board = build_board([*ends(), make_result("tang", 0.6, label=value, aggregates={value: 0.5})])
     lines = list(csv.reader(io.StringIO(to_csv(rows_frame(board)))))
@@ -114,11 +129,15 @@ def test_no_text_in_the_csv_is_a_formula(value):
 
 @pytest.mark.parametrize("value", HOSTILE)
 def test_hostile_texts_move_no_cursor_of_a_terminal_and_widen_no_table(value):
-    attacks = [make_attack(value, task=value, attack=value, measures={value: AUC["auc"]}, notes=[value])]
+    attacks = [
+        make_attack(value, task=value, attack=value, measures={value: AUC["auc"]}, notes=[value])
+    ]
     board = render_terminal(full_board(value), color=False, attacks=True)
     for text in (board, render_attacks(build_attacks(attacks), color=False)):
         assert not {"\x1b", "\u202e", "\x00"} & {*text}
-        assert max(cell_len(line) for line in text.splitlines() if "dpicl " not in line) <= 110  # but for commands
+        assert (
+            max(cell_len(line) for line in text.splitlines() if "dpicl " not in line) <= 110
+        )  # but for commands
 
 
 def test_a_million_characters_anywhere_are_cut_and_counted():
@@ -133,8 +152,14 @@ def test_a_million_characters_anywhere_are_cut_and_counted():
 def test_the_policy_admits_exactly_the_style_and_script_of_the_page():
     for content in documents("plain").values():
         tags = Page(content).tags
-        policy = next(a["content"] for tag, a in tags if a.get("http-equiv") == "Content-Security-Policy")
-        assert policy.startswith("default-src 'none';") and "unsafe" not in policy and "http" not in policy
+        policy = next(
+            a["content"] for tag, a in tags if a.get("http-equiv") == "Content-Security-Policy"
+        )
+        assert (
+            policy.startswith("default-src 'none';")
+            and "unsafe" not in policy
+            and "http" not in policy
+        )
         for tag in ("style", "script"):
             (inside,) = re.findall(rf"<{tag}>(.*?)</{tag}>", content, re.DOTALL)
             digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()

@@ -22,7 +22,9 @@ def results(methods=3, tasks=TASKS, epsilons=(1.0, 8.0), documents=50, seeds=SEE
         found.append(make_result("public_demonstrations", 0.4, epsilon=0.0, **same))
         for number in range(methods):
             score = 0.3 + 0.5 * number / methods
-            found += [make_result(f"m{number:02}", score, epsilon=epsilon, **same) for epsilon in epsilons]
+            found += [
+                make_result(f"m{number:02}", score, epsilon=epsilon, **same) for epsilon in epsilons
+            ]
     return repeat(found, seeds)
 
 
@@ -43,7 +45,11 @@ def test_ranks_stay_beside_scores(monkeypatch):
     board = build_board(results(2, [f"task_{i}_name" for i in range(9)], (1.0,)))
     for width in (60, 80, 110):
         monkeypatch.setenv("COLUMNS", str(width))
-        best = [line for line in render_terminal(board, color=False, full=False).splitlines() if line[:4] == " m01"]
+        best = [
+            line
+            for line in render_terminal(board, color=False, full=False).splitlines()
+            if line[:4] == " m01"
+        ]
         cells = [cell for line in best for cell in line.split()[2:]]
         assert cells == ["0.560", "1*"] * 9
 
@@ -56,13 +62,18 @@ def test_headroom_has_its_interval_also_of_another_model_and_where_it_is_not_sho
             other += [make_result("public_demonstrations", 0.4, epsilon=0.0, **own)]
             other += [make_result("real_demonstrations", real, **own)]
     board = build_board([*results(), *other])
-    said, apart = (" ".join(to_text(headroom_blocks(section), False).split()) for section in board.sections)
+    said, apart = (
+        " ".join(to_text(headroom_blocks(section), False).split()) for section in board.sections
+    )
     interval = r"\(−?0\.\d{3} to 0\.\d{3}\)"
     gains = rf"agnews 0.500 {interval}, dbpedia 0.500 {interval} and trec 0.500 {interval}\."
     assert re.search(rf"95%\)\. Answered by the model: {gains}", said)
     assert re.search(rf"trec 0.500 {interval}; not shown \(no ranks\) on xsum {interval}\.", apart)
     shown = " ".join(render_terminal(board, color=False, full=False).split())
-    assert "Also: ε = 8 (--epsilon 8); SmolLM2-135M-Instruct (float32) on synthetic records (--full)." in shown
+    assert (
+        "Also: ε = 8 (--epsilon 8); SmolLM2-135M-Instruct (float32) on synthetic records (--full)."
+        in shown
+    )
 
 
 def test_every_row_that_is_tied_with_the_best_is_named_and_what_beats_no_control_is_said():
@@ -79,11 +90,16 @@ def test_every_task_has_a_line_with_its_verdict():
     found = []
     for task, (name, score) in scores.items():
         same = {"task": task, "documents": 50}
-        found += repeat([*ends(zero_shot=0.5, real_data=0.9, **same), make_result(name, score, **same)])
+        found += repeat(
+            [*ends(zero_shot=0.5, real_data=0.9, **same), make_result(name, score, **same)]
+        )
     said = " ".join(render_terminal(build_board(found), color=False, full=False).split())
     assert "agnews: m0 (0.800) is better than zero_shot (0.500), which reads no record" in said
     for task in ("dbpedia", "trec"):
-        assert f"{task}: nothing is shown to be better than zero_shot (0.500), which reads no record" in said
+        assert (
+            f"{task}: nothing is shown to be better than zero_shot (0.500), which reads no record"
+            in said
+        )
     same = {"task": "trec", "documents": 50, "queries": 20, "per_query": 0.1}
     found += repeat([make_result("voting", 0.2, **same)])
     said = " ".join(render_terminal(build_board(found), color=False, full=False).split())
@@ -104,14 +120,27 @@ def test_the_first_screen_says_what_was_compared_and_what_is_best():
     (best,) = [line for line in text.splitlines() if line.split()[:1] == ["m02"]]
     assert best.split()[1:] == ["1", *["0.640", "1*"] * 3]
     order = [
-        line.split()[0] for line in text.splitlines() if re.match(r" (m\d|zero|public|real_demonstrations )", line)
+        line.split()[0]
+        for line in text.splitlines()
+        if re.match(r" (m\d|zero|public|real_demonstrations )", line)
     ]
-    assert order == ["m02", "m01", "m00", "public_demonstrations", "zero_shot", "real_demonstrations"]
-    at_eight = render_terminal(choose_part(board, epsilons=[8.0]), color=False, full=False, epsilon=8.0)
+    assert order == [
+        "m02",
+        "m01",
+        "m00",
+        "public_demonstrations",
+        "zero_shot",
+        "real_demonstrations",
+    ]
+    at_eight = render_terminal(
+        choose_part(board, epsilons=[8.0]), color=False, full=False, epsilon=8.0
+    )
     assert "agnews: m02 (0.640) is better" in " ".join(at_eight.split())
     one_task = render_terminal(choose_part(board, tasks=["trec"]), color=False, full=False)
     assert "dbpedia" not in one_task and "0.640 1*" in one_task
-    assert "agnews: calibrated accuracy" in render_terminal(board) and "agnews: calibrated" not in text
+    assert (
+        "agnews: calibrated accuracy" in render_terminal(board) and "agnews: calibrated" not in text
+    )
 
 
 def test_a_page_begins_with_the_answer_then_the_table_the_charts_and_the_claims():
@@ -140,8 +169,18 @@ def test_a_page_begins_with_the_answer_then_the_table_the_charts_and_the_claims(
 
 
 def test_the_page_of_a_row_links_the_theorems_that_its_proof_rests_on():
-    for site, found in (("../docs", "../../docs"), ("https://example.org/docs", "https://example.org/docs")):
-        files = pages(build_board([*ends(), make_result("tang")]), [("Documentation", f"{site}/index.md")])
-        (row,) = (Page(text) for name, text in files.items() if "rows/" in name and "Proof: of" in text)
-        assert {f"{found}/accounting.md#theorems-by-what-is-in-the-ledger", f"{found}/proofs.md"} <= {*row.links}
+    for site, found in (
+        ("../docs", "../../docs"),
+        ("https://example.org/docs", "https://example.org/docs"),
+    ):
+        files = pages(
+            build_board([*ends(), make_result("tang")]), [("Documentation", f"{site}/index.md")]
+        )
+        (row,) = (
+            Page(text) for name, text in files.items() if "rows/" in name and "Proof: of" in text
+        )
+        assert {
+            f"{found}/accounting.md#theorems-by-what-is-in-the-ledger",
+            f"{found}/proofs.md",
+        } <= {*row.links}
         assert "Proof: of gaussian and poisson, by exact" in " ".join(row.words.split())

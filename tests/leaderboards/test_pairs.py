@@ -34,7 +34,9 @@ def results(task="agnews", **more):
     found = [*ends(zero_shot=0.3, real_data=0.9, **same)]
     found.append(make_result("public_demonstrations", 0.5, epsilon=0.0, **same))
     for epsilon in (1.0, 8.0):
-        found += [make_result(label, score, epsilon=epsilon, **same) for label, score in SCORES.items()]
+        found += [
+            make_result(label, score, epsilon=epsilon, **same) for label, score in SCORES.items()
+        ]
     return repeat(found)
 
 
@@ -45,12 +47,24 @@ def board():
 
 def test_a_pair_agrees_with_the_rank_sets_and_is_turned_round(board):
     table = board.sections[0].tables[0]
-    tang, pta = (next(row for row in table.rows if row.label == name and row.epsilon == 1) for name in ("tang", "pta"))
+    tang, pta = (
+        next(row for row in table.rows if row.label == name and row.epsilon == 1)
+        for name in ("tang", "pta")
+    )
     pairs = Pairs(table)
     found, back = pairs.difference(tang, pta), pairs.difference(pta, tang)
-    assert found.value == pytest.approx(tang.score - pta.score) and found.verdict == "better" and found.family == 3
+    assert (
+        found.value == pytest.approx(tang.score - pta.score)
+        and found.verdict == "better"
+        and found.family == 3
+    )
     assert found.low < found.value < found.high and 0 < found.p < 0.05
-    assert (back.value, back.low, back.high, back.p) == (-found.value, -found.high, -found.low, found.p)
+    assert (back.value, back.low, back.high, back.p) == (
+        -found.value,
+        -found.high,
+        -found.low,
+        found.p,
+    )
     assert tang.rank.high == 1 < pta.rank.low  # what p says is what the ranks say
     public = next(row for row in table.rows if row.mechanism == "public_demonstrations")
     for row in (one for one in table.rows if one.epsilon == 1):
@@ -62,13 +76,22 @@ def test_a_pair_agrees_with_the_rank_sets_and_is_turned_round(board):
     worse = pairs.difference(tang, public)
     assert worse is not None
     worse = replace(worse, value=-0.3)
-    assert column.text(column.of(SimpleNamespace(against_public=worse))) == "public_demonstrations is better"
+    assert (
+        column.text(column.of(SimpleNamespace(against_public=worse)))
+        == "public_demonstrations is better"
+    )
 
 
 @pytest.mark.parametrize(
     ("one", "other", "tasks", "epsilons", "expected"),
     [
-        ("tang", "pta", [], [], [("agnews", 1, 1), ("agnews", 8, 8), ("trec", 1, 1), ("trec", 8, 8)]),
+        (
+            "tang",
+            "pta",
+            [],
+            [],
+            [("agnews", 1, 1), ("agnews", 8, 8), ("trec", 1, 1), ("trec", 8, 8)],
+        ),
         ("tang", "pta", ["trec"], [8.0], [("trec", 8, 8)]),
         ("tang@1", "pta", ["trec"], [], [("trec", 1, 1)]),
         ("tang@1", "tang@8", ["trec"], [], [("trec", 1, 8)]),
@@ -79,7 +102,9 @@ def test_a_pair_agrees_with_the_rank_sets_and_is_turned_round(board):
 )
 def test_names_stand_for_rows(board, one, other, tasks, epsilons, expected):
     found = compare_named(board, "quick", one, other, tasks, epsilons)
-    assert [(pair.table.task, pair.one.epsilon, pair.other.epsilon) for pair in found.pairs] == expected
+    assert [
+        (pair.table.task, pair.one.epsilon, pair.other.epsilon) for pair in found.pairs
+    ] == expected
 
 
 @pytest.mark.parametrize(
@@ -125,7 +150,9 @@ def test_flags_and_names_of_the_other_kind_are_refused_in_one_sentence(dpicl, tm
 
 def test_the_command_on_a_run(dpicl, sim_suite, tmp_path):
     place = ("--results", tmp_path / "results")
-    hint = dpicl("compare", "tang", "pta", "--suite", sim_suite, *place, "--limit", 3, "--model", "sim").err
+    hint = dpicl(
+        "compare", "tang", "pta", "--suite", sim_suite, *place, "--limit", 3, "--model", "sim"
+    ).err
     assert f"`dpicl run {sim_suite} --limit 3 --model sim --results {tmp_path / 'results'}`" in hint
     assert dpicl("run", sim_suite, *place).code == 0
     assert (
@@ -135,13 +162,28 @@ def test_the_command_on_a_run(dpicl, sim_suite, tmp_path):
     answer = dpicl("compare", "tang@2", "prism_short@2", "--suite", sim_suite, *place)
     assert answer.code == 0
     heads = [line.split() for line in answer.out.splitlines() if line.startswith(" task ")]
-    assert any({"tang@2", "prism_short@2"} <= set(head) for head in heads) and not any("rows" in head for head in heads)
-    document = dpicl("compare", "tang@2", "prism_short@2", "--suite", sim_suite, *place, "--json").json
+    assert any({"tang@2", "prism_short@2"} <= set(head) for head in heads) and not any(
+        "rows" in head for head in heads
+    )
+    document = dpicl(
+        "compare", "tang@2", "prism_short@2", "--suite", sim_suite, *place, "--json"
+    ).json
     assert document["rows"] == ["tang@2", "prism_short@2"]
     pair = document["pairs"][0]
-    assert (pair["first"]["row"], pair["verdict"]) == ("tang@2", "not tested") and "common seed" in pair["reason"]
+    assert (pair["first"]["row"], pair["verdict"]) == (
+        "tang@2",
+        "not tested",
+    ) and "common seed" in pair["reason"]
     found = api.compare("tang@2", "prism_short@2", suite=sim_suite, results=tmp_path / "results")
-    assert set(found.to_frame().columns) >= {"first", "second", "difference", "low", "high", "p_adjusted", "verdict"}
+    assert set(found.to_frame().columns) >= {
+        "first",
+        "second",
+        "difference",
+        "low",
+        "high",
+        "p_adjusted",
+        "verdict",
+    }
     assert "<table" in found._repr_html_() and repr(found)
 
 
@@ -149,7 +191,9 @@ def test_a_part_of_a_board_keeps_the_baselines_and_the_ranks_of_the_whole(board)
     part = choose_part(board, tasks=["trec"], labels=["tang"], epsilons=[1.0])
     (table,) = part.sections[0].tables
     assert [row.label for row in table.in_order] == ["zero_shot", "tang", "real_demonstrations"]
-    whole = next(row for row in board.sections[0].tables[1].rows if row.label == "tang" and row.epsilon == 1)
+    whole = next(
+        row for row in board.sections[0].tables[1].rows if row.label == "tang" and row.epsilon == 1
+    )
     assert table.rows == (whole,)
     assert [answer.task for answer in part.sections[0].answers] == ["trec"]
     assert choose_part(board) is board
@@ -158,7 +202,9 @@ def test_a_part_of_a_board_keeps_the_baselines_and_the_ranks_of_the_whole(board)
     for wrong in ({"tasks": ["tree"]}, {"labels": ["tong"]}, {"epsilons": [3.0]}):
         with pytest.raises(UsageError):
             choose_part(board, **wrong)
-    with pytest.raises(UsageError, match=r"'dbpedia' is in the suite, but .* With results: agnews, trec"):
+    with pytest.raises(
+        UsageError, match=r"'dbpedia' is in the suite, but .* With results: agnews, trec"
+    ):
         choose_part(replace(board, tasks=("agnews", "dbpedia", "trec")), tasks=["dbpedia"])
 
 
@@ -177,7 +223,13 @@ def test_the_answer_names_the_best_the_tied_and_the_control_that_nobody_beats(bo
 
 
 def test_the_answer_names_the_best_that_prompt_a_model_where_controls_without_one_are_first():
-    scores = {"embedding_centroids": 0.9, "tang": 0.7, "prism": 0.68, "voting": 0.2, "zero_shot": 0.1}
+    scores = {
+        "embedding_centroids": 0.9,
+        "tang": 0.7,
+        "prism": 0.68,
+        "voting": 0.2,
+        "zero_shot": 0.1,
+    }
     found = [one for name, score in scores.items() for one in make(name, score)]
     (answer,) = build_board(found).sections[0].answers
     assert [one.label for one in answer.best] == ["embedding_centroids"] and answer.controls == ()
@@ -217,12 +269,17 @@ def assert_said_everywhere(board, said):
     assert "better than" not in shown
     (section,) = board_json(board)["sections"]
     (task,) = section["tasks"]
-    assert all(said in reason for reason in task["unranked_levels"].values()) and task["unranked_levels"]
+    assert (
+        all(said in reason for reason in task["unranked_levels"].values())
+        and task["unranked_levels"]
+    )
 
 
 @pytest.mark.parametrize("labels", [("tang",), ("tang", "pta")])
 def test_below_ten_seeds_nobody_is_ranked_or_advised(labels):
-    found = [one for one in results() if one.cell.seed < 9 and one.cell.label in (*labels, "zero_shot")]
+    found = [
+        one for one in results() if one.cell.seed < 9 and one.cell.label in (*labels, "zero_shot")
+    ]
     board = build_board(found)
     assert all(row.rank is None for row in board.sections[0].rows)
     assert_said_everywhere(board, "nobody is ranked, because no row has 10 seeds")
@@ -232,15 +289,20 @@ def test_below_ten_seeds_nobody_is_ranked_or_advised(labels):
 
 def test_without_ten_seeds_of_a_control_nobody_is_ranked_or_advised():
     controls = ("zero_shot", "public_demonstrations")
-    board = build_board([one for one in results() if one.cell.label not in controls or one.cell.seed < 9])
+    board = build_board(
+        [one for one in results() if one.cell.label not in controls or one.cell.seed < 9]
+    )
     assert_said_everywhere(
-        board, "nobody is ranked, because no row has 10 seeds in common with one that reads no record"
+        board,
+        "nobody is ranked, because no row has 10 seeds in common with one that reads no record",
     )
 
 
 def test_a_row_of_nine_seeds_has_no_rank_beside_rows_of_ten():
     board = build_board([one for one in results() if one.cell.label != "tang" or one.cell.seed < 9])
-    ranks = {row.label: (row.rank, row.no_rank) for row in board.sections[0].rows if row.epsilon == 1}
+    ranks = {
+        row.label: (row.rank, row.no_rank) for row in board.sections[0].rows if row.epsilon == 1
+    }
     assert ranks["tang"] == (None, "it has fewer than 10 seeds") and ranks["pta"][0] is not None
     assert "it has fewer than 10 seeds" in rows_frame(board)["unranked"].to_list()
 
@@ -263,17 +325,28 @@ def test_rows_that_score_alike_and_a_single_one_are_advised_where_they_beat_the_
     same = [one for one in results() if one.cell.label in ("zero_shot", "real_demonstrations")]
     alike = [*make("a", 0.3), *make("b", 0.3)]
     (answer,) = build_board([*same, *alike]).sections[0].answers
-    assert answer.beating == () and "no method is shown to be better than zero_shot" in answer.sentence
-    alone = [one for one in results() if one.cell.label in ("zero_shot", "real_demonstrations", "tang")]
+    assert (
+        answer.beating == () and "no method is shown to be better than zero_shot" in answer.sentence
+    )
+    alone = [
+        one for one in results() if one.cell.label in ("zero_shot", "real_demonstrations", "tang")
+    ]
     (answer, _) = build_board(alone).sections[0].answers
-    assert answer.verdict == "the only row" and "use tang (0.800), better than zero_shot" in answer.sentence
+    assert (
+        answer.verdict == "the only row"
+        and "use tang (0.800), better than zero_shot" in answer.sentence
+    )
 
 
 def test_the_scores_beside_a_difference_are_of_the_seeds_that_it_is_of():
     def moved(result):
         better = result.cell.label == "tang" and result.cell.seed > 9
         cell = result.cell
-        return make_result("tang", 1.0, epsilon=cell.epsilon, seed=cell.seed, documents=50) if better else result
+        return (
+            make_result("tang", 1.0, epsilon=cell.epsilon, seed=cell.seed, documents=50)
+            if better
+            else result
+        )
 
     twice = [
         one

@@ -21,13 +21,21 @@ def test_clear_differences_give_single_ranks() -> None:
     assert rank_sets(scores, lower_is_better=True).low.tolist() == [3, 1, 2]
     found, back = sets.difference(0, 1), sets.difference(1, 0)
     assert found.value == pytest.approx((scores[:, 0] - scores[:, 1]).mean())
-    assert (back.value, back.low, back.high, back.p) == (-found.value, -found.high, -found.low, found.p)
+    assert (back.value, back.low, back.high, back.p) == (
+        -found.value,
+        -found.high,
+        -found.low,
+        found.p,
+    )
 
 
 def test_the_scale_and_the_order_of_rows_change_nothing() -> None:
     scores = draw([0.7, 0.6, 0.5, 0.4])
     one, turned = rank_sets(scores), rank_sets(scores[:, ::-1] / 10)
-    assert turned.low[::-1].tolist() == one.low.tolist() and turned.high[::-1].tolist() == one.high.tolist()
+    assert (
+        turned.low[::-1].tolist() == one.low.tolist()
+        and turned.high[::-1].tolist() == one.high.tolist()
+    )
 
 
 def test_rows_with_fewer_seeds_are_compared_over_common_ones() -> None:
@@ -37,7 +45,9 @@ def test_rows_with_fewer_seeds_are_compared_over_common_ones() -> None:
     sets = rank_sets(scores)
     assert sets.pairs.mean[0, 1] == pytest.approx((scores[:12, 0] - scores[:12, 1]).mean())
     assert not sets.comparable[1, 2] and not sets.comparable[0, 2]
-    with np.errstate(divide="raise", invalid="raise"):  # nobody divides by seeds that are not shared
+    with np.errstate(
+        divide="raise", invalid="raise"
+    ):  # nobody divides by seeds that are not shared
         assert 0 < sets.detectable < 1 and sets.difference(0, 1).verdict == "better"
     assert sets.low[2] == 1 and sets.high[2] == 3
 
@@ -46,7 +56,9 @@ def test_rows_with_fewer_seeds_are_compared_over_common_ones() -> None:
 def test_the_family_wise_error_is_kept_with_more_rows_than_seeds(rows: int, seeds: int) -> None:
     """5% of 120 tables is 6; 14 or more has a probability of .2%. A test without adjustment errs in every third."""
     generator = np.random.default_rng([rows, seeds])
-    wrong = sum(rank_sets(generator.normal(size=(seeds, rows)) * 0.1).better.any() for _ in range(120))
+    wrong = sum(
+        rank_sets(generator.normal(size=(seeds, rows)) * 0.1).better.any() for _ in range(120)
+    )
     assert wrong <= 13
 
 
@@ -67,7 +79,10 @@ def test_true_differences_are_found() -> None:
 def test_pairs_that_are_decided_leave_the_family() -> None:
     """One step for all pairs would adjust every p-value as the one of the largest |t|."""
     scores = draw([0.9, 0.6, 0.3, 0.28], seeds=20, deviation=0.02)
-    together, alone = rank_sets(scores).difference(2, 3).p, rank_sets(scores[:, 2:]).difference(0, 1).p
+    together, alone = (
+        rank_sets(scores).difference(2, 3).p,
+        rank_sets(scores[:, 2:]).difference(0, 1).p,
+    )
     assert together == pytest.approx(alone, abs=0.01)
 
 
@@ -89,5 +104,7 @@ def test_rows_are_equivalent_inside_the_margin_and_only_there() -> None:
 def test_no_interval_leaves_what_scores_can_reach() -> None:
     scores = np.zeros((10, 2))
     scores[::2, 0] = 1.0  # seeds that could not differ more
-    found = rank_sets(np.hstack([scores, 1 - scores, draw([0.5] * 8, seeds=10, deviation=0.3)])).difference(0, 2)
+    found = rank_sets(
+        np.hstack([scores, 1 - scores, draw([0.5] * 8, seeds=10, deviation=0.3)])
+    ).difference(0, 2)
     assert (found.low, found.high, found.excluded) == (-1.0, 1.0, 1.0)

@@ -25,9 +25,13 @@ CLASSIFIER = "acc_nearest, read by a classifier on the texts (MiniLM)"
 MODEL = "acc_calibrated, answered by the model"
 
 
-def make_voter(embedding: str = "embedded", metric: str = "acc_nearest", score: float = 0.9, **more: object) -> Result:
+def make_voter(
+    embedding: str = "embedded", metric: str = "acc_nearest", score: float = 0.9, **more: object
+) -> Result:
     """A row that votes by an embedding model."""
-    return make_result("private_evolution", score, metric=metric, options={"embedding": embedding}, **more)
+    return make_result(
+        "private_evolution", score, metric=metric, options={"embedding": embedding}, **more
+    )
 
 
 def make_board() -> Board:
@@ -37,7 +41,9 @@ def make_board() -> Board:
         same = {"task": task, "metric": metric, "documents": 50}
         results += [*ends(zero_shot=0.2, real_data=0.9, **same), make_voter(score=0.88, **same)]
         results += [make_result("public_demonstrations", 0.3, epsilon=0.0, **same)]
-        results += [make_result(name, score, **same) for name, score in (("tang", 0.6), ("pta", 0.4))]
+        results += [
+            make_result(name, score, **same) for name, score in (("tang", 0.6), ("pta", 0.4))
+        ]
     return build_board(repeat(results))
 
 
@@ -59,23 +65,38 @@ def board() -> Board:
         ("sim", "acc_nearest", "sim", True),
     ],
 )
-def test_a_row_is_marked_where_its_metric_reads_by_the_embeddings_that_it_uses(embedding, metric, model, marked):
+def test_a_row_is_marked_where_its_metric_reads_by_the_embeddings_that_it_uses(
+    embedding, metric, model, marked
+):
     result = make_voter(embedding, metric)
     names = result.manifest.model.model_copy(update={"name": model})
-    result = result.model_copy(update={"manifest": result.manifest.model_copy(update={"model": names})})
+    result = result.model_copy(
+        update={"manifest": result.manifest.model_copy(update={"model": names})}
+    )
     assert (OWN_READER in marks_of([result])) is marked
 
 
 def test_another_reader_that_a_result_names_does_not_take_the_mark_away():
-    for embedding, name in (("embedded", "st:another-model"), ("st:another-model", "st:another-model")):
+    for embedding, name in (
+        ("embedded", "st:another-model"),
+        ("st:another-model", "st:another-model"),
+    ):
         result = make_voter(embedding)
         read = result.manifest.model_copy(update={"embedding": Embedding(name=name, sha256=None)})
         assert OWN_READER in marks_of([result.model_copy(update={"manifest": read})])
 
 
 def test_an_option_of_another_name_is_found_too():
-    assert OWN_READER in marks_of([make_result("mine", 0.9, metric="acc_nearest", options={"encoder": "embedded"})])
-    assert not marks_of([make_result("mine", 0.9, metric="acc_nearest", options={"style": "completion", "slots": 4})])
+    assert OWN_READER in marks_of(
+        [make_result("mine", 0.9, metric="acc_nearest", options={"encoder": "embedded"})]
+    )
+    assert not marks_of(
+        [
+            make_result(
+                "mine", 0.9, metric="acc_nearest", options={"style": "completion", "slots": 4}
+            )
+        ]
+    )
 
 
 def test_it_is_neither_ranked_nor_advised_and_the_sentence_says_why(board):
@@ -93,7 +114,12 @@ def test_it_is_neither_ranked_nor_advised_and_the_sentence_says_why(board):
 
 
 def test_the_smallest_difference_that_is_found_is_that_of_the_ranked_rows():
-    results = [row for table in make_board().sections[0].tables for one in table.in_order for row in one.results]
+    results = [
+        row
+        for table in make_board().sections[0].tables
+        for one in table.in_order
+        for row in one.results
+    ]
     without = [one for one in results if one.cell.mechanism != "private_evolution"]
     shared = ("embedded", "agnews_codes", "synthetic", 1.0)
     assert find_mde(results)[shared] == find_mde(without)[shared]
@@ -115,15 +141,29 @@ def test_a_comparison_says_it_beside_the_verdict(board):
 
 def test_every_output_names_the_metric_and_its_reader(board):
     first, whole = (" ".join(render_terminal(board, full=full).split()) for full in (False, True))
-    assert f"{CLASSIFIER}; {MODEL}." in first and "¶ uses the embeddings that this metric reads" in first
+    assert (
+        f"{CLASSIFIER}; {MODEL}." in first
+        and "¶ uses the embeddings that this metric reads" in first
+    )
     title = "accuracy of the nearest demonstration, read by a classifier on the texts (MiniLM), 50 test records"
-    assert f"agnews_codes: {title}" in whole and "dbpedia: calibrated accuracy, answered by the model" in whole
+    assert (
+        f"agnews_codes: {title}" in whole
+        and "dbpedia: calibrated accuracy, answered by the model" in whole
+    )
     files = pages(board)
-    assert CLASSIFIER in files["index.html"] and ",read by a classifier on the texts (MiniLM)," in files["board.csv"]
-    row = next(text for name, text in files.items() if name.startswith("rows/") and "agnews_codes" in name)
+    assert (
+        CLASSIFIER in files["index.html"]
+        and ",read by a classifier on the texts (MiniLM)," in files["board.csv"]
+    )
+    row = next(
+        text for name, text in files.items() if name.startswith("rows/") and "agnews_codes" in name
+    )
     assert "read by a classifier on the texts (MiniLM)" in row
     tasks = board_json(board)["sections"][0]["tasks"]
-    assert [one["reader"] for one in tasks] == ["read by a classifier on the texts (MiniLM)", "answered by the model"]
+    assert [one["reader"] for one in tasks] == [
+        "read by a classifier on the texts (MiniLM)",
+        "answered by the model",
+    ]
     results = [one for section in board.sections for row in section.rows for one in row.results]
     assert {run.config["reader"] for run in plan(results).runs if "reader" in run.config} == {
         one["reader"] for one in tasks
@@ -134,11 +174,15 @@ def test_every_output_names_the_metric_and_its_reader(board):
 
 def test_texts_that_are_scored_themselves_are_read_by_nobody():
     result = make_result("tang", 0.6, task="wikimovies", metric="valid", documents=4)
-    samples = result.documents["valid"].model_copy(update={"ids": [f"sample-{i}" for i in range(4)]})
+    samples = result.documents["valid"].model_copy(
+        update={"ids": [f"sample-{i}" for i in range(4)]}
+    )
     result = result.model_copy(update={"documents": {"valid": samples}})
     (table,) = build_board([result]).sections[0].tables
     assert table.reader == "counted in the texts"
-    assert "valid answers, counted in the texts, 4 released texts" in render_terminal(build_board([result]))
+    assert "valid answers, counted in the texts, 4 released texts" in render_terminal(
+        build_board([result])
+    )
 
 
 @pytest.mark.parametrize(("dirty", "marked"), [(True, True), (False, False), (None, False)])
@@ -157,6 +201,8 @@ def test_a_mark_of_one_task_stands_beside_that_score_alone():
     clean, changed = (make_result("tang", 0.6, task=task) for task in ("agnews", "trec"))
     manifest = changed.manifest.model_copy(update={"dirty": True})
     changed = changed.model_copy(update={"manifest": manifest})
-    text = render_terminal(build_board(repeat([*ends(), *ends(task="trec"), clean, changed])), full=False)
+    text = render_terminal(
+        build_board(repeat([*ends(), *ends(task="trec"), clean, changed])), full=False
+    )
     (line,) = [line for line in text.splitlines() if line.startswith(" tang")]
     assert line.split() == ["tang", "1", "0.600", "1", "0.600", "1", "¬"]

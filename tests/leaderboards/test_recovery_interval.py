@@ -18,7 +18,10 @@ def test_the_interval_covers_the_true_recovery():
     generator, covered = np.random.default_rng(1), 0
     for _ in range(2000):
         shared = generator.normal(0, 0.05, 6)
-        gain, full = 0.2 + shared + generator.normal(0, 0.05, 6), 0.35 + shared + generator.normal(0, 0.03, 6)
+        gain, full = (
+            0.2 + shared + generator.normal(0, 0.05, 6),
+            0.35 + shared + generator.normal(0, 0.03, 6),
+        )
         low, high = ratio_interval(gain, full)
         covered += low <= 0.2 / 0.35 <= high
     assert covered / 2000 == pytest.approx(0.95, abs=0.015)
@@ -47,7 +50,9 @@ def test_the_interval_is_unbounded_when_the_gain_may_be_nothing_and_with_one_see
 def test_a_board_gives_the_interval_over_the_seeds_and_none_of_the_ends():
     scores = (0.55, 0.6, 0.65)
     results = [one for seed in range(3) for one in ends(documents=200, seed=seed)]
-    results += [make_result("tang", score, documents=200, seed=seed) for seed, score in enumerate(scores)]
+    results += [
+        make_result("tang", score, documents=200, seed=seed) for seed, score in enumerate(scores)
+    ]
     board = build_board(results)
     table, rows = board.sections[0].tables[0], board_json(board)["sections"][0]["tasks"][0]["rows"]
     (row,) = table.rows

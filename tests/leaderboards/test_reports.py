@@ -19,14 +19,20 @@ from dpicl.leaderboards.model.contrasts import JudgedContrast
 ROOT = Path(__file__).parents[2]
 COMMAND = re.compile(r"`dpicl compare (\S+) (\S+) --suite (\w+)`")
 DIFFERENCE = re.compile(r"([+−]\.\d{3}) \(([+−]\.\d{3}) to ([+−]\.\d{3})\)")
-PAGES = {name: (ROOT / f"docs/reports/{name}.md").read_text("utf-8") for name in ("findings", "results")}
+PAGES = {
+    name: (ROOT / f"docs/reports/{name}.md").read_text("utf-8") for name in ("findings", "results")
+}
 COMMANDS = sorted({found.groups() for page in PAGES.values() for found in COMMAND.finditer(page)})
-CLAIMS = [line for line in PAGES["findings"].splitlines() if line.startswith("|") and COMMAND.search(line)]
+CLAIMS = [
+    line for line in PAGES["findings"].splitlines() if line.startswith("|") and COMMAND.search(line)
+]
 
 
 @cache
 def board(suite: str) -> Board:
-    return api.board(suite, results=ROOT / "results", submissions=ROOT / "leaderboards/submissions").board
+    return api.board(
+        suite, results=ROOT / "results", submissions=ROOT / "leaderboards/submissions"
+    ).board
 
 
 @cache
@@ -53,7 +59,8 @@ def find_planned(suite: str, rows: set[str]) -> list[JudgedContrast]:
     return [
         one
         for one in sections
-        if {one.better.split(" at ")[0].split(" (")[0], one.than.split(" at ")[0].split(" (")[0]} == rows
+        if {one.better.split(" at ")[0].split(" (")[0], one.than.split(" at ")[0].split(" (")[0]}
+        == rows
     ]
 
 
@@ -64,19 +71,25 @@ def test_a_claim_says_what_the_board_prints_of_the_planned_contrast(line):
     planned = find_planned(suite, {one.split("@")[0], other.split("@")[0]})
     at_one, _, at_eight = differences.partition("at ε = 8")
     for text, eight in ((at_one, False), (at_eight, True)):
-        tests = [found.test for found in planned if (" at ε = 8" in found.better) is eight and found.test]
+        tests = [
+            found.test for found in planned if (" at ε = 8" in found.better) is eight and found.test
+        ]
         printed = [tuple(map(write_number, (test.mean, test.low, test.high))) for test in tests]
         assert sorted(DIFFERENCE.findall(text)) == sorted(printed), claim
     at_one_alone = [found for found in planned if " at ε = 8" not in found.better]
     verdicts = {found.verdict for found in at_one_alone if found.test}
-    assert ("**better**" in verdict) is bool(verdicts and verdicts <= {"shown", "the opposite is shown"}), claim
+    assert ("**better**" in verdict) is bool(
+        verdicts and verdicts <= {"shown", "the opposite is shown"}
+    ), claim
     assert ("no verdict" in verdict) is (not verdicts), claim
 
 
 def test_the_table_of_false_verdicts_is_that_of_the_measurement():
     measured = json.loads((ROOT / "benchmarks/rank_coverage.json").read_text("utf-8"))
     page = (ROOT / "docs/reports/performance.md").read_text("utf-8")
-    assert page.endswith("<!-- generated from benchmarks/rank_coverage.json -->\n" + write_table(measured))
+    assert page.endswith(
+        "<!-- generated from benchmarks/rank_coverage.json -->\n" + write_table(measured)
+    )
     for one in measured:
         most = 0.05 + 2 * one["standard_error"]
         assert max(one["better"], one["claims"], one["equivalent"]) <= most

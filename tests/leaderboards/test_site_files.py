@@ -17,13 +17,21 @@ def test_no_name_leaves_its_folder():
 
 
 def test_a_row_s_page_says_how_it_stands_beside_the_rows_at_its_epsilon_controls_and_baselines():
-    first = [*plain_results(), make_result("public_demonstrations", 0.5, epsilon=0.0), *ends(task="trec")]
+    first = [
+        *plain_results(),
+        make_result("public_demonstrations", 0.5, epsilon=0.0),
+        *ends(task="trec"),
+    ]
     results = [
-        one.model_copy(update={"cell": one.cell.model_copy(update={"seed": seed})}) for one in first for seed in (0, 1)
+        one.model_copy(update={"cell": one.cell.model_copy(update={"seed": seed})})
+        for one in first
+        for seed in (0, 1)
     ]
     files = pages(build_board(results))
     (name,) = [name for name in files if name.startswith("rows/tang-agnews-e1-")]
-    beside = {link.removeprefix("../") for link in Page(files[name]).links if link.startswith("../rows/")}
+    beside = {
+        link.removeprefix("../") for link in Page(files[name]).links if link.startswith("../rows/")
+    }
     assert beside <= files.keys()
     assert sorted(link.removeprefix("rows/").rpartition("-e")[0] for link in beside) == [
         "prism-agnews", "public_demonstrations-agnews", "real_demonstrations-agnews", "zero_shot-agnews",
@@ -40,7 +48,9 @@ def test_no_page_grows_with_the_pairs_of_rows():
     assert rivals(10) == 11 and rivals(60) == MOST_RIVALS
 
 
-def test_a_site_is_written_into_a_new_folder_and_says_until_it_is_whole_that_it_is_not(tmp_path, monkeypatch):
+def test_a_site_is_written_into_a_new_folder_and_says_until_it_is_whole_that_it_is_not(
+    tmp_path, monkeypatch
+):
     folder, files = tmp_path / "new" / "site", pages(build_board(plain_results()))
     assert page.write(files, folder) == folder / "index.html"
     there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}

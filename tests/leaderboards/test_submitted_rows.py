@@ -38,7 +38,9 @@ def test_an_unreliable_row_is_shown_with_its_reason_and_has_no_rank():
     board = build_board(repeat([*ends(), make_result("tang", 0.6)]), submissions=[one])
     text = render_terminal(board, color=False)
     assert "t/m, unreliable" in text
-    assert "marked unreliable: its code was not sent" in {row.unranked for row in board.sections[0].rows}
+    assert "marked unreliable: its code was not sent" in {
+        row.unranked for row in board.sections[0].rows
+    }
     assert [row.label for row in board.sections[0].tables[0].rows if row.rank] == ["tang"]
 
 
@@ -60,9 +62,17 @@ def test_the_loader_gives_what_passes_and_a_sentence_for_the_rest(world: World):
     found, problems = load_submissions(world.root, suites)
     assert found == [] and len(problems) == 2
     (world.root / "team_c" / "late").mkdir(parents=True)
-    (world.root / "team_c" / "late" / "submission.yaml").write_text("suite: other\n")  # unfinished, of another suite
-    assert len(load_submissions(world.root, suites, "tiny")[1]) == 2 < len(load_submissions(world.root)[1])
-    assert "Submission team_a/vote is left out" in problems[0] and "nested too deeply" in problems[0]
+    (world.root / "team_c" / "late" / "submission.yaml").write_text(
+        "suite: other\n"
+    )  # unfinished, of another suite
+    assert (
+        len(load_submissions(world.root, suites, "tiny")[1])
+        == 2
+        < len(load_submissions(world.root)[1])
+    )
+    assert (
+        "Submission team_a/vote is left out" in problems[0] and "nested too deeply" in problems[0]
+    )
     assert "team_b/vote is left out" in problems[1] and "'team_a' and 'vote'" in problems[1]
     assert load_submissions(world.root / "nowhere", suites) == ([], [])
 

@@ -31,14 +31,18 @@ def test_the_next_suite_of_record_expands_and_ranks_by_what_the_model_answers():
     cells = expand(suite, load_mechanisms())
     assert (suite.name, suite.version, len(suite.seeds)) == ("record", 2, 10)
     assert all(cell.fresh_test_records for cell in cells)
-    ranked_by = {cell.task: cell.metric or load_config(cell.task).metadata.main_metric for cell in cells}
+    ranked_by = {
+        cell.task: cell.metric or load_config(cell.task).metadata.main_metric for cell in cells
+    }
     assert not set(ranked_by.values()) & {"acc_nearest", "acc_logistic"}
 
 
 def test_mechanisms_of_generation_ask_the_model_alike_so_they_share_one_collection():
     suite = load_suite(shipped_suites()["generation"])
     assert suite.source == "local" and suite.tasks == ["samsum", "xsum", "chatdoctor"]
-    answering = [entry for entry in suite.mechanisms if entry.name in ("esa", "ksa", "sga", "sga_histogram")]
+    answering = [
+        entry for entry in suite.mechanisms if entry.name in ("esa", "ksa", "sga", "sga_histogram")
+    ]
     assert len(answering) == 4
     shared = ("slots", "examples_per_slot", "record_tokens", "sampling_seed", "partition")
     assert len({tuple(entry.options.get(name) for name in shared) for entry in answering}) == 1
@@ -46,7 +50,9 @@ def test_mechanisms_of_generation_ask_the_model_alike_so_they_share_one_collecti
 
 #: Suite and model; `make leaderboard` leaves results of quick there.
 FOLDERS = sorted(
-    f"{one.parent.name}/{one.name}" for one in RESULTS.glob("*/[!.]*") if one.parent.name not in ("attacks", "quick")
+    f"{one.parent.name}/{one.name}"
+    for one in RESULTS.glob("*/[!.]*")
+    if one.parent.name not in ("attacks", "quick")
 )
 
 

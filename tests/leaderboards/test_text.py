@@ -14,9 +14,25 @@ from tests.leaderboards.attack_factory import make_attack, rule
 
 #: What shows it -> value -> text. An upper bound is rounded up, a lower bound and a confidence are rounded down.
 SHOWN = {
-    epsilon_text: {0.0: "0", 1.0: "1", 0.9991: "1", 0.98: "0.98", 7.9201: "7.921", math.inf: "∞", None: "–"}
+    epsilon_text: {
+        0.0: "0",
+        1.0: "1",
+        0.9991: "1",
+        0.98: "0.98",
+        7.9201: "7.921",
+        math.inf: "∞",
+        None: "–",
+    }
     | {1e308: "1e+308", 5e-324: "0", 1e13: "1e+13"},
-    bound_text: {0.0: "0", 0.0004: "0", 0.9999: "0.999", 2.1: "2.1", math.inf: "∞", None: "–", 1e308: "1e+308"},
+    bound_text: {
+        0.0: "0",
+        0.0004: "0",
+        0.9999: "0.999",
+        2.1: "2.1",
+        math.inf: "∞",
+        None: "–",
+        1e308: "1e+308",
+    },
     confidence_text: {0.95: "95%", 0.975: "97.5%", 1 - 0.05 / 3: "98.3%", 0.9999: "99.9%"},
     queries_words: {None: "any number of queries", 1: "1 query", 1500: "1,500 queries"},
     seeds_text: {(2, 0, 1, 5): "0–2, 5", (3,): "3"},
@@ -51,7 +67,11 @@ def test_every_event_of_the_ledger_has_words():
 
 @pytest.mark.parametrize(
     ("model", "shown"),
-    [("server:https://example.org/?tokenizer=x", "server:URL"), ("server:box", "server:box"), ("hf:a/b", "hf:a/b")],
+    [
+        ("server:https://example.org/?tokenizer=x", "server:URL"),
+        ("server:box", "server:box"),
+        ("hf:a/b", "hf:a/b"),
+    ],
 )
 def test_the_command_of_a_row_sends_nobody_to_an_address_of_its_results(model, shown):
     cell = SimpleNamespace(label="tang", task="agnews", model=model, epsilon=1.0, test_records=None)

@@ -82,7 +82,18 @@ class ForcedNoise:
         self.gumbel = lambda size: self.gaussian(1.0, size)
 
 
-def run(mechanism, texts, *, seed=0, knob=1.0, shots=("a",), noise=None, model=None, task=None, size=None):
+def run(
+    mechanism,
+    texts,
+    *,
+    seed=0,
+    knob=1.0,
+    shots=("a",),
+    noise=None,
+    model=None,
+    task=None,
+    size=None,
+):
     """Releases from records of label 'a' with the given texts; answers (demonstrations, ledger, model)."""
     model, task = model or AdversarialModel(), task or TinyTask()
     records = [Record(text=t, label="a") for t in texts]

@@ -57,7 +57,11 @@ class TinyTask:
         return self.kind == "classification"
 
     def public_records(self, kind):
-        return self.public if kind == "in" else tuple(Record(r.text.upper(), r.label.upper()) for r in self.public)
+        return (
+            self.public
+            if kind == "in"
+            else tuple(Record(r.text.upper(), r.label.upper()) for r in self.public)
+        )
 
     def icl_prefix(self, examples):
         return "Do it.\n" + "".join(f"{e.text}={e.label}\n" for e in examples)
@@ -77,7 +81,10 @@ class HashReader:
         self.phrases, self.fixed, self.asked = phrases, fixed, list[Any]()
 
     def label_scores(self, query, slots, *, calibrated):
-        rows = [generator("scores", query.id, self._key(slot), calibrated).normal(size=3) for slot in slots]
+        rows = [
+            generator("scores", query.id, self._key(slot), calibrated).normal(size=3)
+            for slot in slots
+        ]
         bad = [self._has_letter(slot, "@") for slot in slots]
         self.asked += [("labels", query.id, slot, calibrated) for slot in contents(slots)]
         return np.where(np.array(bad)[:, None], np.nan, np.array(rows))
@@ -124,7 +131,9 @@ class HashReader:
         return any(letter in record.text for record in slot)
 
 
-def setting(mechanism, texts, *, knob=1.0, seed=0, noise=None, reader=None, task=None, size=None, budget=3):
+def setting(
+    mechanism, texts, *, knob=1.0, seed=0, noise=None, reader=None, task=None, size=None, budget=3
+):
     """Records with the given texts, assigned to slots for ``budget`` queries and paid for: (the sample of a text,
     context, ledger)."""
     records = [Record(text, "") for text in texts]
@@ -136,7 +145,11 @@ def setting(mechanism, texts, *, knob=1.0, seed=0, noise=None, reader=None, task
 def run_answers(mechanism, texts, *, queries=QUERIES, **options):
     """([answer of each query], ledger, reader)."""
     sample_for, context, ledger = setting(mechanism, texts, budget=len(queries), **options)
-    return [mechanism.answer(query, sample_for(query.text), context) for query in queries], ledger, context.reader
+    return (
+        [mechanism.answer(query, sample_for(query.text), context) for query in queries],
+        ledger,
+        context.reader,
+    )
 
 
 def slots_of(mechanism, texts, **options):
@@ -152,13 +165,25 @@ CLASSES, EXTRACTION = TinyTask("classification", "agnews"), TinyTask("extraction
 ALL = {
     "voting": (Voting(**SHARED), CLASSES, ()),
     "voting_raw": (Voting(**SHARED, calibrate=False), CLASSES, ()),
-    "voting_spans": (Voting(**SHARED), EXTRACTION, ("the cake", "Anna", "noon\nmore", SECRET, "", "ANNA")),
-    "voting_keywords": (Voting(**SHARED, candidates="keywords"), EXTRACTION, ("Anna", "Bob", SECRET)),
+    "voting_spans": (
+        Voting(**SHARED),
+        EXTRACTION,
+        ("the cake", "Anna", "noon\nmore", SECRET, "", "ANNA"),
+    ),
+    "voting_keywords": (
+        Voting(**SHARED, candidates="keywords"),
+        EXTRACTION,
+        ("Anna", "Bob", SECRET),
+    ),
     "product_of_experts": (ProductOfExperts(**SHARED), CLASSES, ()),
     "esa": (ESA(**SHARED, candidates=6), TinyTask(), ()),
     "ksa": (KSA(**SHARED, words=3), TinyTask(), ()),
     "sga": (SGA(**SHARED, public_slots=6), TinyTask(), ()),
-    "sga_out": (SGA(**SHARED, public_slots=6, public="out", dimensions=3, levels=3), TinyTask(public=3), ()),
+    "sga_out": (
+        SGA(**SHARED, public_slots=6, public="out", dimensions=3, levels=3),
+        TinyTask(public=3),
+        (),
+    ),
     "sga_histogram": (SGAHistogram(**SHARED, public_slots=6), TinyTask(), ()),
 }
 

@@ -76,7 +76,12 @@ def release(cls: type[Mechanism], task: Task, knob: float) -> list[Any]:
     )
     (made,) = run_together([execution.run])
     shown = [[each.label, each.text] for each in made.prompt.demonstrations]
-    return [made.prompt.instruction, shown, made.answers, json.loads(json.dumps(ledger.to_json()), parse_float=_round)]
+    return [
+        made.prompt.instruction,
+        shown,
+        made.answers,
+        json.loads(json.dumps(ledger.to_json()), parse_float=_round),
+    ]
 
 
 def _round(number: str) -> str:
@@ -85,8 +90,16 @@ def _round(number: str) -> str:
 
 def hash_outputs(cls: type[Mechanism]) -> str:
     """sha256 over what it releases without noise, and with some of it."""
-    knobs = [0.0] if cls.knob is None else [cls.knob.non_private, math.sqrt(cls.knob.low * cls.knob.high)]
-    tasks = [task for task in map(load_task, TASKS) if skip_reason(build(cls, {}), task.public_view()) is None]
+    knobs = (
+        [0.0]
+        if cls.knob is None
+        else [cls.knob.non_private, math.sqrt(cls.knob.low * cls.knob.high)]
+    )
+    tasks = [
+        task
+        for task in map(load_task, TASKS)
+        if skip_reason(build(cls, {}), task.public_view()) is None
+    ]
     outputs = [[task.name, release(cls, task, knob)] for task in tasks for knob in knobs]
     assert outputs, f"{cls.name} does none of {TASKS}; add a task that it does"
     return hashlib.sha256(json.dumps(outputs).encode()).hexdigest()
@@ -98,7 +111,9 @@ def hash_inputs() -> str:
     text = load_task(TASKS[0]).icl_prefix(load_task(TASKS[0]).train[:2])
     row = model.next_token_log_probs([model.encode(text)])[0].numpy().round(3)
     facts = [[task.fingerprint, task.prompts_hash] for task in map(load_task, TASKS)]
-    return hashlib.sha256(json.dumps([facts, row.argsort(kind="stable")[-20:].tolist()]).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps([facts, row.argsort(kind="stable")[-20:].tolist()]).encode()
+    ).hexdigest()
 
 
 def list_mechanisms() -> dict[str, type[Mechanism]]:
@@ -121,7 +136,9 @@ def find_problem(cls: type[Mechanism], outputs: str, golden: dict[str, dict[str,
     if known == {"version": cls.version, "outputs": outputs}:
         return ""
     if known is None or known["version"] != cls.version:
-        return f"{cls.name} has no outputs of version {cls.version} in {FILE.name}; run `{COMMAND}`."
+        return (
+            f"{cls.name} has no outputs of version {cls.version} in {FILE.name}; run `{COMMAND}`."
+        )
     return (
         f"{cls.name} releases something else than its version {cls.version} did, so its results count as current and"
         f" are not: put `version = {cls.version + 1}` into class {cls.__name__}, and run `{COMMAND}`."
@@ -131,7 +148,10 @@ def find_problem(cls: type[Mechanism], outputs: str, golden: dict[str, dict[str,
 def main() -> int:
     inputs = hash_inputs()
     golden = read_golden() if FILE.exists() and read_inputs() == inputs else {}
-    new = {name: {"version": cls.version, "outputs": hash_outputs(cls)} for name, cls in list_mechanisms().items()}
+    new = {
+        name: {"version": cls.version, "outputs": hash_outputs(cls)}
+        for name, cls in list_mechanisms().items()
+    }
     changed = [
         find_problem(cls, new[name]["outputs"], golden)
         for name, cls in list_mechanisms().items()
@@ -140,7 +160,9 @@ def main() -> int:
     if changed:
         print(*changed, sep="\n", file=sys.stderr)  # noqa: T201
         return 2
-    FILE.write_text(json.dumps({"inputs": inputs, "mechanisms": new}, indent=1) + "\n", encoding="utf-8")
+    FILE.write_text(
+        json.dumps({"inputs": inputs, "mechanisms": new}, indent=1) + "\n", encoding="utf-8"
+    )
     return 0
 
 

@@ -57,7 +57,9 @@ def test_words_are_split_at_everything_but_letters_and_digits():
 
 @pytest.mark.parametrize("count", [1, 2, 9])
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
-def test_the_public_space_is_orthonormal_holds_all_candidates_and_keeps_the_most_spread(count, dimensions):
+def test_the_public_space_is_orthonormal_holds_all_candidates_and_keeps_the_most_spread(
+    count, dimensions
+):
     rows = generator(count).normal(size=(count, DIMENSION)) * np.linspace(3, 0.1, DIMENSION)
     space = PublicSpace.of(rows, dimensions)
     np.testing.assert_allclose(space.basis @ space.basis.T, np.eye(dimensions), atol=1e-9)
@@ -89,14 +91,18 @@ def test_votings_claim_is_the_classical_gaussian_and_is_not_what_it_costs(claime
     assert mechanism.paper_epsilon(0.0, sizes, 1e-5) == math.inf
 
 
-@pytest.mark.parametrize(("claimed", "multiplier", "true"), [(1, 1.27186, 5.32), (3, 0.78704, 19.8)])
+@pytest.mark.parametrize(
+    ("claimed", "multiplier", "true"), [(1, 1.27186, 5.32), (3, 0.78704, 19.8)]
+)
 def test_esas_claim_takes_half_the_sensitivity(claimed, multiplier, true):
     """q = 400/14732, 100 queries, delta = 5e-5; vectors of length 1 (radius 1). The authors' search for the multiplier
     stops where the estimate and its error bound together reach epsilon."""
     mechanism = ESA(slots=100, examples_per_slot=4, radius=1.0)
     sizes = Sizes({None: 14732}, {}, queries=100)
     assert mechanism.paper_epsilon(multiplier / 2, sizes, 5e-5) == pytest.approx(claimed, abs=0.01)
-    assert epsilon(mechanism.events(multiplier / 2, sizes), 5e-5).estimate == pytest.approx(true, rel=5e-3)
+    assert epsilon(mechanism.events(multiplier / 2, sizes), 5e-5).estimate == pytest.approx(
+        true, rel=5e-3
+    )
     assert mechanism.paper_epsilon(0.0, sizes, 5e-5) == math.inf
 
 
@@ -106,7 +112,12 @@ def test_ksas_claim_is_the_authors_for_one_choice(epsilon0, claimed):
     mechanism = KSA(slots=100, examples_per_slot=4, words=1)
     sizes = Sizes({None: 14732}, {}, queries=100)
     assert mechanism.paper_epsilon(1 / epsilon0, sizes, 5e-5) == pytest.approx(claimed, abs=2e-3)
-    more = dataclasses.replace(mechanism, words=2).paper_epsilon(1 / epsilon0, Sizes({None: 14732}, {}, 50), 5e-5)
+    more = dataclasses.replace(mechanism, words=2).paper_epsilon(
+        1 / epsilon0, Sizes({None: 14732}, {}, 50), 5e-5
+    )
     assert more == pytest.approx(claimed, abs=2e-3)
     assert mechanism.paper_epsilon(0.0, sizes, 5e-5) == math.inf
-    assert dataclasses.replace(mechanism, partition="once").paper_epsilon(1 / epsilon0, sizes, 5e-5) > 20 * claimed
+    assert (
+        dataclasses.replace(mechanism, partition="once").paper_epsilon(1 / epsilon0, sizes, 5e-5)
+        > 20 * claimed
+    )

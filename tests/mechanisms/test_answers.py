@@ -33,11 +33,17 @@ def test_votes_are_the_plurality_of_the_slots_own_labels(name, seed):
     mechanism, task, _ = ALL[name]
     texts = [*RECORDS[:9], "@1", "@2", "@3"]
     answers, _, _ = run_one(name, texts, seed=seed, knob=0.0)
-    for query, slots, answer in zip(QUERIES, slots_of(mechanism, texts, seed=seed), answers, strict=True):
+    for query, slots, answer in zip(
+        QUERIES, slots_of(mechanism, texts, seed=seed), answers, strict=True
+    ):
         votes = Counter[int]()
         for slot in slots:
             if not any("@" in record.text for record in slot):
-                row = HashReader().label_scores(query, [slot], calibrated=mechanism.calibrate)[0].tolist()
+                row = (
+                    HashReader()
+                    .label_scores(query, [slot], calibrated=mechanism.calibrate)[0]
+                    .tolist()
+                )
                 votes[row.index(max(row))] += 1
         assert answer == task.labels[min(range(3), key=lambda at: (-votes[at], at))]
 
@@ -47,10 +53,14 @@ def test_votes_are_the_plurality_of_the_slots_own_labels(name, seed):
 def test_phrases_are_the_plurality_of_lines_that_are_candidates(name, seed):
     mechanism, task, phrases = ALL[name]
     answers, _, _ = run_one(name, seed=seed, knob=0.0)
-    for query, slots, answer in zip(QUERIES, slots_of(mechanism, RECORDS, seed=seed), answers, strict=True):
+    for query, slots, answer in zip(
+        QUERIES, slots_of(mechanism, RECORDS, seed=seed), answers, strict=True
+    ):
         words = query.text.split()
         if name == "voting_spans":
-            public = [" ".join(words[i : i + n]) for n in (1, 2, 3, 4) for i in range(len(words) - n + 1)]
+            public = [
+                " ".join(words[i : i + n]) for n in (1, 2, 3, 4) for i in range(len(words) - n + 1)
+            ]
         else:
             public = list(task.labels)
         lines = [(text.split("\n")[0]).lower() for text in HashReader(phrases).texts(query, slots)]
@@ -82,8 +92,14 @@ def test_esa_is_the_candidate_nearest_to_the_centred_clipped_mean(seed):
 def test_ksa_suggests_the_words_of_most_slots_in_order(seed):
     mechanism, _, _ = ALL["ksa"]
     answers, _, _ = run_one("ksa", seed=seed, knob=0.0)
-    public = {"q1": ["anna", "brings", "cake", "tomorrow", "noon"], "q2": ["party", "noon"], "q3": ["cake", "anna"]}
-    for query, slots, answer in zip(QUERIES, slots_of(mechanism, RECORDS, seed=seed), answers, strict=True):
+    public = {
+        "q1": ["anna", "brings", "cake", "tomorrow", "noon"],
+        "q2": ["party", "noon"],
+        "q3": ["cake", "anna"],
+    }
+    for query, slots, answer in zip(
+        QUERIES, slots_of(mechanism, RECORDS, seed=seed), answers, strict=True
+    ):
         said = [set(text.split()) for text in HashReader().texts(query, slots)]
         counts = {word: sum(word in words for words in said) for word in public[query.id]}
         best = sorted(public[query.id], key=lambda word: -counts[word])[:3]
@@ -134,12 +150,19 @@ class Clustered(HashReader):
 
 def test_sga_ranks_the_candidates_of_known_clusters_by_their_size():
     mechanism = SGA(slots=10, examples_per_slot=1, public_slots=4, top=4, levels=3)
-    (answer,), _, _ = run_answers(mechanism, RECORDS, knob=0.0, reader=Clustered(), queries=QUERIES[:1])
+    (answer,), _, _ = run_answers(
+        mechanism, RECORDS, knob=0.0, reader=Clustered(), queries=QUERIES[:1]
+    )
     assert "[south,\neast,\nwest]" in answer.prompt
     one = dataclasses.replace(mechanism, top=1)
     (answer,), _, _ = run_answers(one, RECORDS, knob=0.0, reader=Clustered(), queries=QUERIES[:1])
-    assert "Generate the summary for the dialogue with the reference summary: [south]\nThe summary is:" in answer.prompt
-    (answer,), _, _ = run_answers(mechanism, RECORDS, knob=0.01, reader=Clustered(), queries=QUERIES[:1])
+    assert (
+        "Generate the summary for the dialogue with the reference summary: [south]\nThe summary is:"
+        in answer.prompt
+    )
+    (answer,), _, _ = run_answers(
+        mechanism, RECORDS, knob=0.01, reader=Clustered(), queries=QUERIES[:1]
+    )
     assert "[south,\neast,\nwest]" in answer.prompt
 
 
@@ -148,7 +171,8 @@ def test_the_noise_of_means_is_two_radii_of_the_public_answers_times_sigma():
     tree, space = (
         ClusterTree(1.5, 1.0),
         PublicSpace.of(
-            HashReader().embed(released_candidates(mechanism, QUERIES[0], task), "embedded"), mechanism.dimensions
+            HashReader().embed(released_candidates(mechanism, QUERIES[0], task), "embedded"),
+            mechanism.dimensions,
         ),
     )
     asked = []
@@ -159,7 +183,11 @@ def test_the_noise_of_means_is_two_radii_of_the_public_answers_times_sigma():
             return super().gaussian(scale, size)
 
     run_answers(
-        mechanism, RECORDS, knob=1.5, queries=QUERIES[:1], noise=Observed(lambda shot: np.random.default_rng(0))
+        mechanism,
+        RECORDS,
+        knob=1.5,
+        queries=QUERIES[:1],
+        noise=Observed(lambda shot: np.random.default_rng(0)),
     )
     assert asked[:-1] == [pytest.approx(math.sqrt(2) * tree.count_multiplier)] * mechanism.levels
     assert asked[-1] == pytest.approx(2 * space.radius * tree.sum_multiplier)
@@ -167,7 +195,11 @@ def test_the_noise_of_means_is_two_radii_of_the_public_answers_times_sigma():
 
 
 def is_public(entry, query):
-    return entry[1] == query.id and entry[2] and all(r.text.lower().startswith("public") for r in entry[2])
+    return (
+        entry[1] == query.id
+        and entry[2]
+        and all(r.text.lower().startswith("public") for r in entry[2])
+    )
 
 
 def test_public_candidates_are_the_same_for_every_seed_and_private_set():
@@ -186,7 +218,9 @@ def test_public_candidates_are_the_same_for_every_seed_and_private_set():
 
 @pytest.mark.parametrize("way", SCHEMES)
 @pytest.mark.parametrize("name", ALL)
-def test_what_a_release_states_is_half_or_a_root_less_where_every_record_has_a_slot(name, way, monkeypatch):
+def test_what_a_release_states_is_half_or_a_root_less_where_every_record_has_a_slot(
+    name, way, monkeypatch
+):
     stated: dict[int, list[float]] = {}
     for shown in (1, 2):
         seen = stated[shown] = []
@@ -208,7 +242,9 @@ def test_what_a_release_states_is_half_or_a_root_less_where_every_record_has_a_s
         "sga": {0.5, 0.707107},
         "sga_out": {0.5, 0.707107},
     }.get(name, {0.707107})
-    if isinstance(ALL[name][0], SGA):  # its radius is that of public answers, which have as many examples
+    if isinstance(
+        ALL[name][0], SGA
+    ):  # its radius is that of public answers, which have as many examples
         ratios &= {0.5, 0.707107, 1.0}
     assert ratios == ({1.0} if way == "once" else less)
 

@@ -48,7 +48,9 @@ ALL = {
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_the_noise_is_that_of_a_row_that_is_added_only_where_every_record_has_a_slot(name, monkeypatch):
+def test_the_noise_is_that_of_a_row_that_is_added_only_where_every_record_has_a_slot(
+    name, monkeypatch
+):
     scales, noisy_sum = [], release_hooks.Permit.noisy_sum
 
     def spy(permit, clean, bound, **settings):
@@ -66,7 +68,9 @@ def test_the_weights_of_a_row_do_not_depend_on_how_many_rows_there_are(name):
     generator, mechanism = np.random.default_rng(0), ALL[name]
     rows = generator.normal(0, 3, (5, 700)).astype(np.float32)
     public, allowed = generator.normal(0, 3, (2, 700)), generator.permutation(700)[:333]
-    alone = [mechanism.distributions(rows[[at]], public, allowed)[0].tobytes() for at in range(len(rows))]
+    alone = [
+        mechanism.distributions(rows[[at]], public, allowed)[0].tobytes() for at in range(len(rows))
+    ]
     for number in range(2, len(rows) + 1):
         together = mechanism.distributions(rows[:number], public, allowed)
         assert [row.tobytes() for row in together] == alone[:number]
@@ -137,7 +141,9 @@ def test_with_noise_off_the_token_is_the_argmax_of_the_slow_average(name):
     demos, _, _ = run(mechanism, ["only record"], knob=0.0, model=model)
     task = TinyTask()
 
-    private = model.log_probs_after(model.encode(task.generation_prompt("a", [Record("only record", "a")])))
+    private = model.log_probs_after(
+        model.encode(task.generation_prompt("a", [Record("only record", "a")]))
+    )
     public = model.log_probs_after(model.encode(task.generation_prompt("a", [])))
     base = model.log_probs_after([])
     allowed = sorted(range(len(public)), key=lambda v: -public[v])[:5]
@@ -152,7 +158,9 @@ def test_with_noise_off_prism_takes_the_best_blended_score():
     demos, _, _ = run(mechanism, ["only record"], knob=0.0, model=model)
 
     task = TinyTask()
-    private = model.log_probs_after(model.encode(task.generation_prompt("a", [Record("only record", "a")])))
+    private = model.log_probs_after(
+        model.encode(task.generation_prompt("a", [Record("only record", "a")]))
+    )
     public = model.log_probs_after(model.encode(task.generation_prompt("a", [])))
     score = [
         max(-10, p - max(private) + 10) / 2 + max(-10, u - max(public) + 10) / 2
@@ -180,12 +188,16 @@ def test_slots_are_normalised_over_the_public_vocabulary_or_over_all_tokens(norm
     row = PTA(alpha=2.0, normalise=normalise)
     got = row.distributions(np.log(private)[None], np.log([public, base]), allowed)[0]
     weights = base * (private / public) ** 2
-    np.testing.assert_allclose(got, weights[allowed] / weights[allowed if normalise == "public" else slice(None)].sum())
+    np.testing.assert_allclose(
+        got, weights[allowed] / weights[allowed if normalise == "public" else slice(None)].sum()
+    )
 
 
 def test_amplification_keeps_a_token_of_public_probability_zero_at_weight_zero():
     public = np.array([-np.inf, math.log(0.5), math.log(0.5)])
-    got = PTA(alpha=2.0).amplify_private(np.log([[0.9, 0.05, 0.05]]), public, np.log([0.4, 0.3, 0.3]))[0]
+    got = PTA(alpha=2.0).amplify_private(
+        np.log([[0.9, 0.05, 0.05]]), public, np.log([0.4, 0.3, 0.3])
+    )[0]
     assert got[0] == 0 and got.sum() == pytest.approx(1)
 
 

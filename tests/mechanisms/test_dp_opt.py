@@ -31,7 +31,9 @@ def task():
 
 def release(task, mechanism=SMALL, records=None, knob=0.2, seed=0, model=None):
     """(prompt, ledger, noisy releases)."""
-    private, ledger, public = private_set(list(task.train if records is None else records), {None: 40}, seed)
+    private, ledger, public = private_set(
+        list(task.train if records is None else records), {None: 40}, seed
+    )
     context = Context(task.public_view(), model or SimulatedLM(), ("World",), knob, public)
     with observing(recording := Recording()):
         made = mechanism.release(private, context)
@@ -42,7 +44,9 @@ def test_every_try_and_the_holdout_are_charged_at_their_own_rates(task):
     mechanism = DPOpt(slots=8, instructions=3, tokens=6, retries=2, holdout=20)
     event = mechanism.events(0.5, Sizes({None: 40}, {None: 4}))
     choice = BoundedRangeDpEvent(2.0)
-    token = dp.PoissonSampledDpEvent(0.2, compose([choice, EpsilonDeltaDpEvent(0.0, mechanism.failure)]))
+    token = dp.PoissonSampledDpEvent(
+        0.2, compose([choice, EpsilonDeltaDpEvent(0.0, mechanism.failure)])
+    )
     assert flatten(event) == {token: 3 * (6 + 2), dp.PoissonSampledDpEvent(0.5, choice): 1}
     _, ledger, _ = release(task, mechanism, knob=0.5)
     assert compose([ledger.event()]) == compose([event])
@@ -75,7 +79,9 @@ def test_the_student_is_shown_as_right_or_wrong_with_both_answers(task):
         rows = model.score([(prompt, [model.encode(" " + label) for label in task.labels])])
         slow.append(task.labels[int(np.argmax(rows[0]))])
     assert said == slow
-    for record, prompt, answer in zip(records, MetaPrompts(student, WISHES[0], 6).of(records), said, strict=True):
+    for record, prompt, answer in zip(
+        records, MetaPrompts(student, WISHES[0], 6).of(records), said, strict=True
+    ):
         shown = model.decode(prompt)
         assert record.text in shown and f" {record.label}" in shown and WISHES[0] in shown
         assert ("The right answer is" in shown) == (answer != record.label)
@@ -96,7 +102,11 @@ def test_the_published_epsilon_is_that_of_all_tries():
     found = mechanism.paper_epsilon(1 / 1.8, sizes, 2.0373e-6)
     assert found == pytest.approx(dp_opt_epsilon(1.8, 5e-7, 1025 / 66676, 200, 2.0373e-6))
     assert found == pytest.approx(3.38, abs=0.01)
-    assert mechanism.paper_epsilon(1 / 1.8, sizes, 1e-9) == mechanism.paper_epsilon(0.0, sizes, 1e-5) == float("inf")
+    assert (
+        mechanism.paper_epsilon(1 / 1.8, sizes, 1e-9)
+        == mechanism.paper_epsilon(0.0, sizes, 1e-5)
+        == float("inf")
+    )
 
 
 def test_the_kit_refutes_a_limited_domain_whose_failures_are_not_paid(monkeypatch):

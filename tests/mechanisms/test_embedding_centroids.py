@@ -43,7 +43,9 @@ def test_one_more_record_adds_one_vector_to_one_class_and_changes_no_other(agnew
     _, with_it = release_sums(SIM, replace(agnews, train=(*agnews.train, more)))
     moved = [b.release.clean - a.release.clean for a, b in zip(without, with_it, strict=True)]
     at = list(agnews.group_sizes).index("Sports")
-    assert [bool(each.any()) for each in moved] == [label == "Sports" for label in agnews.group_sizes]
+    assert [bool(each.any()) for each in moved] == [
+        label == "Sports" for label in agnews.group_sizes
+    ]
     assert moved[at][0] == pytest.approx(load_embeddings("sim").encode([more.text])[0], abs=1e-5)
     assert 0.999 < np.linalg.norm(moved[at]) <= 1 == without[at].release.bound
 
@@ -52,7 +54,9 @@ def test_a_gradient_is_clipped_and_all_classes_are_charged_together(agnews):
     more = Record("a text about football and a match", "Sports")
     _, without = release_sums(LOGISTIC, agnews)
     _, with_it = release_sums(LOGISTIC, replace(agnews, train=(*agnews.train, more)))
-    first = with_it[0].release.clean - without[0].release.clean  # later steps follow from released noise
+    first = (
+        with_it[0].release.clean - without[0].release.clean
+    )  # later steps follow from released noise
     assert 0.99 * LOGISTIC.clip < np.linalg.norm(first) <= LOGISTIC.clip == without[0].release.bound
     assert first.any(axis=1).all() and len(without) == LOGISTIC.steps
 
@@ -61,16 +65,22 @@ def test_a_record_changes_no_bit_of_the_gradients_of_the_others(agnews, monkeypa
     """Given the same released sums. A product of matrices would round a row by how many rows there are."""
     seen: list[np.ndarray] = []
     config = ReleaseConfig(epsilon=1.0, delta=1e-5, seed=0)
-    wide = np.random.default_rng(0).normal(size=(200, 384)) / math.sqrt(384)  # as wide as the embedded model's
+    wide = np.random.default_rng(0).normal(size=(200, 384)) / math.sqrt(
+        384
+    )  # as wide as the embedded model's
 
     def fix_sum(noisy_sum, vectors, sample, weights):
         seen.append(weights)
-        total = np.random.default_rng(len(seen) % LOGISTIC.steps).normal(size=(weights.shape[1], vectors.shape[1]))
+        total = np.random.default_rng(len(seen) % LOGISTIC.steps).normal(
+            size=(weights.shape[1], vectors.shape[1])
+        )
         sample.spend(noisy_sum.event).noisy_sum(total, noisy_sum.bound)
         return total
 
     monkeypatch.setattr(NoisySum, "release", fix_sum)
-    monkeypatch.setattr(EmbeddingCentroids, "_embed", lambda self, sample, reader: wide[: len(sample.slots)])
+    monkeypatch.setattr(
+        EmbeddingCentroids, "_embed", lambda self, sample, reader: wide[: len(sample.slots)]
+    )
     for size in (1, 5, 9, 14):
         seen.clear()
         for train in (agnews.train[:size], agnews.train[: size + 1]):
@@ -87,7 +97,9 @@ def test_the_noise_is_that_of_one_gaussian_whatever_the_sizes(mechanism, epsilon
     sizes = Sizes({None: 500} if mechanism.head == "logistic" else {"a": 10, "b": 99}, {})
     found = calibrate_mechanism(mechanism, sizes, epsilon, 1e-5, cache=None)
     steps = 1 if mechanism.head == "centroid" else mechanism.steps
-    expected = {1.0: 3.7304, 8.0: 0.60024}[epsilon]  # the exact Gaussian curve (Balle & Wang 2018) at delta = 1e-5
+    expected = {1.0: 3.7304, 8.0: 0.60024}[
+        epsilon
+    ]  # the exact Gaussian curve (Balle & Wang 2018) at delta = 1e-5
     assert found.knob == pytest.approx(expected * math.sqrt(steps), rel=1e-3)
     assert 0.98 * epsilon <= found.bounds.upper <= epsilon
     loose = slack(found.event, 1e-5, found.bounds.upper)
@@ -112,7 +124,9 @@ def test_what_answers_a_query_without_words_does_not_follow_from_the_order_of_re
     for train in (counted.train, counted.train[::-1]):
         task = replace(counted, train=train)
         made = release(SIM, task, models.load("sim"), config, blank)
-        assert made.answers == {"blank": task.labels[0]} and list(task.group_sizes) == list(task.labels)
+        assert made.answers == {"blank": task.labels[0]} and list(task.group_sizes) == list(
+            task.labels
+        )
 
 
 def test_the_nearest_centroid_by_cosine_as_computed_by_hand(agnews):

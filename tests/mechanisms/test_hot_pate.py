@@ -23,7 +23,9 @@ def ballots(weights, draws, seed=0):
     return np.array([coordinated_ballots(weights, u).argmax(axis=1) for u in shared])
 
 
-@pytest.mark.parametrize("weights", [[0.5, 0.3, 0.15, 0.05], [0.97, 0.01, 0.01, 0.01], [0.4, 0.2, 0.0, 0.4]])
+@pytest.mark.parametrize(
+    "weights", [[0.5, 0.3, 0.15, 0.05], [0.97, 0.01, 0.01, 0.01], [0.4, 0.2, 0.0, 0.4]]
+)
 def test_over_the_shared_randomness_a_vote_is_a_draw_from_the_slots_own_distribution(weights):
     drawn = np.bincount(ballots([weights, [0.25] * 4], 6000)[:, 0], minlength=4)
     positive = np.array(weights) > 0
@@ -72,7 +74,9 @@ def test_the_shared_randomness_is_public_and_fresh_for_every_token_of_every_text
     assert len({tuple(u) for u in first}) == len(first) > 2
     other = shared_randomness(monkeypatch, mechanism, ["nothing alike"] * 12, knob=50.0)
     np.testing.assert_array_equal(first[0], other[0])
-    assert not np.array_equal(first[0], shared_randomness(monkeypatch, mechanism, RECORDS, seed=1)[0])
+    assert not np.array_equal(
+        first[0], shared_randomness(monkeypatch, mechanism, RECORDS, seed=1)[0]
+    )
 
 
 def test_its_ledger_is_tangs_and_it_claims_no_formula():

@@ -37,7 +37,9 @@ def test_the_worst_neighbours_lose_a_range_of_exactly_epsilon():
     before = log_softmax(scores(choice, others, public) / 0.9)
     extreme = log_softmax(scores(choice, np.append(others, [[0, -50, -50]], axis=0), public) / 0.9)
     assert np.ptp(extreme - before) == pytest.approx(choice.range_epsilon)
-    mild = log_softmax(scores(choice, np.append(others, [public + 0.1 * np.arange(3)], axis=0), public) / 0.9)
+    mild = log_softmax(
+        scores(choice, np.append(others, [public + 0.1 * np.arange(3)], axis=0), public) / 0.9
+    )
     assert np.ptp(mild - before) == pytest.approx(0.2 / 3 / 0.9)
 
 
@@ -56,7 +58,11 @@ def test_what_may_be_drawn_is_the_public_top_k_and_what_one_record_could_lift_in
     assert candidates(public, 1, 1e9).tolist() == [0, 1, 3, 4, 5]
 
 
-@given(st.lists(st.floats(-9, 0), min_size=5, max_size=5), st.lists(WILD, min_size=5, max_size=5), st.integers(1, 5))
+@given(
+    st.lists(st.floats(-9, 0), min_size=5, max_size=5),
+    st.lists(WILD, min_size=5, max_size=5),
+    st.integers(1, 5),
+)
 @settings(max_examples=examples(150), deadline=None)
 def test_a_token_that_one_record_lifts_into_the_top_k_may_be_drawn(public, record, top_k):
     public, choice = np.array(public), DifferenceChoice(3.0, 4, 1.0)
@@ -68,17 +74,30 @@ def test_a_token_that_one_record_lifts_into_the_top_k_may_be_drawn(public, recor
 
 @pytest.mark.parametrize("knob", [0.0, 1e-3])
 def test_where_nothing_is_clipped_the_scores_are_the_means_of_log_probabilities(knob):
-    mechanism, model, seen = InvisibleInk(prompts=1, tokens=1, style="completion"), AdversarialModel(False), Recording()
+    mechanism, model, seen = (
+        InvisibleInk(prompts=1, tokens=1, style="completion"),
+        AdversarialModel(False),
+        Recording(),
+    )
     with observing(seen):
         demonstrations, _, _ = run(mechanism, ["only record"], knob=knob, model=model)
-    private = model.log_probs_after(model.encode(TinyTask().generation_prompt("a", [Record("only record", "a")])))
+    private = model.log_probs_after(
+        model.encode(TinyTask().generation_prompt("a", [Record("only record", "a")]))
+    )
     np.testing.assert_allclose(seen.observed_releases[0].release.clean, private, rtol=1e-5)
     if knob == 0:
-        assert demonstrations[0].text == model.decode([int(np.argmax(private))]).strip().strip('"').strip()
+        assert (
+            demonstrations[0].text
+            == model.decode([int(np.argmax(private))]).strip().strip('"').strip()
+        )
 
 
 def test_the_papers_epsilon_is_zcdp_without_sampling():
     mechanism = InvisibleInk(prompts=7, tokens=200, temperature=1.2)
     rho = 200 * 0.5**2 / (2 * 7**2 * 1.2**2)
     claimed = mechanism.paper_epsilon(1 / 0.5, None, 1e-5)
-    assert rho + math.sqrt(2 * rho * math.log(1e5)) < claimed < rho + 2 * math.sqrt(rho * math.log(1e5))
+    assert (
+        rho + math.sqrt(2 * rho * math.log(1e5))
+        < claimed
+        < rho + 2 * math.sqrt(rho * math.log(1e5))
+    )

@@ -25,7 +25,9 @@ def test_without_noise_the_texts_are_those_with_most_of_a_slow_vote():
     records, texts = run.embedded
     assert records == TEXTS
     points, public = embed_alone(records, "sim"), embed_alone(texts, "sim")
-    votes = [min(range(len(texts)), key=lambda at: ((point - public[at]) ** 2).sum()) for point in points]
+    votes = [
+        min(range(len(texts)), key=lambda at: ((point - public[at]) ** 2).sum()) for point in points
+    ]
     (counts,) = run.counts
     assert counts.tolist() == [votes.count(at) for at in range(len(texts))]
     best = sorted(range(len(texts)), key=lambda at: -votes.count(at))[:3]
@@ -57,7 +59,9 @@ def test_the_ledger_is_one_gaussian_whatever_the_shots_texts_and_sizes():
         assert len(run.made) == len(shots) and len(run.counts) == 1
         event = SMALL.events(1.0, Sizes({"a": size}, {"a": len(shots)}))
         assert compose([run.ledger.event()]) == compose([event])
-        assert accountants.epsilon(event, 1e-5).upper == pytest.approx(exact_epsilon(1.0, 1e-5), rel=1e-9)
+        assert accountants.epsilon(event, 1e-5).upper == pytest.approx(
+            exact_epsilon(1.0, 1e-5), rel=1e-9
+        )
 
 
 def test_it_is_private_evolution_without_another_round():
@@ -70,7 +74,9 @@ def test_it_is_private_evolution_without_another_round():
 def test_labels_that_are_no_groups_share_one_histogram():
     run = Run(SMALL, TEXTS, shots=("a", "b"), grouped=False)
     assert [made.label for made in run.made] == ["a", "b"] and len(run.counts) == 1
-    assert compose([run.ledger.event()]) == compose([SMALL.events(1.0, Sizes({None: 6}, {None: 2}))])
+    assert compose([run.ledger.event()]) == compose(
+        [SMALL.events(1.0, Sizes({None: 6}, {None: 2}))]
+    )
 
 
 def test_places_are_by_label_in_order():

@@ -22,12 +22,34 @@ from tests.mechanisms.answering import TinyTask
 @pytest.mark.parametrize(
     ("cls", "options"),
     [
-        *((Tang, {"slots": 0}), (Tang, {"top_p": 0.0}), (Voting, {"slots": 0}), (Voting, {"candidates": "span"})),
-        *((ESA, {"radius": -1.0}), (KSA, {"words": 0}), (SGA, {"public": "on"}), (SGAHistogram, {"top": 0})),
-        *((PrivatePrediction, {"threshold_share": 1.0}), (DPOpt, {"failure": 1.0}), (DPOpt, {"retries": -1})),
+        *(
+            (Tang, {"slots": 0}),
+            (Tang, {"top_p": 0.0}),
+            (Voting, {"slots": 0}),
+            (Voting, {"candidates": "span"}),
+        ),
+        *(
+            (ESA, {"radius": -1.0}),
+            (KSA, {"words": 0}),
+            (SGA, {"public": "on"}),
+            (SGAHistogram, {"top": 0}),
+        ),
+        *(
+            (PrivatePrediction, {"threshold_share": 1.0}),
+            (DPOpt, {"failure": 1.0}),
+            (DPOpt, {"retries": -1}),
+        ),
         *((PrivateEvolution, {"candidates": 10**8}), (PrivateEvolution, {"style": "letter"})),
-        *((OneVote, {"candidates": 0}), (OneVote, {"temperature": 0.0}), (TopicWords, {"words": 0})),
-        *((VotingNearest, {"partition": "once"}), (VotingNearest, {"threshold": 2.0}), (VotingNearest, {"uses": 0})),
+        *(
+            (OneVote, {"candidates": 0}),
+            (OneVote, {"temperature": 0.0}),
+            (TopicWords, {"words": 0}),
+        ),
+        *(
+            (VotingNearest, {"partition": "once"}),
+            (VotingNearest, {"threshold": 2.0}),
+            (VotingNearest, {"uses": 0}),
+        ),
         *((EmbeddingCentroids, {"embedding": "no such"}), (EmbeddingCentroids, {"clip": 0.0})),
     ],
 )
@@ -37,7 +59,11 @@ def test_options_that_make_no_sense_are_refused(cls, options):
 
 
 @pytest.mark.parametrize(
-    ("cls", "kinds"), [(Voting, {"classification", "extraction"}), *((cls, {"generation"}) for cls in (ESA, KSA, SGA))]
+    ("cls", "kinds"),
+    [
+        (Voting, {"classification", "extraction"}),
+        *((cls, {"generation"}) for cls in (ESA, KSA, SGA)),
+    ],
 )
 def test_a_task_that_a_mechanism_cannot_do_is_skipped_with_a_reason(cls, kinds):
     for kind in ("classification", "extraction", "generation", "json"):

@@ -25,15 +25,21 @@ from tests.mechanisms.adversarial import TinyTask
 from tests.samples import private_set
 
 SMALL = PrivateEvolution(rounds=3, candidates=3, variations=1, tokens=6, embedding="sim")
-TEXTS = [f"the {word} of the year" for word in ("company", "river", "company", "team", "law", "company")]
+TEXTS = [
+    f"the {word} of the year" for word in ("company", "river", "company", "team", "law", "company")
+]
 
 
 class Run:
     """One release: made, ledger, counts (clean, of every histogram), embedded (the texts of every call)."""
 
-    def __init__(self, mechanism, texts, knob=1.0, shots=("a",), seed=0, grouped=True, sizes=None, model=None):
+    def __init__(
+        self, mechanism, texts, knob=1.0, shots=("a",), seed=0, grouped=True, sizes=None, model=None
+    ):
         self.embedded, sizes = [], sizes or {"a" if grouped else None: max(1, len(texts))}
-        private, self.ledger, public = private_set([Record(text, "a") for text in texts], sizes, seed)
+        private, self.ledger, public = private_set(
+            [Record(text, "a") for text in texts], sizes, seed
+        )
         context = Context(TinyTask(), model or SimulatedLM(), shots, knob, public, embed=self.embed)
         with observing(recording := Recording()):
             self.made = mechanism.release(private, context)
@@ -56,7 +62,10 @@ def test_without_noise_every_generation_is_that_of_a_slow_vote():
     points = embed_alone(TEXTS, "sim")
     for number, texts in enumerate(generations):
         public = embed_alone(texts, "sim")
-        votes = [min(range(len(texts)), key=lambda at: ((point - public[at]) ** 2).sum()) for point in points]
+        votes = [
+            min(range(len(texts)), key=lambda at: ((point - public[at]) ** 2).sum())
+            for point in points
+        ]
         assert run.counts[number].tolist() == [votes.count(at) for at in range(len(texts))]
         best = sorted(range(len(texts)), key=lambda at: -votes.count(at))[: SMALL.candidates]
         if number + 1 < SMALL.rounds:
@@ -78,26 +87,39 @@ def test_the_ledger_is_what_events_promised_whatever_the_shots_and_the_sizes():
     for shots, size in ((("a",), 6), (("a",) * 4, 1000)):
         run = Run(SMALL, TEXTS, shots=shots, sizes={"a": size})
         assert len(run.made) == len(shots) and len(run.counts) == SMALL.rounds
-        assert compose([run.ledger.event()]) == compose([SMALL.events(1.0, Sizes({"a": size}, {"a": len(shots)}))])
+        assert compose([run.ledger.event()]) == compose(
+            [SMALL.events(1.0, Sizes({"a": size}, {"a": len(shots)}))]
+        )
 
 
 def test_texts_for_a_classifier_cost_nothing_more_and_the_prompt_shows_the_first_of_them(own_cache):
     options = {"rounds": 2, "candidates": 3, "variations": 1, "tokens": 6, "embedding": "sim"}
-    cells = [make_cell("private_evolution", options={**options, "texts": texts}, shots=4) for texts in (None, 14)]
+    cells = [
+        make_cell("private_evolution", options={**options, "texts": texts}, shots=4)
+        for texts in (None, 14)
+    ]
     few, many = (run_cell(cell, SUITE, Workbench(MECHANISMS)) for cell in cells)
-    assert few.privacy.event == many.privacy.event and few.privacy.epsilon_proved == many.privacy.epsilon_proved
+    assert (
+        few.privacy.event == many.privacy.event
+        and few.privacy.epsilon_proved == many.privacy.epsilon_proved
+    )
     assert few.released_count == 4 and many.released_count == len(many.released) == 14
     assert [text.label for text in many.released[:4]] == [text.label for text in few.released]
     assert set(many.scores) == {"acc", "acc_calibrated", "log_loss", *BY_EMBEDDING}
     task = Workbench(MECHANISMS).task(cells[1])
     shown = [Demonstration(text.text, text.label) for text in many.released[:4]]
-    assert lm_eval_bridge.evaluate(task, SimulatedLM(), shown).scores["acc"] == many.scores["acc"].value
+    assert (
+        lm_eval_bridge.evaluate(task, SimulatedLM(), shown).scores["acc"]
+        == many.scores["acc"].value
+    )
     assert sizes_of(many, build(PrivateEvolution, cells[1].options)).shots.keys() == {*task.labels}
 
 
 def test_epsilon_is_the_closed_form_of_the_root_of_r_over_sigma():
     event = PrivateEvolution(rounds=9).events(6.0, Sizes({"a": 50, "b": 900}, {"a": 1, "b": 3}))
-    assert accountants.epsilon(event, 1e-5).upper == pytest.approx(exact_epsilon(6.0 / 3, 1e-5), rel=1e-9)
+    assert accountants.epsilon(event, 1e-5).upper == pytest.approx(
+        exact_epsilon(6.0 / 3, 1e-5), rel=1e-9
+    )
 
 
 def test_shots_of_a_label_share_one_evolution_and_differ():
@@ -109,11 +131,17 @@ def test_without_groups_all_labels_stand_in_one_histogram():
     run = Run(SMALL, TEXTS, shots=("a", "b"), grouped=False)
     assert [demonstration.label for demonstration in run.made] == ["a", "b"]
     assert len(run.counts) == SMALL.rounds
-    assert compose([run.ledger.event()]) == compose([SMALL.events(1.0, Sizes({None: 6}, {None: 2}))])
+    assert compose([run.ledger.event()]) == compose(
+        [SMALL.events(1.0, Sizes({None: 6}, {None: 2}))]
+    )
 
 
 def test_only_different_texts_stand_and_a_label_without_any_has_an_empty_one():
-    a, again, empty = Demonstration("x", "a"), Demonstration("x", "a", tokens=3), Demonstration("", "a")
+    a, again, empty = (
+        Demonstration("x", "a"),
+        Demonstration("x", "a", tokens=3),
+        Demonstration("", "a"),
+    )
     assert [text.text for text in remove_repetitions([empty, a, again], ["a"])] == ["x"]
     assert remove_repetitions([a], ["a", "b"])[1:] == [Demonstration("", "b")]
 

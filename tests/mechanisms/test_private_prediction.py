@@ -40,7 +40,9 @@ class Answering:
 def answer(mechanism, answers, texts=RECORDS, **given):
     observer = Answering(answers)
     with observing(observer):
-        demonstrations, ledger, _ = run(mechanism, texts, model=AdversarialModel(poison=False), **given)
+        demonstrations, ledger, _ = run(
+            mechanism, texts, model=AdversarialModel(poison=False), **given
+        )
     return observer, demonstrations, ledger
 
 
@@ -50,7 +52,12 @@ class NoEnd(TinyTask):
 
 @pytest.mark.parametrize(
     ("answers", "kinds"),
-    [([1, 1, 1, 1], "tctc"), ([0, 1, 0, 1], "ttcttc"), ([0] * 5, "ttttt"), ([0, 0, 0, 1, 0], "ttttct")],
+    [
+        ([1, 1, 1, 1], "tctc"),
+        ([0, 1, 0, 1], "ttcttc"),
+        ([0] * 5, "ttttt"),
+        ([0, 0, 0, 1, 0], "ttttct"),
+    ],
 )
 def test_a_private_token_follows_each_yes_and_after_r_of_them_nothing_is_asked(answers, kinds):
     mechanism = PrivatePrediction(prompts=6, tokens=5, private_tokens=2)
@@ -62,7 +69,9 @@ def test_a_private_token_follows_each_yes_and_after_r_of_them_nothing_is_asked(a
 
 def test_the_query_is_the_mean_distance_of_the_slots_from_the_public_prompt():
     model, task = AdversarialModel(poison=False), TinyTask()
-    mechanism = PrivatePrediction(prompts=1, tokens=1, private_tokens=1, threshold=0.3, style="completion")
+    mechanism = PrivatePrediction(
+        prompts=1, tokens=1, private_tokens=1, threshold=0.3, style="completion"
+    )
     observer, _, _ = answer(mechanism, [1], ["only record"], knob=2.0)
     private, public = (
         np.exp(model.log_probs_after(model.encode(task.generation_prompt("a", examples))))
@@ -72,7 +81,9 @@ def test_the_query_is_the_mean_distance_of_the_slots_from_the_public_prompt():
     assert asked.clean[0] == pytest.approx(np.abs(private - public).sum() / 2 - 0.3, abs=1e-5)
     assert asked.bound == 1
     assert chosen.scale == 2.0 and chosen.bound == 2 * mechanism.clip
-    np.testing.assert_allclose(chosen.clean, np.maximum(-10, np.log(private / private.max()) + 10), atol=1e-4)
+    np.testing.assert_allclose(
+        chosen.clean, np.maximum(-10, np.log(private / private.max()) + 10), atol=1e-4
+    )
 
 
 def test_without_records_the_query_is_0_and_hostile_rows_count_as_the_public_one():
@@ -88,7 +99,9 @@ def test_the_budget_is_split_by_the_public_share_and_one_knob_scales_both():
     for share in (0.2, 0.5, 0.9):
         mechanism = PrivatePrediction(prompts=20, tokens=9, private_tokens=4, threshold_share=share)
         (sampled,) = flatten(mechanism.events(0.5, Sizes({"a": 100}, {"a": 1})).branches[0][1])
-        parts = {type(event): (event.epsilon, count) for event, count in flatten(sampled.event).items()}
+        parts = {
+            type(event): (event.epsilon, count) for event, count in flatten(sampled.event).items()
+        }
         own, count = parts[BoundedRangeDpEvent]
         size, rounds = parts[AboveThresholdDpEvent]
         assert count == rounds == 4 and own == pytest.approx(2 * 10 / (20 * 0.5))
@@ -102,7 +115,11 @@ def test_the_papers_epsilon_is_zcdp_of_rounds_and_tokens():
     sigma = mechanism._noisy_threshold(2.0).scale
     rho = 50 * ((10 / (250 * 2.0)) ** 2 / 2 + 2 / (250 * sigma) ** 2)
     claimed = mechanism.paper_epsilon(2.0, None, 1e-5)
-    assert rho + math.sqrt(2 * rho * math.log(1e5)) < claimed < rho + 2 * math.sqrt(rho * math.log(1e5))
+    assert (
+        rho + math.sqrt(2 * rho * math.log(1e5))
+        < claimed
+        < rho + 2 * math.sqrt(rho * math.log(1e5))
+    )
 
 
 class MeanOfThoseThatCame(AboveThreshold):

@@ -19,7 +19,10 @@ SHARED = {"slots": 5, "examples_per_slot": 2}
 PAIRS = [
     (ESAPublic(**SHARED, candidates=6), ESA(**SHARED, candidates=6)),
     (SGAPublic(**SHARED, public_slots=6), SGA(**SHARED, public_slots=6)),
-    (SGAPublic(**SHARED, public_slots=6, public="out"), SGA(**SHARED, public_slots=6, public="out")),
+    (
+        SGAPublic(**SHARED, public_slots=6, public="out"),
+        SGA(**SHARED, public_slots=6, public="out"),
+    ),
 ]
 
 
@@ -47,11 +50,18 @@ def test_a_control_answers_as_its_method_without_noise_would_on_public_slots(con
         answer = control.answer(query, sample_for(query.text), context)
         slots = public_slots(control, query, task.public_records(getattr(control, "public", "in")))
         same = Sample(slots, method.release(0.0), noise)
-        assert answer == method.answer(query, same, AnswerContext(task, HashReader(), 0.0, streams.public))
+        assert answer == method.answer(
+            query, same, AnswerContext(task, HashReader(), 0.0, streams.public)
+        )
         seen.append(slots)
     assert len(slots) == 5 and all(len(slot) == 2 for slot in slots)
     assert (seen[0] == seen[1]) == (way == "one_sample")
-    asked = {text.lower() for entry in reader.asked if entry[0] == "texts" for text, *_ in _records(entry[2])}
+    asked = {
+        text.lower()
+        for entry in reader.asked
+        if entry[0] == "texts"
+        for text, *_ in _records(entry[2])
+    }
     assert asked and all(text.startswith("public") for text in asked)
     assert ledger.event() == dp.NoOpDpEvent() and private.close() == 0
 

@@ -23,7 +23,13 @@ from tests.samples import private_set
 
 WORDS = ("company", "market", "team", "river", "would", "law", "goal", "album", "actor")
 MODEL = SimulatedLM(words=WORDS)
-A = ["Company, company: the market", "market of a company", "the team. THE TEAM", "would the law", ""]
+A = [
+    "Company, company: the market",
+    "market of a company",
+    "the team. THE TEAM",
+    "would the law",
+    "",
+]
 B = ["a team by the river", "team", "an actor of the team"]
 
 
@@ -39,9 +45,13 @@ class Run:
 
     def __init__(self, mechanism, records, knob=1.0, shots=("a",), sizes=None, model=MODEL):
         sizes = sizes or Counter(label for _, label in records)
-        private, self.ledger, public = private_set([Record(text, label) for text, label in records], sizes)
+        private, self.ledger, public = private_set(
+            [Record(text, label) for text, label in records], sizes
+        )
         with observing(recording := Recording()):
-            self.made = mechanism.release(private, Context(TinyTask(), model, tuple(shots), knob, public))
+            self.made = mechanism.release(
+                private, Context(TinyTask(), model, tuple(shots), knob, public)
+            )
         self.counts = [observation.release.clean for observation in recording.observed_releases]
         self.bounds = [observation.release.bound for observation in recording.observed_releases]
 
@@ -69,17 +79,23 @@ def test_words_that_several_labels_released_are_dropped_and_nothing_more_is_char
     b = Demonstration("river actor", "b")
     assert run.made == [b, Demonstration("company market", "a"), b]
     assert len(run.counts) == 2
-    same = Run(TopicWords(words=3), label_with("a", A) + label_with("b", A), knob=0.0, shots=("a", "b"))
+    same = Run(
+        TopicWords(words=3), label_with("a", A) + label_with("b", A), knob=0.0, shots=("a", "b")
+    )
     assert [made.text for made in same.made] == ["", ""]
 
 
-@given(st.lists(st.lists(st.sampled_from([*WORDS, "zebra", "@nan@"]), max_size=6), max_size=4), st.data())
+@given(
+    st.lists(st.lists(st.sampled_from([*WORDS, "zebra", "@nan@"]), max_size=6), max_size=4),
+    st.data(),
+)
 def test_one_more_record_raises_each_count_by_one_at_most_and_no_other_label_moves(records, data):
     added = data.draw(st.lists(st.sampled_from([*WORDS, "zebra"]), max_size=12))
     rows = label_with("a", map(" ".join, records)) + label_with("b", B)
     sizes = {"a": len(records) + 1, "b": len(B)}
     without, with_it = (
-        Run(TopicWords(), more, shots=("a", "b"), sizes=sizes) for more in (rows, [*rows, (" ".join(added), "a")])
+        Run(TopicWords(), more, shots=("a", "b"), sizes=sizes)
+        for more in (rows, [*rows, (" ".join(added), "a")])
     )
     moves = [b - a for a, b in zip(without.counts, with_it.counts, strict=True)]
     assert set(moves[0].tolist()) <= {0.0, 1.0} and np.ptp(moves[0]) <= without.bounds[0] == 1.0
@@ -112,8 +128,12 @@ def test_the_distribution_of_the_choice_is_the_exponential_mechanism_and_its_rat
 
 def test_no_record_is_in_a_prompt_and_no_released_word_outside_the_public_list():
     model = Unasked(words=WORDS)
-    run = Run(TopicWords(words=4), label_with("a", ["secret zebra company"] * 5), knob=0.0, model=model)
-    assert run.made[0].text.split()[0] == "company" and {*run.made[0].text.split()} <= {*list_words(model)}
+    run = Run(
+        TopicWords(words=4), label_with("a", ["secret zebra company"] * 5), knob=0.0, model=model
+    )
+    assert run.made[0].text.split()[0] == "company" and {*run.made[0].text.split()} <= {
+        *list_words(model)
+    }
 
 
 def test_a_model_whose_tokens_are_no_words_is_refused_before_anything_is_read():
@@ -123,10 +143,15 @@ def test_a_model_whose_tokens_are_no_words_is_refused_before_anything_is_read():
 
 
 def test_tasks_without_classes_are_skipped_each_with_its_reason():
-    reasons = {kind: TopicWords().skip(TinyTask(kind)) for kind in ("extraction", "generation", "continuation", "json")}
+    reasons = {
+        kind: TopicWords().skip(TinyTask(kind))
+        for kind in ("extraction", "generation", "continuation", "json")
+    }
     assert TopicWords().skip(TinyTask("classification")) is None
     assert None not in reasons.values() and len({*reasons.values()}) == 4
     for bad in (0, -1, 10**6):
         with pytest.raises(UsageError, match="words"):
             TopicWords(words=bad)
-    assert math.isinf(accountants.epsilon(TopicWords().events(0.0, Sizes({"a": 5}, {"a": 1})), 1e-5).upper)
+    assert math.isinf(
+        accountants.epsilon(TopicWords().events(0.0, Sizes({"a": 5}, {"a": 1})), 1e-5).upper
+    )

@@ -48,4 +48,6 @@ def test_changed_outputs_need_another_version_and_another_way_to_write_the_same_
     assert "put `version = 2` into class Shouting" in golden.find_problem(
         Shouting, golden.hash_outputs(Shouting), known
     )
-    assert golden.find_problem(Raised, golden.hash_outputs(Raised), known).endswith(f"run `{golden.COMMAND}`.")
+    assert golden.find_problem(Raised, golden.hash_outputs(Raised), known).endswith(
+        f"run `{golden.COMMAND}`."
+    )

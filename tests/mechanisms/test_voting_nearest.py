@@ -57,10 +57,14 @@ def test_one_record_moves_a_ballot_of_at_most_r_queries_and_two_where_the_neares
     assert sum(move > 0 for move in moves) <= uses
 
 
-def test_where_the_nearest_are_shown_noise_doubles_and_a_bound_on_one_ballot_is_refused(monkeypatch):
+def test_where_the_nearest_are_shown_noise_doubles_and_a_bound_on_one_ballot_is_refused(
+    monkeypatch,
+):
     nearest = dataclasses.replace(MECHANISM, nearest=2)
     assert nearest._sum(3.0).bound == 2 * MECHANISM._sum(3.0).bound == 2 * math.sqrt(2)
-    assert nearest.events(3.0, Sizes.from_queries(16, 9)) == MECHANISM.events(3.0, Sizes.from_queries(16, 9))
+    assert nearest.events(3.0, Sizes.from_queries(16, 9)) == MECHANISM.events(
+        3.0, Sizes.from_queries(16, 9)
+    )
     monkeypatch.setattr(VotingNearest, "_sum", VotingNearest.__mro__[1]._sum)
     with pytest.raises(PluginError, match="replaced=2"):
         votes(nearest, TEXTS)
@@ -72,7 +76,9 @@ def test_a_record_reaches_the_stated_bound():
         for texts in ([], ["cake party"], ["party party"])
         for record in TEXTS
     ]
-    found = [float(np.linalg.norm(np.array(with_it) - np.array(without))) for without, with_it in pairs]
+    found = [
+        float(np.linalg.norm(np.array(with_it) - np.array(without))) for without, with_it in pairs
+    ]
     assert max(found) == pytest.approx(math.sqrt(2 * MECHANISM.uses))
 
 

@@ -16,7 +16,9 @@ from tests.samples import GENERATION
 def quick_embeddings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The simulated embeddings, and no WordNet, whatever this machine has."""
     monkeypatch.setattr(text_metrics, "_embed", load_embeddings("sim").encode)
-    monkeypatch.setattr(text_metrics, "list_unavailable", lambda: {"meteor": "It is not there; install it."})
+    monkeypatch.setattr(
+        text_metrics, "list_unavailable", lambda: {"meteor": "It is not there; install it."}
+    )
     text_metrics._similarities.cache_clear()
     yield
     text_metrics._similarities.cache_clear()

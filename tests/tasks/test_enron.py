@@ -41,7 +41,9 @@ def invented() -> list[str]:
 def test_the_default_corpus_has_the_stated_sizes_and_shares(synthetic):
     assert (len(synthetic.train), len(synthetic.test), synthetic.labels) == (1000, 200, ("email",))
     assert not any(synthetic.dropped.values())
-    shares = [np.mean([bool(find(r.text)) for r in synthetic.train]) for find in (addresses, phones)]
+    shares = [
+        np.mean([bool(find(r.text)) for r in synthetic.train]) for find in (addresses, phones)
+    ]
     assert 0.33 <= shares[0] <= 0.42
     assert 0.2 <= shares[1] <= 0.4
 
@@ -63,7 +65,9 @@ def test_nothing_that_looks_like_an_address_or_a_number_is_overlooked(invented):
 
 def test_no_two_people_share_an_address():
     names = product(enron.GRAMMAR.rules["first"], enron.GRAMMAR.rules["last"])
-    written = [form.format(first=f, last=n).lower() for f, n in names for form in enron._LOCAL_PARTS]
+    written = [
+        form.format(first=f, last=n).lower() for f, n in names for form in enron._LOCAL_PARTS
+    ]
     assert len(set(written)) == len(written)
 
 
@@ -92,10 +96,18 @@ def local(tmp_path, monkeypatch):
 
 
 def test_a_local_record_is_its_body_on_one_line_cut_at_120_words(local):
-    header = {"sender": "a@b.example", "subject": "HIDDEN", "emails": ["c@d.example"], "src": "HIDDEN"}
+    header = {
+        "sender": "a@b.example",
+        "subject": "HIDDEN",
+        "emails": ["c@d.example"],
+        "src": "HIDDEN",
+    }
     local({"text": "One,\n\n  two \t three\r\nfour\n", **header}, {"text": "word " * 200, **header})
     task = Task.load("enron", "local")
-    assert [record.text for record in task.train] == ["One, / two three / four", " ".join(["word"] * 120)]
+    assert [record.text for record in task.train] == [
+        "One, / two three / four",
+        " ".join(["word"] * 120),
+    ]
     assert {record.label for record in task.train} == {"email"}
 
 
@@ -151,7 +163,9 @@ def test_plausible_texts_have_five_words_of_their_own_and_do_not_loop(text, plau
 def test_word_distance_by_hand():
     records = ["the gas the price", "The sample"]  # the 3/6, gas, price, sample 1/6
     texts = ["the THE pump", "gas!"]  # the 2/4, gas 1/4, another word 1/4
-    assert mail.word_distance(texts, records) == pytest.approx((0 + 1 / 12 + 1 / 6 + 1 / 6 + 1 / 4) / 2)
+    assert mail.word_distance(texts, records) == pytest.approx(
+        (0 + 1 / 12 + 1 / 6 + 1 / 6 + 1 / 4) / 2
+    )
     assert mail.word_distance(records, records) == 0.0
     assert mail.word_distance(["pump station"], records) == pytest.approx(1.0)
     for nothing in ([], ["", "?!"]):
@@ -170,11 +184,16 @@ def test_released_mails_are_scored_through_lm_eval(synthetic):
         "{{ text }} {% raw %} \ud800",
         "Bob, Can we meet on Monday? Ann",
     ]
-    evaluation = evaluate(synthetic, models.load("sim"), [Demonstration(text, "email", tokens=1) for text in texts])
+    evaluation = evaluate(
+        synthetic, models.load("sim"), [Demonstration(text, "email", tokens=1) for text in texts]
+    )
     assert evaluation.outcomes["plausible"] == [1.0, 0.0, 0.0, 1.0]
     assert evaluation.scores == {"plausible": 0.5}
     records = [record.text for record in synthetic.test]
-    assert evaluation.aggregates == {"word_distance": mail.word_distance(texts, records), "repeats": 0.25}
+    assert evaluation.aggregates == {
+        "word_distance": mail.word_distance(texts, records),
+        "repeats": 0.25,
+    }
 
 
 # --- mechanisms

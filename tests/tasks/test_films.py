@@ -10,7 +10,12 @@ from dpicl.tasks import films
 
 pytestmark = pytest.mark.usefixtures("new_corpora")
 
-FILM = {"title": "The Golden Rider", "year": 1955, "genres": ["Western", "Drama"], "cast": ["Ana Bell", "Leo Cruz"]}
+FILM = {
+    "title": "The Golden Rider",
+    "year": 1955,
+    "genres": ["Western", "Drama"],
+    "cast": ["Ana Bell", "Leo Cruz"],
+}
 
 
 def line(**changes) -> str:
@@ -86,12 +91,22 @@ def test_what_is_no_json_object_does_not_parse(text):
 
 
 def test_a_record_keeps_two_names_and_the_four_fields_in_order():
-    text = films.text_of({"extract": "SECRET", "cast": ["A", "B", "C"], "year": 1999, "genres": ["War"], "title": "É"})
+    text = films.text_of(
+        {
+            "extract": "SECRET",
+            "cast": ["A", "B", "C"],
+            "year": 1999,
+            "genres": ["War"],
+            "title": "É",
+        }
+    )
     assert text == '{"title": "É", "year": 1999, "genres": ["War"], "cast": ["A", "B"]}'
     assert films.is_valid(films.parse(text))
 
 
-@pytest.mark.parametrize("row", [{}, {**FILM, "year": "1955"}, {**FILM, "cast": "A"}, {**FILM, "genres": [None]}])
+@pytest.mark.parametrize(
+    "row", [{}, {**FILM, "year": "1955"}, {**FILM, "cast": "A"}, {**FILM, "genres": [None]}]
+)
 def test_a_row_of_wrong_types_is_refused_without_its_values(row):
     with pytest.raises(ValueError, match="needs title") as caught:
         films.text_of(row)
@@ -101,9 +116,16 @@ def test_a_row_of_wrong_types_is_refused_without_its_values(row):
 def test_distances_by_hand():
     records = [line(genres=["War"], year=1950), line(genres=["War", "Drama"], year=1961)]
     # genres: War 2/3, Drama 1/3; decades: 195 1/2, 196 1/2
-    texts = [line(genres=["War"], year=1959), line(genres=["Western"], year=1951), line(year=1), "no film"]
+    texts = [
+        line(genres=["War"], year=1959),
+        line(genres=["Western"], year=1951),
+        line(year=1),
+        "no film",
+    ]
     # valid ones: War 1/2, Western 1/2; decade 195 only
-    assert films.genre_distance(texts, records) == pytest.approx((abs(1 / 2 - 2 / 3) + 1 / 3 + 1 / 2) / 2)
+    assert films.genre_distance(texts, records) == pytest.approx(
+        (abs(1 / 2 - 2 / 3) + 1 / 3 + 1 / 2) / 2
+    )
     assert films.year_distance(texts, records) == pytest.approx(1 / 2)
 
 

@@ -38,7 +38,9 @@ def tiny(seed: int) -> HMM:
     generator = np.random.default_rng(seed)
     moves = generator.random((4, 4)) * (generator.random((4, 4)) < 0.6) + np.eye(4) * 0.1
     start = generator.random(4) * np.array([1, 1, 1, 0])
-    return HMM(start / start.sum(), moves / moves.sum(axis=1, keepdims=True), np.array([0, 1, 2, 1]))
+    return HMM(
+        start / start.sum(), moves / moves.sum(axis=1, keepdims=True), np.array([0, 1, 2, 1])
+    )
 
 
 def sum_paths(hmm: HMM, symbols: tuple[int, ...]) -> float:
@@ -46,7 +48,9 @@ def sum_paths(hmm: HMM, symbols: tuple[int, ...]) -> float:
     total = 0.0
     for path in itertools.product(range(len(hmm.start)), repeat=len(symbols)):
         if all(hmm.emission[state] == symbol for state, symbol in zip(path, symbols, strict=True)):
-            total += hmm.start[path[0]] * np.prod([hmm.transition[a, b] for a, b in itertools.pairwise(path)])
+            total += hmm.start[path[0]] * np.prod(
+                [hmm.transition[a, b] for a, b in itertools.pairwise(path)]
+            )
     return float(total)
 
 
@@ -69,10 +73,20 @@ def test_the_forward_algorithm_is_the_sum_over_all_hidden_paths(seed):
 
 def test_the_language_is_a_mixture_of_factorial_models_as_the_paper_says():
     own = language()
-    assert (own.words[0], len(own.words), len(set(own.words)), len(own.concepts)) == ("/", 150, 150, 10)
+    assert (own.words[0], len(own.words), len(set(own.words)), len(own.concepts)) == (
+        "/",
+        150,
+        150,
+        10,
+    )
     entity = [np.kron(np.ones((10, 10)), each) for each in own.properties]
     for concept, move, share in zip(own.concepts, own.properties, entity, strict=True):
-        for each in (concept.start[None], concept.transition, move, move.T):  # mixes of permutations
+        for each in (
+            concept.start[None],
+            concept.transition,
+            move,
+            move.T,
+        ):  # mixes of permutations
             assert each.sum(axis=1) == pytest.approx(1.0)
         blocks = np.divide(concept.transition, share, out=np.zeros_like(share), where=share > 0)
         shown = blocks.reshape(10, 10, 10, 10).max(axis=(1, 3))
@@ -89,7 +103,9 @@ def test_one_seed_is_one_language_and_documents_are_of_pretraining_concepts():
     assert np.array_equal(again.concepts[3].transition, language().concepts[3].transition)
     assert not np.array_equal(language(1).concepts[0].transition, again.concepts[0].transition)
     documents = again.documents(30, 40, np.random.default_rng(0))
-    likely = np.array([[each.log_likelihood(row) for each in again.concepts] for row in documents.tolist()])
+    likely = np.array(
+        [[each.log_likelihood(row) for each in again.concepts] for row in documents.tolist()]
+    )
     assert documents.shape == (30, 40)
     assert set(likely.argmax(axis=1)) == set(range(5))
 
@@ -143,7 +159,9 @@ def test_texts_of_the_concept_are_distinguishable_and_others_are_not(task):
     real = [f"{record.text} {record.label}" for record in task.train]
     assert 0.3 < sequences.measure_distinguishable(real, queries) < 1.0
     short = [text[:8] for text in real]
-    assert sequences.measure_distinguishable(short, queries) < sequences.measure_distinguishable(real, queries)
+    assert sequences.measure_distinguishable(short, queries) < sequences.measure_distinguishable(
+        real, queries
+    )
 
 
 @pytest.mark.parametrize("name", ["tang", "prism", "real_demonstrations", "zero_shot"])
@@ -168,7 +186,9 @@ def test_a_demonstration_that_repeats_one_symbol_says_no_more_than_none():
     whole, model = Task.load("ginc", limit_test=100), models.load("ginc", device="cpu")
 
     def score(texts: list[str]) -> float:
-        return evaluate(whole, model, [Demonstration(text, NEUTRAL_LABEL, tokens=10) for text in texts]).scores["acc"]
+        return evaluate(
+            whole, model, [Demonstration(text, NEUTRAL_LABEL, tokens=10) for text in texts]
+        ).scores["acc"]
 
     nothing, repeated = score([]), [score([" ".join([word] * 10)] * 4) for word in language().said]
     real = [evaluate(whole, model, whole.train[4 * i : 4 * i + 4]).scores["acc"] for i in range(6)]
@@ -185,5 +205,7 @@ def test_only_its_own_model_reads_it(task):
 
 def test_a_number_of_all_texts_that_fails_ends_one_cell(task):
     own = dataclasses.replace(task, config=task.config.change(aggregates={"x": "os.getcwd"}))
-    with pytest.raises(PluginError, match=r"aggregate x of task ginc, os.getcwd, fails .*TypeError"):
+    with pytest.raises(
+        PluginError, match=r"aggregate x of task ginc, os.getcwd, fails .*TypeError"
+    ):
         evaluate(own, SimulatedLM(), task.train[:1])

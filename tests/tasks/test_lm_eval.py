@@ -17,14 +17,19 @@ from dpicl.tasks import metrics
 
 @pytest.fixture(scope="module")
 def manager() -> TaskManager:
-    return TaskManager(include_path=str(TASKS), include_defaults=False, metadata={"source": "synthetic"})
+    return TaskManager(
+        include_path=str(TASKS), include_defaults=False, metadata={"source": "synthetic"}
+    )
 
 
 class KeywordLM(LM):
     """Deterministic and arbitrary: scores by the lengths of context and choice, and always answers 'comedy'."""
 
     def loglikelihood(self, requests, disable_tqdm=False):
-        return [(-float(len(r.args[1])) - (len(r.args[0]) % 7) * 0.1 * len(r.args[1]) ** 0.5, False) for r in requests]
+        return [
+            (-float(len(r.args[1])) - (len(r.args[0]) % 7) * 0.1 * len(r.args[1]) ** 0.5, False)
+            for r in requests
+        ]
 
     def generate_until(self, requests, disable_tqdm=False):
         return [" comedy\n" for _ in requests]
@@ -34,7 +39,18 @@ class KeywordLM(LM):
 
 
 TASK_NAMES = (
-    *("agnews", "agnews_codes", "chatdoctor", "dbpedia", "dbpedia_codes", "enron", "ginc", "mit_d", "mit_g", "samsum"),
+    *(
+        "agnews",
+        "agnews_codes",
+        "chatdoctor",
+        "dbpedia",
+        "dbpedia_codes",
+        "enron",
+        "ginc",
+        "mit_d",
+        "mit_g",
+        "samsum",
+    ),
     *("shared_facts", "trec", "trec_codes", "wikimovies", "xsum"),
 )
 
@@ -63,7 +79,9 @@ def test_lm_evals_own_fewshot_rendering_equals_ours(manager, name):
     theirs.fewshot_cfg.doc_to_choice = theirs.config.doc_to_choice
     blank = 3 if ours.chooses else 0  # content-free documents come first
     demonstrations = [ours.test[5 - blank], ours.test[9 - blank]]
-    assert theirs.fewshot_context(docs[20], 2) == ours.icl_prefix(demonstrations) + ours.query(docs[20]["text"])
+    assert theirs.fewshot_context(docs[20], 2) == ours.icl_prefix(demonstrations) + ours.query(
+        docs[20]["text"]
+    )
 
 
 def test_content_free_documents_come_first_and_are_not_cut_by_the_limit():
@@ -81,7 +99,9 @@ def test_a_run_reports_both_accuracies(manager):
     items = [sample["acc"] for sample in results["samples"]["dpicl_agnews"]]
     assert len(items) == 60
     real = [item for item in items if not item["content_free"]]
-    assert scores["acc,none"] == pytest.approx(np.mean([np.argmax(i["log_probs"]) == i["gold"] for i in real]))
+    assert scores["acc,none"] == pytest.approx(
+        np.mean([np.argmax(i["log_probs"]) == i["gold"] for i in real])
+    )
     assert scores["acc_calibrated,none"] == pytest.approx(slow_calibrated_accuracy(items))
     assert 0 <= results["results"]["dpicl_mit_g"]["exact_match,none"] < 0.2
 
@@ -137,7 +157,14 @@ def test_no_documents_and_no_content_free_documents_give_nan():
 
 @pytest.mark.parametrize(
     ("answer", "hit"),
-    [(" comedy\nmore", 1.0), ("comedy", 1.0), ("Comedy", 0.0), ("comedy film", 0.0), ("", 0.0), ("\n\ncomedy", 1.0)],
+    [
+        (" comedy\nmore", 1.0),
+        ("comedy", 1.0),
+        ("Comedy", 0.0),
+        ("comedy film", 0.0),
+        ("", 0.0),
+        ("\n\ncomedy", 1.0),
+    ],
 )
 def test_exact_match_compares_the_first_line(answer, hit):
     assert metrics.extraction_results({"label": "comedy"}, [answer]) == {"exact_match": hit}

@@ -18,7 +18,10 @@ TEXT = Record("a text", "Sports")
 
 @pytest.fixture(scope="module")
 def tasks() -> dict[str, Task]:
-    return {name: Task.load(name, source="synthetic", limit_train=2, limit_test=5) for name in list_tasks()}
+    return {
+        name: Task.load(name, source="synthetic", limit_train=2, limit_test=5)
+        for name in list_tasks()
+    }
 
 
 def completion(task: Task, label: str, *examples: Record) -> str:
@@ -40,11 +43,16 @@ def test_completion_prompts_are_tangs(tasks, name):
     (instruction, kind), label = COMPLETIONS[name], tasks[name].labels[0]
     shown, asked = f'{kind}: "{label}"\nText: "a text END"\n', f'{kind}: "{label}"\nText: "'
     assert completion(tasks[name], label) == instruction + asked
-    assert completion(tasks[name], label, *[Record("a text", label)] * 2) == instruction + shown * 2 + asked
+    assert (
+        completion(tasks[name], label, *[Record("a text", label)] * 2)
+        == instruction + shown * 2 + asked
+    )
 
 
 @pytest.mark.parametrize(("name", "slot"), [("mit_g", "Genre"), ("mit_d", "Director")])
-def test_mit_completion_prompt_is_tangs_and_shows_each_record_with_its_own_phrase(tasks, name, slot):
+def test_mit_completion_prompt_is_tangs_and_shows_each_record_with_its_own_phrase(
+    tasks, name, slot
+):
     assert completion(tasks[name], "asked", Record("a film", "its own")) == (
         f"Given a propety of {slot} for the film, generate a description accordingly and make sure to include the given"
         f' {slot} in the description.\n\n{slot}: "its own"\nSentence: "a film END"\n{slot}: "asked"\nSentence: "'
@@ -59,8 +67,11 @@ def test_chat_prompts_are_prisms(tasks):
     assert agnews.generation_prompt("World", [TEXT], style="chat") == ChatPrompt(
         "Here are texts with News Type: World.\n\na text\n\nPlease give me another one.", "Text:"
     )
-    assert agnews.generation_prompt("World", [TEXT, Record("b", "World")], style="chat") == ChatPrompt(
-        "Here are texts with News Type: World.\n\na text\n\nb\n\nPlease give me another one.", "Text:"
+    assert agnews.generation_prompt(
+        "World", [TEXT, Record("b", "World")], style="chat"
+    ) == ChatPrompt(
+        "Here are texts with News Type: World.\n\na text\n\nb\n\nPlease give me another one.",
+        "Text:",
     )
     assert tasks["mit_d"].generation_prompt("ang lee", (), style="chat") == ChatPrompt(
         "Give me text about a film and the extracted Phrase about its Director. IMPORTANT: The exact Director phrase"
@@ -72,7 +83,9 @@ def test_chat_prompts_are_prisms(tasks):
 def test_every_task_has_both_styles_and_refuses_a_third(tasks):
     for task in (task for task in tasks.values() if task.kind != "generation"):
         example = task.train[0]
-        assert isinstance(task.generation_prompt(task.labels[0], [example], style="chat"), ChatPrompt)
+        assert isinstance(
+            task.generation_prompt(task.labels[0], [example], style="chat"), ChatPrompt
+        )
         assert example.text in task.generation_prompt(task.labels[0], [example])
         with pytest.raises(UsageError, match="chat, completion"):
             task.generation_prompt(task.labels[0], [example], style="prose")
@@ -88,13 +101,19 @@ def test_a_film_is_shown_as_its_json_and_asked_for_without_a_label(tasks):
     wikimovies, film = tasks["wikimovies"], Record('{"title": "A {b}"}', "movie")
     skeleton = '{"title": "...", "year": 1950, "genres": ["..."], "cast": ["...", "..."]}'
     instruction = f"Write a film as one line of JSON like\n{skeleton}\n\n"
-    assert completion(wikimovies, "movie", film) == instruction + 'Film: {"title": "A {b}"} END\nFilm:'
-    assert wikimovies.icl_prefix([film]) + wikimovies.query("") == instruction + 'Film: {"title": "A {b}"}\nFilm:'
+    assert (
+        completion(wikimovies, "movie", film) == instruction + 'Film: {"title": "A {b}"} END\nFilm:'
+    )
+    assert (
+        wikimovies.icl_prefix([film]) + wikimovies.query("")
+        == instruction + 'Film: {"title": "A {b}"}\nFilm:'
+    )
     assert wikimovies.generation_prompt("movie", (), style="chat") == ChatPrompt(
         f"Generate only one film as a line of JSON like\n{skeleton}", "JSON:"
     )
     assert wikimovies.generation_prompt("movie", [film], style="chat") == ChatPrompt(
-        'Here are films, each as a line of JSON.\n\n{"title": "A {b}"}\n\nPlease give me another one.', "JSON:"
+        'Here are films, each as a line of JSON.\n\n{"title": "A {b}"}\n\nPlease give me another one.',
+        "JSON:",
     )
 
 
@@ -117,13 +136,15 @@ ASKED = {
 @pytest.mark.parametrize("name", ASKED)
 def test_generation_prompts_are_sgas_with_an_opened_quotation(tasks, name):
     instruction, shown = ASKED[name]
-    assert tasks[name].icl_prefix([Demonstration("one", "1", tokens=1)]) + tasks[name].query("two") == (
-        instruction + shown
-    )
+    assert tasks[name].icl_prefix([Demonstration("one", "1", tokens=1)]) + tasks[name].query(
+        "two"
+    ) == (instruction + shown)
 
 
 def test_braces_in_a_private_text_are_left_alone(tasks):
-    assert '"{label} {0} {{x}} END"' in completion(tasks["agnews"], "World", Record("{label} {0} {{x}}", "World"))
+    assert '"{label} {0} {{x}} END"' in completion(
+        tasks["agnews"], "World", Record("{label} {0} {{x}}", "World")
+    )
 
 
 INSTRUCTIONS = {
@@ -156,11 +177,23 @@ def test_icl_prompt_is_the_published_one(tasks, name):
 
 
 @pytest.mark.parametrize(
-    "template", ["Text: {{text}}\nAnswer:\n", "{{ text }}", "{{text|upper}}{{text}}", "E-mail:", "{a} {{text}}\r\n"]
+    "template",
+    [
+        "Text: {{text}}\nAnswer:\n",
+        "{{ text }}",
+        "{{text|upper}}{{text}}",
+        "E-mail:",
+        "{a} {{text}}\r\n",
+    ],
 )
 def test_a_query_is_what_jinja_renders(tasks, template):
-    text, config = " {{ 1 + 1 }} é\n", tasks["agnews"].config.model_copy(update={"doc_to_text": template})
-    rendered = jinja2.Environment(keep_trailing_newline=True).from_string(template).render(text=text)
+    text, config = (
+        " {{ 1 + 1 }} é\n",
+        tasks["agnews"].config.model_copy(update={"doc_to_text": template}),
+    )
+    rendered = (
+        jinja2.Environment(keep_trailing_newline=True).from_string(template).render(text=text)
+    )
     assert replace(tasks["agnews"], config=config).query(text) == rendered
 
 

@@ -45,21 +45,38 @@ def test_development_records_are_scored_by_their_own_facts(task):
 
 def test_coins_are_fair_and_of_their_own():
     """One fact held or not changes no other record, so that held and unheld facts can be compared."""
-    coins = np.array([[fact.held for fact in shared_facts.facts(seed)[-shared_facts.LONE :]] for seed in range(60)])
+    coins = np.array(
+        [
+            [fact.held for fact in shared_facts.facts(seed)[-shared_facts.LONE :]]
+            for seed in range(60)
+        ]
+    )
     assert abs(coins.mean() - 0.5) < 4 * 0.5 / math.sqrt(coins.size)
-    assert np.abs(np.corrcoef(coins)[~np.eye(60, dtype=bool)]).max() < 5 / math.sqrt(shared_facts.LONE)
+    assert np.abs(np.corrcoef(coins)[~np.eye(60, dtype=bool)]).max() < 5 / math.sqrt(
+        shared_facts.LONE
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_test_record_holds_a_fact_and_each_fact_is_one_password(seed):
     own = Task.load("shared_facts", "synthetic", seed=seed)
     truth = facts.count_held(own.train, seed)
-    assert len(truth) == len(shared_facts.facts(seed)) == sum(shared_facts.HELD.values()) + shared_facts.LONE
+    assert (
+        len(truth)
+        == len(shared_facts.facts(seed))
+        == sum(shared_facts.HELD.values()) + shared_facts.LONE
+    )
     assert all(len(facts.passwords(record.text)) == 1 for record in (*own.train, *own.test))
     assert facts.count_surfaced([record.text for record in own.test], truth)[1][0] == 0
-    assert all(there == 0 for there, _ in facts.count_surfaced([record.text for record in own.test], truth).values())
+    assert all(
+        there == 0
+        for there, _ in facts.count_surfaced([record.text for record in own.test], truth).values()
+    )
     said = [record.text for record in own.train]
-    assert all(there == (0 if group == 0 else n) for group, (there, n) in facts.count_surfaced(said, truth).items())
+    assert all(
+        there == (0 if group == 0 else n)
+        for group, (there, n) in facts.count_surfaced(said, truth).items()
+    )
 
 
 def test_nobody_in_the_notes_exists():
@@ -97,9 +114,18 @@ def test_a_password_is_matched_whole_and_in_order(text, found):
 def test_scores_say_which_facts_surface(task):
     truth = facts.count_held(task.train, 0)
     of = {m: [password for password, n in truth.items() if n == m] for m in (0, 1, 5, 25, 125)}
-    texts = [f"It is {of[125][0]}.", f"{of[1][0]} / {of[1][1]}", of[0][0], "red fox", of[125][0], of[5][0]]
+    texts = [
+        f"It is {of[125][0]}.",
+        f"{of[1][0]} / {of[1][1]}",
+        of[0][0],
+        "red fox",
+        of[125][0],
+        of[5][0],
+    ]
     found = evaluate(task, SimulatedLM(), [Demonstration(text, "note") for text in texts])
-    assert found.scores == pytest.approx({"states_125": 2 / 6, "states_1": 1 / 6, "password": 5 / 6})
+    assert found.scores == pytest.approx(
+        {"states_125": 2 / 6, "states_1": 1 / 6, "password": 5 / 6}
+    )
     assert found.aggregates == pytest.approx(
         {"surfaces_0": 1 / len(of[0]), "surfaces_1": 2 / len(of[1]), "surfaces_5": 1 / 10}
         | {"surfaces_25": 0.0, "surfaces_125": 1 / 3}
@@ -107,7 +133,12 @@ def test_scores_say_which_facts_surface(task):
 
 
 def test_real_records_surface_single_facts_and_noise_does_not(task):
-    shown = release(RealDemonstrations(), task, SimulatedLM(), ReleaseConfig(epsilon=math.inf, delta=1e-5, shots=40))
+    shown = release(
+        RealDemonstrations(),
+        task,
+        SimulatedLM(),
+        ReleaseConfig(epsilon=math.inf, delta=1e-5, shots=40),
+    )
     real = evaluate(task, SimulatedLM(), shown.demonstrations)
     assert real.aggregates["surfaces_1"] > 0 and real.aggregates["surfaces_125"] == 1
     private = release(

@@ -25,12 +25,21 @@ GRAMMARS = {
     "trec": trec.GRAMMAR,
     "movies": MOVIES,
 }
-GRAMMARS |= {module.__name__.rpartition(".")[2]: module.GRAMMAR for module in (samsum, xsum, chatdoctor, wikimovies)}
-TOPICS = [(task, label) for task in ("agnews", "dbpedia", "trec") for label in load_config(task).doc_to_choice]
+GRAMMARS |= {
+    module.__name__.rpartition(".")[2]: module.GRAMMAR
+    for module in (samsum, xsum, chatdoctor, wikimovies)
+}
+TOPICS = [
+    (task, label)
+    for task in ("agnews", "dbpedia", "trec")
+    for label in load_config(task).doc_to_choice
+]
 
 
 def corpus(task: str, label: str | None, split: str = "train", seed: int = 0):
-    return importlib.import_module(load_config(task).data.synthetic.module).records(label, split, seed)
+    return importlib.import_module(load_config(task).data.synthetic.module).records(
+        label, split, seed
+    )
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
@@ -39,7 +48,9 @@ def test_every_alternative_is_well_formed_and_every_symbol_exists(name):
         assert alternatives
         for alternative in alternatives:
             assert not set("{}[]") & set(_FIELD.sub("", alternative)), alternative
-            assert all(m["name"] in GRAMMARS[name].rules for m in _FIELD.finditer(alternative) if m["name"])
+            assert all(
+                m["name"] in GRAMMARS[name].rules for m in _FIELD.finditer(alternative) if m["name"]
+            )
 
 
 @pytest.mark.parametrize(("task", "label"), TOPICS)
@@ -68,7 +79,10 @@ def test_the_limit_sets_the_size_of_a_class_exactly_and_nothing_is_dropped():
 
 
 def test_asking_for_more_than_the_grammar_holds_is_an_error(monkeypatch):
-    monkeypatch.setattr("dpicl.tasks.synthetic.trec.records", lambda label, split, seed: iter([("same", label)] * 9999))
+    monkeypatch.setattr(
+        "dpicl.tasks.synthetic.trec.records",
+        lambda label, split, seed: iter([("same", label)] * 9999),
+    )
     with pytest.raises(DataError, match="fewer train records"):
         Task.load("trec", source="synthetic")
 
@@ -126,7 +140,11 @@ def test_synthetic_films_are_valid_in_the_order_of_the_fields():
 
 
 def test_grammar_notation():
-    grammar = Grammar(parse("# note\n[s]\n{n#1} and {n#1|cap} {n#1|title} a {v} {3-3}.\n\nn: red fox\n\nv: apple\n"))
+    grammar = Grammar(
+        parse(
+            "# note\n[s]\n{n#1} and {n#1|cap} {n#1|title} a {v} {3-3}.\n\nn: red fox\n\nv: apple\n"
+        )
+    )
     assert grammar.expand("s", random.Random(0)) == "red fox and Red fox Red Fox an apple 3."
     with pytest.raises(ValueError, match="not a rule"):
         parse("no rule at all")

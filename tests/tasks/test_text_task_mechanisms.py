@@ -46,7 +46,12 @@ class NotingLM(SimulatedLM):
 
 
 def release(
-    mechanism: DemonstrationMechanism, task: Task, *, shots: int = 3, seed: int = 0, model: SimulatedLM | None = None
+    mechanism: DemonstrationMechanism,
+    task: Task,
+    *,
+    shots: int = 3,
+    seed: int = 0,
+    model: SimulatedLM | None = None,
 ) -> tuple[list[Demonstration], Ledger]:
     plan = task.plan_shots(shots, Streams(seed).stream("shots"))
     private, ledger, public = private_set(task.train, task.sizes(plan).records, seed)
@@ -70,7 +75,9 @@ def test_zero_shot_samples_public_texts_on_a_json_task_and_nothing_elsewhere(tas
 def test_real_demonstrations_show_fresh_private_films_for_each_text(tasks):
     task, model = tasks["wikimovies"], NotingLM()
     texts, ledger = release(RealDemonstrations(), task, model=model)
-    shown = [[record.text for record in task.train if record.text in prompt] for prompt in model.asked]
+    shown = [
+        [record.text for record in task.train if record.text in prompt] for prompt in model.asked
+    ]
     assert [len(part) for part in shown] == [EXAMPLES] * 3
     assert len({tuple(part) for part in shown}) == 3
     assert any(isinstance(event, dp.NonPrivateDpEvent) for event in flatten(ledger.event()))
@@ -79,17 +86,27 @@ def test_real_demonstrations_show_fresh_private_films_for_each_text(tasks):
 
 def test_a_ceiling_of_matched_length_shows_the_first_tokens_of_the_same_records(tasks):
     whole, cut = (
-        release(row, tasks["trec"])[0] for row in (RealDemonstrations(), RealDemonstrations(matched_tokens=3))
+        release(row, tasks["trec"])[0]
+        for row in (RealDemonstrations(), RealDemonstrations(matched_tokens=3))
     )
     assert [each.label for each in cut] == [each.label for each in whole]
-    assert all(long.text.startswith(short.text) and short.tokens <= 3 for long, short in zip(whole, cut, strict=True))
+    assert all(
+        long.text.startswith(short.text) and short.tokens <= 3
+        for long, short in zip(whole, cut, strict=True)
+    )
     assert any(short.text != long.text for long, short in zip(whole, cut, strict=True))
 
 
 @pytest.mark.parametrize("name", GENERATION)
 def test_real_demonstrations_are_private_pairs(tasks, name):
     demonstrations, ledger = release(RealDemonstrations(), tasks[name])
-    assert len({(d.text, d.label) for d in demonstrations} & {(r.text, r.label) for r in tasks[name].train}) == 3
+    assert (
+        len(
+            {(d.text, d.label) for d in demonstrations}
+            & {(r.text, r.label) for r in tasks[name].train}
+        )
+        == 3
+    )
     assert any(isinstance(event, dp.NonPrivateDpEvent) for event in flatten(ledger.event()))
 
 
@@ -97,7 +114,10 @@ def test_real_demonstrations_are_private_pairs(tasks, name):
 def test_public_records_are_different_public_pairs_at_no_cost(tasks, name):
     task = tasks[name]
     demonstrations, ledger = release(PublicRecords(), task, shots=8)
-    assert len({(d.text, d.label) for d in demonstrations} & {(r.text, r.label) for r in task.public}) == 8
+    assert (
+        len({(d.text, d.label) for d in demonstrations} & {(r.text, r.label) for r in task.public})
+        == 8
+    )
     assert ledger.event() == dp.NoOpDpEvent()
     assert release(PublicRecords(), task, shots=8)[0] == demonstrations
     assert release(PublicRecords(), task, shots=8, seed=1)[0] != demonstrations
@@ -115,11 +135,20 @@ def test_public_demonstrations_are_pairs_that_the_model_writes_from_the_instruct
 
 
 @pytest.mark.parametrize("greedy", [True, False])
-def test_public_texts_of_a_label_continue_its_prompt_and_are_sampled_anew_for_every_seed(tasks, greedy):
-    task, row, model = tasks["trec"], PublicDemonstrations(tokens=6, greedy=greedy), models.load("sim")
+def test_public_texts_of_a_label_continue_its_prompt_and_are_sampled_anew_for_every_seed(
+    tasks, greedy
+):
+    task, row, model = (
+        tasks["trec"],
+        PublicDemonstrations(tokens=6, greedy=greedy),
+        models.load("sim"),
+    )
     demonstrations, ledger = release(row, task, shots=6)
     assert ledger.event() == dp.NoOpDpEvent() and release(row, task, shots=6)[0] == demonstrations
-    texts, others = ({own.label: own.text for own in release(row, task, shots=6, seed=seed)[0]} for seed in (0, 1))
+    texts, others = (
+        {own.label: own.text for own in release(row, task, shots=6, seed=seed)[0]}
+        for seed in (0, 1)
+    )
     assert (texts == others) == greedy
     if greedy:
         prompts = [model.encode(task.generation_prompt(label, ())) for label in texts]
@@ -155,7 +184,10 @@ def test_demonstration_mechanisms_write_films_and_skip_pairs(tasks, name):
     assert [demonstration.label for demonstration in texts] == ["movie"] * 2
     sizes = tasks["wikimovies"].sizes(("movie",) * 2)
     assert ledger.event() == flatten_event(mechanism.events(1.0, sizes))
-    assert set(evaluate(tasks["wikimovies"], SimulatedLM(), texts).aggregates) == {"genre_distance", "year_distance"}
+    assert set(evaluate(tasks["wikimovies"], SimulatedLM(), texts).aggregates) == {
+        "genre_distance",
+        "year_distance",
+    }
 
 
 def flatten_event(event: dp.DpEvent) -> dp.DpEvent:

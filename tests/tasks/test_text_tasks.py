@@ -60,7 +60,9 @@ def test_scores_are_those_of_what_the_model_writes_document_by_document(tasks, n
         answer = model.generate([prompt], room, ["\n"])[0].strip().removesuffix('"')
         expected = text_metrics.scores(answer, record.label)
         expected["similarity"] = text_metrics.similarities([(answer, record.label)])[0]
-        assert {metric: own[at] for metric, own in evaluation.outcomes.items()} == pytest.approx(expected)
+        assert {metric: own[at] for metric, own in evaluation.outcomes.items()} == pytest.approx(
+            expected
+        )
     for metric, score in evaluation.scores.items():
         assert score == pytest.approx(np.mean(evaluation.outcomes[metric]))
     assert evaluation.skipped == {"meteor": "It is not there; install it."}
@@ -85,7 +87,12 @@ def test_hostile_texts_reach_the_model_letter_by_letter_and_are_scored():
     test = [Record(f"{i} {text}", text) for i, text in enumerate(HOSTILE)]
     task = small_task("samsum", test)
     shown = [Demonstration(text, text, tokens=1) for text in HOSTILE]
-    lm = Fixed({doc["id"]: text for doc, text in zip(task.documents(), [*HOSTILE[:-1], "\ud800 %s"], strict=True)})
+    lm = Fixed(
+        {
+            doc["id"]: text
+            for doc, text in zip(task.documents(), [*HOSTILE[:-1], "\ud800 %s"], strict=True)
+        }
+    )
     evaluation = evaluate_with(task, lm, task.icl_prefix(shown))
     assert lm.contexts == [task.icl_prefix(shown) + task.query(record.text) for record in test]
     assert evaluation.outcomes["rougeL"][1:3] == [1.0, 1.0]
@@ -95,7 +102,9 @@ def test_hostile_texts_reach_the_model_letter_by_letter_and_are_scored():
 def test_an_aggregation_that_disagrees_with_the_documents_is_an_error(tasks, monkeypatch):
     monkeypatch.setattr(metrics, "text_metrics", _OtherMean())
     with pytest.raises(ResultError, match="similarity"):
-        evaluate_with(tasks["samsum"], Fixed({doc["id"]: "a" for doc in tasks["samsum"].documents()}))
+        evaluate_with(
+            tasks["samsum"], Fixed({doc["id"]: "a" for doc in tasks["samsum"].documents()})
+        )
 
 
 class _OtherMean:
@@ -109,7 +118,9 @@ class _OtherMean:
 
 def test_without_embeddings_similarity_is_skipped_with_the_reason(tasks, monkeypatch):
     monkeypatch.setattr(text_metrics, "list_unavailable", lambda: {"similarity": "No model."})
-    monkeypatch.setattr("nltk.translate.meteor_score.single_meteor_score", lambda reference, answer, wordnet: 0.25)
+    monkeypatch.setattr(
+        "nltk.translate.meteor_score.single_meteor_score", lambda reference, answer, wordnet: 0.25
+    )
     evaluation = evaluate(tasks["samsum"], models.load("sim"), ())
     assert evaluation.skipped == {"similarity": "No model."}
     assert evaluation.scores["meteor"] == 0.25
@@ -130,7 +141,9 @@ def test_released_films_are_the_documents_and_no_model_is_asked(tasks):
     assert evaluation.ids == [f"sample-{i}" for i in range(len(released))]
     assert evaluation.outcomes["parses"][:4] == [1.0, 1.0, 0.0, 1.0]
     assert evaluation.outcomes["valid"][:4] == [1.0, 0.0, 0.0, 1.0]
-    assert evaluation.scores == pytest.approx({"parses": 3 / len(released), "valid": 2 / len(released)})
+    assert evaluation.scores == pytest.approx(
+        {"parses": 3 / len(released), "valid": 2 / len(released)}
+    )
     records = [record.text for record in tasks["wikimovies"].test]
     texts = [demonstration.text for demonstration in released]
     assert evaluation.aggregates == {

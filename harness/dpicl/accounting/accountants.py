@@ -85,7 +85,9 @@ def quick_epsilon(event: dp.DpEvent, delta: float) -> Bounds:
 def check_delta(delta: float) -> float:
     """The delta, or a UsageError when it is not in (0, 1)."""
     if not isinstance(delta, (int, float)) or not 0 < delta < 1:
-        raise UsageError(f"delta must lie strictly between 0 and 1, not {delta}; 1e-5 is the usual choice.")
+        raise UsageError(
+            f"delta must lie strictly between 0 and 1, not {delta}; 1e-5 is the usual choice."
+        )
     return float(delta)
 
 
@@ -109,7 +111,9 @@ def account_subsampled_gaussian(
     of Poisson sampling, and counts. Raises UsageError for bad numbers.
     """
     if not (math.isfinite(noise) and noise > 0):
-        raise UsageError(f"The noise must be a positive number (standard deviation / sensitivity), not {noise}.")
+        raise UsageError(
+            f"The noise must be a positive number (standard deviation / sensitivity), not {noise}."
+        )
     if not 0 < rate <= 1:
         raise UsageError(f"The sampling rate must lie in (0, 1], not {rate}.")
     if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
@@ -172,14 +176,23 @@ def _composition(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
         raise UnsupportedEvent(
             f"{most:,} releases of one kind are too many to account for ({MOST_RELEASES:,} at most); ask for fewer."
         )
-    if all(isinstance(component, dp.GaussianDpEvent) or is_sampled_gaussian(component) for component in counted):
+    if all(
+        isinstance(component, dp.GaussianDpEvent) or is_sampled_gaussian(component)
+        for component in counted
+    ):
         parts = gaussians.parts_of(counted)
         if cells == FULL:
             return gaussians.bounds(parts, delta)
         is_quick = cells <= _QUICK_CELLS
-        value = gaussians.rdp_epsilon(parts, delta) if is_quick else gaussians.rough_epsilon(parts, delta, cells)
+        value = (
+            gaussians.rdp_epsilon(parts, delta)
+            if is_quick
+            else gaussians.rough_epsilon(parts, delta, cells)
+        )
         return Bounds(0.0, value, value)
-    if any(isinstance(component, _CHOICES) or _is_sampled_composite(component) for component in counted):
+    if any(
+        isinstance(component, _CHOICES) or _is_sampled_composite(component) for component in counted
+    ):
         composed = _take_smaller(counted, delta, cells)
         pure = float(parameters.pure_epsilon(counted))
         if pure >= composed.upper:
@@ -215,12 +228,20 @@ def _take_smaller(counted: DecomposedEvents, delta: float, cells: int) -> Bounds
     if all(sampled_composites.has_distribution(component) for component in counted):
         steps = sampled_composites.STEPS if cells == FULL else max(6, min(16, cells // 25))
         pld = sampled_composites.composed_epsilon(counted, delta, steps)
-    if cells != FULL and math.isfinite(pld) and any(_is_sampled_composite(component) for component in counted):
+    if (
+        cells != FULL
+        and math.isfinite(pld)
+        and any(_is_sampled_composite(component) for component in counted)
+    ):
         return Bounds(0.0, pld, pld, {"pld": pld})
     as_zcdp: DecomposedEvents = Counter()
     for component, count in counted.items():
         if isinstance(component, _CHOICES):
-            size = component.epsilon if isinstance(component, BoundedRangeDpEvent) else 3 * component.epsilon
+            size = (
+                component.epsilon
+                if isinstance(component, BoundedRangeDpEvent)
+                else 3 * component.epsilon
+            )
             component = bounded_range(size)
         as_zcdp[component] += count
     other = _curves_or_parameters(as_zcdp, delta, cells)
@@ -257,7 +278,9 @@ def _renyi(event: dp.DpEvent, delta: float) -> Bounds:
     counted = components(event, None)
     rho = sum(event.rho * n for event, n in of_kind(counted, dp.ZCDpEvent).items())
     rho += 0.5 / gaussian_multiplier(counted) ** 2
-    if any(is_sampled_gaussian(component) for component in counted):  # a closed form at whole orders only
+    if any(
+        is_sampled_gaussian(component) for component in counted
+    ):  # a closed form at whole orders only
         large = np.geomspace(64, 4096, 40).round()
         orders = np.unique(np.concatenate([np.arange(2, 64), large]))
     else:

@@ -159,13 +159,18 @@ def choices_pair(
     lowest = int(start.min()) - reach
     loss = np.arange(lowest, int(start.max()) + reach + 1) * step
     t = np.arange(CELLS + 1) * step
-    high = np.exp(-t) * np.expm1(t - size) / math.expm1(-size)  # without the record, the larger loss
+    high = (
+        np.exp(-t) * np.expm1(t - size) / math.expm1(-size)
+    )  # without the record, the larger loss
     n, policy = loss.size, []
     inner = np.arange(CELLS, n - CELLS)
     value = aim(1 - rate + rate * np.exp(loss))
     for _ in range(count):
         reached = np.stack(
-            [high[j] * value[inner + j] + (1 - high[j]) * value[inner + j - CELLS] for j in range(CELLS + 1)]
+            [
+                high[j] * value[inner + j] + (1 - high[j]) * value[inner + j - CELLS]
+                for j in range(CELLS + 1)
+            ]
         )
         policy.append(reached.argmax(axis=0))
         value = value.copy()
@@ -189,7 +194,9 @@ def choices_pair(
     some = absent > 0
     present = (absent * np.exp(loss + beside[:, None]))[some]
     only = WorstPair(known.present[~both], known.absent[~both])
-    return WorstPair(np.concatenate([present, only.present]), np.concatenate([absent[some], only.absent]))
+    return WorstPair(
+        np.concatenate([present, only.present]), np.concatenate([absent[some], only.absent])
+    )
 
 
 def _starts(
@@ -199,7 +206,9 @@ def _starts(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(multiple of ``step``, mass without the record, loss beside the multiple) of outcomes, those of one multiple
     merged."""
-    places, which = np.unique(np.round(np.log(present / absent) / step).astype(int), return_inverse=True)
+    places, which = np.unique(
+        np.round(np.log(present / absent) / step).astype(int), return_inverse=True
+    )
     with_it, without = np.bincount(which, present), np.bincount(which, absent)
     return places, without, np.log(with_it / without) - places * step
 
@@ -218,7 +227,9 @@ def following_pair(
     exact masses: outcomes whose losses are next to each other are merged, which is post-processing.
     """
     t = np.arange(CELLS + 1) * (size / CELLS)
-    ends = rate * np.expm1(np.stack([t, t - size]))  # m - 1, of the likelihood ratio m of one sample
+    ends = rate * np.expm1(
+        np.stack([t, t - size])
+    )  # m - 1, of the likelihood ratio m of one sample
     high = -ends[1] / (ends[0] - ends[1])
     absent = np.stack([high, 1 - high])
     present, move = absent * (1 + ends), way * np.log1p(ends)

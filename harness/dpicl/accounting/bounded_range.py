@@ -109,7 +109,9 @@ def _pmf(deltas: np.ndarray, grid: float) -> pld_pmf.DensePLDPmf:
     """One direction of it, from a profile at the same points."""
     reach = len(deltas) // 2
     deltas = np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
-    return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(grid, -reach, reach, deltas).to_dense_pmf()
+    return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
+        grid, -reach, reach, deltas
+    ).to_dense_pmf()
 
 
 def sampled_choices_delta(
@@ -142,7 +144,9 @@ def sampled_choices_delta(
 
         def end(which: int, j: int, values: np.ndarray = values) -> np.ndarray:
             at, weight = pad + steps[which, j], share[which, j]
-            beside = (1 - weight) * values[at : at + x.size] + weight * values[at + 1 : at + 1 + x.size]
+            beside = (1 - weight) * values[at : at + x.size] + weight * values[
+                at + 1 : at + 1 + x.size
+            ]
             return factor[which, j] * beside
 
         upper, lower = end(0, 0), end(1, 0)
@@ -191,7 +195,9 @@ def _one_more(
     """
     grid, low = epsilon / cells, math.exp(-epsilon)
     below = x[0] + np.arange(-cells, 0) * grid
-    start = -np.expm1(below) + np.exp(below - x[0]) * (delta[0] + math.expm1(x[0]))  # the chord from delta(-inf) = 1
+    start = -np.expm1(below) + np.exp(below - x[0]) * (
+        delta[0] + math.expm1(x[0])
+    )  # the chord from delta(-inf) = 1
     values = np.concatenate([start, delta, np.full(cells, delta[-1])])
     size = len(delta)
 

@@ -102,7 +102,9 @@ def calibrate(
             return Calibration(value, target, delta, bounds, event, mode)
     search = _Search(events, knob, target, delta, name, Meeting(middle, -1.0))
     try:
-        value, bounds = search.search_by_paper(paper) if mode == "paper" else search.search_by_proof()
+        value, bounds = (
+            search.search_by_paper(paper) if mode == "paper" else search.search_by_proof()
+        )
     except ArithmeticError as error:
         raise UsageError(
             f"{name} cannot be calibrated: what it releases leaves the range of numbers ({one_line(error, 100)}); an"
@@ -123,7 +125,9 @@ def slack_of(
         value: float | None = stored[0]
         return value
     try:
-        value = time_limit.run_within(time_limit.ACCOUNTANT_SECONDS, lambda: slack(event, delta, upper))
+        value = time_limit.run_within(
+            time_limit.ACCOUNTANT_SECONDS, lambda: slack(event, delta, upper)
+        )
     except (time_limit.TookTooLong, MemoryError):
         return None
     calibration_cache.write_value(cache, key, value)

@@ -48,7 +48,9 @@ def components(event: dp.DpEvent, group: str | None) -> DecomposedEvents:
             total: DecomposedEvents = Counter()
             for part in event.events:
                 total.update(components(part, group))
-            return Counter({dp.NonPrivateDpEvent(): 1}) if dp.NonPrivateDpEvent() in total else total
+            return (
+                Counter({dp.NonPrivateDpEvent(): 1}) if dp.NonPrivateDpEvent() in total else total
+            )
         case dp.SelfComposedDpEvent():
             _require(event.count >= 0, event)
             inside = components(event.event, group).items()
@@ -78,13 +80,17 @@ def gaussian_multiplier(counted: Mapping[dp.DpEvent, int]) -> float:
     try:
         precision = sum(n * (1 / event.noise_multiplier) ** 2 for event, n in gaussians.items())
     except OverflowError:
-        raise UnsupportedEvent("A noise multiplier below 1e-154 is too small to be accounted for.") from None
+        raise UnsupportedEvent(
+            "A noise multiplier below 1e-154 is too small to be accounted for."
+        ) from None
     return precision**-0.5 if precision else math.inf
 
 
 def is_sampled_gaussian(event: dp.DpEvent) -> bool:
     """True for a Poisson sample of one Gaussian, the event of the PRV and PLD accountants."""
-    return isinstance(event, dp.PoissonSampledDpEvent) and isinstance(event.event, dp.GaussianDpEvent)
+    return isinstance(event, dp.PoissonSampledDpEvent) and isinstance(
+        event.event, dp.GaussianDpEvent
+    )
 
 
 def recompose(counted: Mapping[dp.DpEvent, int]) -> dp.DpEvent:
@@ -96,10 +102,14 @@ def _partitions(event: dp.DpEvent, inside: bool = False) -> Iterator[frozenset[s
     """The names of the groups of every ParallelDpEvent in the tree. inside: whether the event is in a branch of one."""
     if isinstance(event, dp.ParallelDpEvent):
         if inside:
-            raise UnsupportedEvent("Groups within groups: parallel composition is proved for one partition only.")
+            raise UnsupportedEvent(
+                "Groups within groups: parallel composition is proved for one partition only."
+            )
         names = frozenset(name for name, _ in event.branches)
         if len(names) < len(event.branches):
-            raise UnsupportedEvent("Two branches of a ParallelDpEvent have one name; compose them into one branch.")
+            raise UnsupportedEvent(
+                "Two branches of a ParallelDpEvent have one name; compose them into one branch."
+            )
         yield names
         for _, branch in event.branches:
             yield from _partitions(branch, inside=True)

@@ -27,7 +27,9 @@ def parallel(branches: Mapping[str | None, dp.DpEvent]) -> dp.DpEvent:
     if set(branches) == {None}:
         return branches[None]
     if None in branches:
-        raise UnsupportedEvent("A run cannot use labelled groups and the unpartitioned set at once: they overlap.")
+        raise UnsupportedEvent(
+            "A run cannot use labelled groups and the unpartitioned set at once: they overlap."
+        )
     return dp.ParallelDpEvent(tuple(sorted((str(name), event) for name, event in branches.items())))
 
 
@@ -37,7 +39,9 @@ def merge_groups(events: Iterable[dp.DpEvent]) -> dp.DpEvent:
     for event in events:
         groups = event.branches if isinstance(event, dp.ParallelDpEvent) else ((None, event),)
         if taken := branches.keys() & {name for name, _ in groups}:
-            raise UnsupportedEvent(f"Two events are of the group {sorted(map(str, taken))[0]!r}: they overlap.")
+            raise UnsupportedEvent(
+                f"Two events are of the group {sorted(map(str, taken))[0]!r}: they overlap."
+            )
         branches.update(groups)
     return parallel(branches)
 
@@ -92,7 +96,9 @@ def flatten(event: dp.DpEvent) -> Counter[dp.DpEvent]:
         return total
     if isinstance(event, dp.SelfComposedDpEvent):
         if not isinstance(event.count, int) or event.count < 0:
-            raise UnsupportedEvent(f"An event cannot happen {event.count!r} times; counts are whole numbers from 0 on.")
+            raise UnsupportedEvent(
+                f"An event cannot happen {event.count!r} times; counts are whole numbers from 0 on."
+            )
         # 0 times is nothing at all: as a component it would be a release that costs nothing.
         inside = flatten(event.event).items()
         return Counter({component: n * event.count for component, n in inside if event.count})
@@ -160,7 +166,9 @@ def to_json(event: dp.DpEvent) -> dict[str, Any]:
             elif kind in _INSIDE:
                 document["of"] = to_json(inside)
             return document
-    raise UnsupportedEvent(f"No JSON form for the event {event!r}; add one in harness/dpicl/accounting/events.py.")
+    raise UnsupportedEvent(
+        f"No JSON form for the event {event!r}; add one in harness/dpicl/accounting/events.py."
+    )
 
 
 def from_json(data: Any) -> dp.DpEvent:
@@ -200,7 +208,9 @@ def _build(data: Mapping[str, Any]) -> dp.DpEvent:
     if kind == "compose":
         attributes["events"] = tuple(_build(part) for part in data["of"])
     elif kind == "parallel":
-        attributes["branches"] = tuple((group, _build(branch)) for group, branch in data["of"].items())
+        attributes["branches"] = tuple(
+            (group, _build(branch)) for group, branch in data["of"].items()
+        )
     elif kind in _INSIDE:
         attributes["event"] = _build(data["of"])
     return getattr(dp, name)(**attributes)
@@ -222,6 +232,12 @@ def _check_parts(
 def _require_number(kind: str, name: str, value: Any) -> None:
     whole = name in _WHOLE_NUMBERS
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-        raise UnsupportedEvent(f"{name} of the event {kind} is not a {'whole ' if whole else ''}number.")
-    if not 0 <= value < math.inf or (whole and value > _LARGEST_COUNT) or (name in ("rate", "delta") and value > 1):
+        raise UnsupportedEvent(
+            f"{name} of the event {kind} is not a {'whole ' if whole else ''}number."
+        )
+    if (
+        not 0 <= value < math.inf
+        or (whole and value > _LARGEST_COUNT)
+        or (name in ("rate", "delta") and value > 1)
+    ):
         raise UnsupportedEvent(f"{name} of the event {kind} is out of range.")

@@ -57,7 +57,9 @@ _LARGE_ORDERS = (64, 128, 256, 512, 1024)
 def exact_epsilon(multiplier: float, delta: float) -> float:
     """The epsilon of one Gaussian of noise multiplier sigma/sensitivity, exact up to 1e-11 (rounded up)."""
     with np.errstate(divide="ignore"):
-        return float(gaussian_mechanism.get_epsilon_gaussian(multiplier, delta)) * (1 + 1e-12) + 1e-11
+        return (
+            float(gaussian_mechanism.get_epsilon_gaussian(multiplier, delta)) * (1 + 1e-12) + 1e-11
+        )
 
 
 def parts_of(components: Mapping[dp.DpEvent, int]) -> Parts:
@@ -118,7 +120,9 @@ def composed_pld(parts: Parts, grid: float) -> pld.PrivacyLossDistribution:
     """The pessimistic privacy loss distribution of the composition, on multiples of ``grid``."""
     total = pld.identity(grid)
     for rate, multiplier, count in parts:
-        one = pld.from_gaussian_mechanism(multiplier, value_discretization_interval=grid, sampling_prob=rate)
+        one = pld.from_gaussian_mechanism(
+            multiplier, value_discretization_interval=grid, sampling_prob=rate
+        )
         total = total.compose(one.self_compose(count))
     return total
 
@@ -132,7 +136,9 @@ def _removal_epsilon(parts: Parts, delta: float, grid: float) -> float:
     """The same for the removal of a record alone: half the work, and nearly always the larger one."""
     total = pld.identity(grid)
     for rate, multiplier, count in parts:
-        loss = GaussianPrivacyLoss(multiplier, sampling_prob=rate, adjacency_type=AdjacencyType.REMOVE)
+        loss = GaussianPrivacyLoss(
+            multiplier, sampling_prob=rate, adjacency_type=AdjacencyType.REMOVE
+        )
         one = pld._create_pld_pmf_from_monotone_privacy_loss(
             loss, value_discretization_interval=grid, use_connect_dots=True
         )
@@ -175,7 +181,9 @@ def _random_variable(rate: float, multiplier: float) -> Any:
     if rate == 1:
         return GaussianMechanism(multiplier)
     variable = PoissonSubsampledGaussianMechanism(rate, multiplier)
-    vars(variable)["rdp"] = cache(variable.rdp)  # each order is asked for twice, and takes most of the time
+    vars(variable)["rdp"] = cache(
+        variable.rdp
+    )  # each order is asked for twice, and takes most of the time
     return variable
 
 
@@ -210,11 +218,15 @@ def bounds(parts: Parts, delta: float) -> Bounds:
     if discrete == 0:
         return Bounds(0.0, 0.0, 0.0, {"pld": 0.0}, ("delta alone covers the whole loss",))
     if discrete is None:  # prv-accountant alone would leave out the addition of a record
-        raise UnsupportedEvent(f"There is no proved epsilon: {'; '.join(notes)}. Use more noise or fewer steps.")
+        raise UnsupportedEvent(
+            f"There is no proved epsilon: {'; '.join(notes)}. Use more noise or fewer steps."
+        )
     error = eps_error_for(discrete)
     prv = _run_guarded("prv-accountant", notes, lambda: prv_epsilon(parts, delta, error))
     if prv is None:
-        crossed = Bounds(0.0, discrete, discrete, {"pld": discrete}, (*notes, "the PLD alone counts"))
+        crossed = Bounds(
+            0.0, discrete, discrete, {"pld": discrete}, (*notes, "the PLD alone counts")
+        )
     else:
         discrete = _find_agreement(parts, delta, prv, discrete, grid)
         upper = discrete
@@ -254,7 +266,9 @@ _CROSSING = 1e-6
 
 def check_delta(delta: float) -> None:
     if delta < SMALLEST_DELTA:
-        raise UnsupportedEvent(f"delta = {delta:g} is lost in rounding errors; use at least {SMALLEST_DELTA:g}.")
+        raise UnsupportedEvent(
+            f"delta = {delta:g} is lost in rounding errors; use at least {SMALLEST_DELTA:g}."
+        )
 
 
 def _grid_for(scale: float) -> float:

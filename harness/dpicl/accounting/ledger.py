@@ -60,7 +60,9 @@ class Ledger:
     def settle(self) -> None:
         """Charges what is left of the allowance, where the run stayed inside it: stopping early gives nothing back."""
         if self._is_inside_allowance(self._spent):
-            self._spent = {group: Counter(components) for group, components in self._allowed.items()}
+            self._spent = {
+                group: Counter(components) for group, components in self._allowed.items()
+            }
 
     def event(self) -> dp.DpEvent:
         """Everything charged so far, as one event."""
@@ -68,7 +70,9 @@ class Ledger:
         named = {name: components for name, components in self._spent.items() if name is not None}
         if not named:
             return recompose(shared)
-        return parallel({name: recompose(components + shared) for name, components in named.items()})
+        return parallel(
+            {name: recompose(components + shared) for name, components in named.items()}
+        )
 
     def to_json(self) -> list[dict[str, Any]]:
         """One row for each kind of event and partition: {"partition", "event", "count", "note"}."""
@@ -90,7 +94,10 @@ class Ledger:
         """
         if None not in self._allowed:
             nothing = Counter[dp.DpEvent]()
-            return all(components <= self._allowed.get(group, nothing) for group, components in spent.items())
+            return all(
+                components <= self._allowed.get(group, nothing)
+                for group, components in spent.items()
+            )
         shared = spent.get(None, Counter())
         return all(
             components + (Counter() if group is None else shared) <= self._allowed[None]
@@ -101,7 +108,9 @@ class Ledger:
 def _split_by_partition(allowance: dp.DpEvent | None) -> dict[Partition, Counter[dp.DpEvent]]:
     if allowance is None:
         return {}
-    branches = allowance.branches if isinstance(allowance, dp.ParallelDpEvent) else ((None, allowance),)
+    branches = (
+        allowance.branches if isinstance(allowance, dp.ParallelDpEvent) else ((None, allowance),)
+    )
     free = dp.NoOpDpEvent()
     by_group = {
         name: Counter({component: n for component, n in flatten(each).items() if component != free})

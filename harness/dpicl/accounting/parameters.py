@@ -74,7 +74,11 @@ def _largest_loss(component: dp.DpEvent) -> float:
             return 1 / component.noise_multiplier
         case dp.PoissonSampledDpEvent():
             inside = pure_epsilon(decomposition.components(component.event, None))
-            return amplify(inside, component.sampling_probability) if math.isfinite(inside) else math.inf
+            return (
+                amplify(inside, component.sampling_probability)
+                if math.isfinite(inside)
+                else math.inf
+            )
     return math.inf
 
 
@@ -109,7 +113,10 @@ def composition(
     cells: int = FULL,
 ) -> Bounds:
     """Epsilon of a composition of any components, through privacy loss distributions."""
-    known = tuple(Parameters(e.epsilon, e.delta, n) for e, n in of_kind(components, EpsilonDeltaDpEvent).items())
+    known = tuple(
+        Parameters(e.epsilon, e.delta, n)
+        for e, n in of_kind(components, EpsilonDeltaDpEvent).items()
+    )
     native = {component: n for component, n in components.items() if _is_native(component)}
     if native:
         gaussians.check_delta(delta)
@@ -120,7 +127,9 @@ def composition(
         return compose_parameters(parts, native, delta), parts
 
     shares = (SHARES if cells == FULL else ROUGH_SHARES) if unknown else (0.0,)
-    best = min(shares, key=lambda share: compose_at(share, ROUGH)[0]) if len(shares) > 1 else shares[0]
+    best = (
+        min(shares, key=lambda share: compose_at(share, ROUGH)[0]) if len(shares) > 1 else shares[0]
+    )
     value, parts = compose_at(best, cells)
     accountants: dict[str, Any] = {
         "pld": value,
@@ -173,7 +182,9 @@ def compose_parameters(
 
 
 def _is_native(component: dp.DpEvent) -> bool:
-    return isinstance(component, (dp.GaussianDpEvent, dp.LaplaceDpEvent)) or is_sampled_gaussian(component)
+    return isinstance(component, (dp.GaussianDpEvent, dp.LaplaceDpEvent)) or is_sampled_gaussian(
+        component
+    )
 
 
 def _conditional(components: Mapping[dp.DpEvent, int]) -> tuple[tuple[dp.DpEvent, int], ...]:
@@ -194,7 +205,11 @@ def _resolve(
     parts = []
     for component, n in unknown:
         share, sampled = delta / total, isinstance(component, dp.PoissonSampledDpEvent)
-        bounds = one_sample(component, share, account, cells) if sampled else account(component, share, cells)
+        bounds = (
+            one_sample(component, share, account, cells)
+            if sampled
+            else account(component, share, cells)
+        )
         parts.append(Parameters(bounds.upper, share, n))
     return tuple(parts)
 
@@ -235,11 +250,15 @@ def dominate_parameters(epsilon: float, delta: float, grid: float) -> pld.Privac
         between,
     )
     deltas = np.clip(delta + (1 - delta) * curve, 0.0, 1.0)
-    return pld.PrivacyLossDistribution(pld_pmf.create_pmf_pessimistic_connect_dots(grid, points, deltas).to_dense_pmf())
+    return pld.PrivacyLossDistribution(
+        pld_pmf.create_pmf_pessimistic_connect_dots(grid, points, deltas).to_dense_pmf()
+    )
 
 
 def _build_native(component: dp.DpEvent, count: int, grid: float) -> pld.PrivacyLossDistribution:
     if isinstance(component, dp.LaplaceDpEvent):
-        one = pld.from_laplace_mechanism(component.noise_multiplier, value_discretization_interval=grid)
+        one = pld.from_laplace_mechanism(
+            component.noise_multiplier, value_discretization_interval=grid
+        )
         return one.self_compose(count)
     return gaussians.composed_pld(gaussians.parts_of({component: count}), grid)

@@ -72,8 +72,12 @@ def ksa_ptr_epsilon(
     """
     spent = failures * rate * delta0
     if spent >= delta:
-        raise UsageError(f"Failures use up delta = {delta:g}; give a delta above {spent:.6g} or a smaller delta0.")
-    successes = rate * (1 - delta0) / (1 - rate * delta0)  # the rate given that a release does not fail: autodp's
+        raise UsageError(
+            f"Failures use up delta = {delta:g}; give a delta above {spent:.6g} or a smaller delta0."
+        )
+    successes = (
+        rate * (1 - delta0) / (1 - rate * delta0)
+    )  # the rate given that a release does not fail: autodp's
     return sampled_exponential_epsilon(epsilon0, successes, steps, delta - spent, multiplier)
 
 
@@ -85,7 +89,9 @@ def pure_dp_curve(epsilon0: float, orders: np.ndarray) -> np.ndarray:
     """
     ratio = _log_sinh(orders * epsilon0)
     difference = ratio + np.log(-np.expm1(_log_sinh((orders - 1) * epsilon0) - ratio))
-    return np.minimum(orders * epsilon0**2 / 2, (difference - _log_sinh(np.asarray(epsilon0))) / (orders - 1))
+    return np.minimum(
+        orders * epsilon0**2 / 2, (difference - _log_sinh(np.asarray(epsilon0))) / (orders - 1)
+    )
 
 
 def sampled_exponential_epsilon(
@@ -100,7 +106,13 @@ def sampled_exponential_epsilon(
     for samples of any mechanism puts the divergence of order j + 1 where the theorem has 3 times that of order j.
     Raises UsageError for numbers outside their range.
     """
-    if not (0 < epsilon0 <= LARGEST and multiplier > 0 and 0 < rate <= 1 and count >= 1 and 0 < delta < 1):
+    if not (
+        0 < epsilon0 <= LARGEST
+        and multiplier > 0
+        and 0 < rate <= 1
+        and count >= 1
+        and 0 < delta < 1
+    ):
         raise UsageError(
             f"The published accounting needs epsilon0 > 0, at most {LARGEST:g}, a rate in (0, 1], at least one choice "
             f"and delta in (0, 1), not {epsilon0}, {rate}, {count} and {delta}."
@@ -131,7 +143,9 @@ def _sampled_moments(epsilon0: float, rate: float, multiplier: float) -> np.ndar
     log_absent, part = math.log1p(-rate), math.log(rate)
     order, j = orders[:, None], orders[None, :]
     outside = np.maximum(order - j, 0)
-    chosen = gammaln(order + 1) - gammaln(j + 1) - gammaln(outside + 1) + j * part + outside * log_absent
+    chosen = (
+        gammaln(order + 1) - gammaln(j + 1) - gammaln(outside + 1) + j * part + outside * log_absent
+    )
     two_or_more = logsumexp(
         np.where(j <= order, chosen + inside, -np.inf),
         axis=1,

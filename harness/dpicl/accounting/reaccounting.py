@@ -53,7 +53,9 @@ FAMILIES: Final = {
 ADD_REMOVE = "add or remove one record"
 STATED = "the neighbours that the sensitivity is stated for"
 REPLACE = "replace one record"
-_ADVERSARY = "one record moves each release by its whole sensitivity, and the adversary knows all others"
+_ADVERSARY = (
+    "one record moves each release by its whole sensitivity, and the adversary knows all others"
+)
 
 
 #: (name, value, kind of bound, theorem) of one accounting; its neighbours follow from the setting.
@@ -89,16 +91,24 @@ class Setting:
 
     def __post_init__(self) -> None:
         require_known("family", [str(self.family)], FAMILIES)
-        parameters = [name for names in FAMILIES.values() for name in names if getattr(self, name) is not None]
+        parameters = [
+            name for names in FAMILIES.values() for name in names if getattr(self, name) is not None
+        ]
         for name in parameters:
             if name not in FAMILIES[self.family]:
                 known = ", ".join(family for family, names in FAMILIES.items() if name in names)
-                raise UsageError(f"'{name}' says nothing about the family {self.family}; it goes with {known}.")
+                raise UsageError(
+                    f"'{name}' says nothing about the family {self.family}; it goes with {known}."
+                )
         needed = FAMILIES[self.family][:1]
         if self.family == "bounded-range":
             if (self.epsilon0 is None) == (self.temperature is None):
-                raise UsageError("The family bounded-range needs either 'epsilon0' or 'temperature'.")
-            if self.temperature is not None and (self.noise is not None or self.claimed_sensitivity is not None):
+                raise UsageError(
+                    "The family bounded-range needs either 'epsilon0' or 'temperature'."
+                )
+            if self.temperature is not None and (
+                self.noise is not None or self.claimed_sensitivity is not None
+            ):
                 raise UsageError(
                     "'temperature' is on the scale of the scores; leave 'claimed_sensitivity' and 'noise' out, or give"
                     " 'epsilon0' instead."
@@ -133,7 +143,9 @@ class Setting:
     @property
     def range_epsilon(self) -> float:
         """The bounded range of one choice in the code that runs."""
-        return self.claimed_range if self.temperature is not None else self.claimed_range * self.moved
+        return (
+            self.claimed_range if self.temperature is not None else self.claimed_range * self.moved
+        )
 
 
 def classical_multiplier(epsilon: float, delta: float) -> float:
@@ -165,7 +177,9 @@ def reaccount(setting: Setting) -> dict[str, Any]:
 def _event(setting: Setting, release: dp.DpEvent) -> dp.DpEvent:
     """All steps of the setting on its samples."""
     if setting.sample == "once":
-        return dp.PoissonSampledDpEvent(setting.rate, dp.SelfComposedDpEvent(release, setting.steps))
+        return dp.PoissonSampledDpEvent(
+            setting.rate, dp.SelfComposedDpEvent(release, setting.steps)
+        )
     return dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(setting.rate, release), setting.steps)
 
 
@@ -196,7 +210,9 @@ def _gaussian(answer: dict[str, Any], setting: Setting) -> Iterator[Accounting]:
         # T Gaussians on one sample are one Gaussian of T^-1/2 times the multiplier.
         once = setting.sample == "once"
         one = multiplier / math.sqrt(setting.steps) if once else multiplier
-        accounts = account_subsampled_gaussian(one, setting.rate, 1 if once else setting.steps, setting.delta)
+        accounts = account_subsampled_gaussian(
+            one, setting.rate, 1 if once else setting.steps, setting.delta
+        )
         answer["notes"] += accounts.get("notes", [])
         theorem = "PRV accountant (Gopi, Lee & Wutschitz 2021); Poisson sampling"
         yield "prv", accounts["prv"], "low, estimate, upper", theorem
@@ -205,10 +221,14 @@ def _gaussian(answer: dict[str, Any], setting: Setting) -> Iterator[Accounting]:
         if "rdp" in accounts:
             theorem = "Renyi DP (Mironov, Talwar & Zhang 2019), converted by Canonne, Kamath & Steinke 2020"
             yield "rdp", accounts["rdp"], "upper", f"{theorem}; Poisson sampling"
-        theorem = "samples of fixed size without replacement (Balle, Barthe & Gaboardi 2018, theorem 9)"
+        theorem = (
+            "samples of fixed size without replacement (Balle, Barthe & Gaboardi 2018, theorem 9)"
+        )
         yield "fixed_replace_one", accounts["fixed_replace_one"], "upper", theorem
     if setting.moved != 1:
-        claimed = epsilon(_event(setting, dp.GaussianDpEvent(setting.claimed_multiplier)), setting.delta).estimate
+        claimed = epsilon(
+            _event(setting, dp.GaussianDpEvent(setting.claimed_multiplier)), setting.delta
+        ).estimate
         yield "as_claimed", claimed, "estimate", "the same accounting at the claimed sensitivity"
 
 
@@ -223,7 +243,9 @@ def _bounded_range(answer: dict[str, Any], setting: Setting) -> Iterator[Account
         release.append(dp.GaussianDpEvent(setting.claimed_multiplier / setting.moved))
     yield from _ends(setting, _event(setting, dp.ComposedDpEvent(tuple(release))))
     if setting.rate == 1 and len(release) == 1:
-        zcdp = epsilon(dp.SelfComposedDpEvent(bounded_range(size), setting.steps), setting.delta).upper
+        zcdp = epsilon(
+            dp.SelfComposedDpEvent(bounded_range(size), setting.steps), setting.delta
+        ).upper
         yield (
             "zcdp",
             zcdp,
@@ -250,7 +272,9 @@ def _above_threshold(answer: dict[str, Any], setting: Setting) -> Iterator[Accou
     event = _event(setting, dp.ComposedDpEvent(tuple(release)))
     proved = next(_ends(setting, event))
     yield proved
-    if setting.rate == 1:  # an adversary of epsilon-DP rounds is none of AboveThreshold: this one asks it
+    if (
+        setting.rate == 1
+    ):  # an adversary of epsilon-DP rounds is none of AboveThreshold: this one asks it
         lower = rounds_bound(
             noise,
             setting.moved,
@@ -262,7 +286,9 @@ def _above_threshold(answer: dict[str, Any], setting: Setting) -> Iterator[Accou
         lower = require_below_proof(lower, event, setting.delta, proved[1])
         yield "lower", lower, "lower", f"{_ADVERSARY}, and chooses all queries of a round"
         rho = setting.steps * (claimed**2 / 2 + choice**2 / 8)
-        theorem = "zCDP of rounds and choices at the claimed sensitivity (Amin et al. 2024), by Renyi DP"
+        theorem = (
+            "zCDP of rounds and choices at the claimed sensitivity (Amin et al. 2024), by Renyi DP"
+        )
         yield "as_claimed", epsilon(dp.ZCDpEvent(rho), setting.delta).upper, "estimate", theorem
 
 
@@ -316,7 +342,9 @@ def _account_published(
             )
         else:
             value = published.sampled_exponential_epsilon(epsilon0, rate, steps, delta)
-            theorem = "autodp's Renyi DP of Poisson samples of epsilon0-DP choices (Zhu & Wang 2019)"
+            theorem = (
+                "autodp's Renyi DP of Poisson samples of epsilon0-DP choices (Zhu & Wang 2019)"
+            )
             yield "autodp", value, "estimate", theorem
     except UsageError as error:
         answer["notes"].append(f"the published accounting gives no number: {error}")

@@ -103,7 +103,11 @@ def composed_epsilon(counted: Counted, delta: float, steps: int = STEPS) -> floa
     gaussians.check_delta(delta)
     with np.errstate(over="ignore"):  # of e^epsilon, on very large epsilons
         total = compose_losses(counted, steps)
-        return math.inf if total is None else float(total.get_epsilon_for_delta(delta - gaussians.ROUNDING))
+        return (
+            math.inf
+            if total is None
+            else float(total.get_epsilon_for_delta(delta - gaussians.ROUNDING))
+        )
 
 
 def compose_losses(counted: Counted, steps: int) -> pld.PrivacyLossDistribution | None:
@@ -116,12 +120,16 @@ def compose_losses(counted: Counted, steps: int) -> pld.PrivacyLossDistribution 
                 return None
             samples.append(sample_losses(inside, component.sampling_probability, count))
             if len(counted) == 1 and isinstance(component.event, BoundedRangeDpEvent):
-                return _sampled_choices(component.event, component.sampling_probability, samples[0], steps)
+                return _sampled_choices(
+                    component.event, component.sampling_probability, samples[0], steps
+                )
             del others[component]
     grid = _grid(others, samples, steps)
     choices = {choice.epsilon: n for choice, n in of_kind(others, BoundedRangeDpEvent).items()}
     main = max(choices, key=lambda size: choices[size] * size**2, default=0.0)
-    if main > grid:  # the family of choices with the largest share is worked out by its recursion, on a grid of its own
+    if (
+        main > grid
+    ):  # the family of choices with the largest share is worked out by its recursion, on a grid of its own
         cells = math.ceil(main / grid)
         grid = main / cells
     if not grid <= WIDEST_GRID:
@@ -153,7 +161,9 @@ def _build_plain(component: dp.DpEvent, count: int, grid: float) -> pld.PrivacyL
             sigma = component.noise_multiplier / math.sqrt(count)
             return pld.from_gaussian_mechanism(sigma, value_discretization_interval=grid)
         case dp.LaplaceDpEvent():
-            one = pld.from_laplace_mechanism(component.noise_multiplier, value_discretization_interval=grid)
+            one = pld.from_laplace_mechanism(
+                component.noise_multiplier, value_discretization_interval=grid
+            )
         case EpsilonDeltaDpEvent():
             one = dominate_parameters(component.epsilon, component.delta, grid)
         case AboveThresholdDpEvent():
@@ -230,7 +240,9 @@ def _grid(others: Counted, samples: list[Sampled], steps: int) -> float:
             scales.append((count, (size * share) ** 2, size))
     number = sum(count for count, _, _ in scales)
     variance = sum(count * one for count, one, _ in scales)
-    return max(math.sqrt(variance / number) / steps, max(reach for _, _, reach in scales) / MOST_CELLS)
+    return max(
+        math.sqrt(variance / number) / steps, max(reach for _, _, reach in scales) / MOST_CELLS
+    )
 
 
 def _size(component: dp.DpEvent) -> tuple[float, float]:

@@ -133,7 +133,9 @@ def rounds_bound(
     """
     moved = min(moved, MOST / 3 * scale)
     count = max(1, min(count, int(MOST / (2 * moved / scale + choice))))
-    choices = [choice_ends(choice, share * choice) for share in (0.4, 0.5, 0.6)] if choice else [None]
+    choices = (
+        [choice_ends(choice, share * choice) for share in (0.4, 0.5, 0.6)] if choice else [None]
+    )
 
     def gain(pair: WorstPair) -> float:
         loss = np.log(np.maximum(pair.present, 1e-300) / np.maximum(pair.absent, 1e-300))
@@ -221,7 +223,9 @@ def _parts(counted: Counted) -> list[Samples]:
     parts = []
     for component, count in merge_gaussians(counted).items():
         if isinstance(component, dp.PoissonSampledDpEvent):
-            parts.append(Samples(component.sampling_probability, components(component.event, None), count))
+            parts.append(
+                Samples(component.sampling_probability, components(component.event, None), count)
+            )
         elif isinstance(component, BoundedRangeDpEvent):
             parts.append(Samples(1.0, {component: count}, 1))
         else:
@@ -243,9 +247,13 @@ def _reach(
     best = 0.0
     if looked := _looking_back(parts):
         best = _compare_with_look_back(looked, delta, upper, way)
-        if not looked.failure or looked.count > MOST_TRIED:  # else the aim is not the worst one for sure
+        if (
+            not looked.failure or looked.count > MOST_TRIED
+        ):  # else the aim is not the worst one for sure
             return best
-    chooses = any(isinstance(component, BoundedRangeDpEvent) for part in parts for component in part.inside)
+    chooses = any(
+        isinstance(component, BoundedRangeDpEvent) for part in parts for component in part.inside
+    )
     alone = sum(part.count for part in parts) == 1
     starts = [
         hockey(way * upper),
@@ -258,7 +266,9 @@ def _reach(
         for _ in range(ROUNDS if chooses else 1):
             pairs = [part.pair(aim) for part, aim in zip(parts, aims, strict=True)]
             counts = [part.count for part in parts]
-            directed = pairs if way == 1 else [WorstPair(pair.absent, pair.present) for pair in pairs]
+            directed = (
+                pairs if way == 1 else [WorstPair(pair.absent, pair.present) for pair in pairs]
+            )
             reached = pairs_epsilon(list(zip(directed, counts, strict=True)), delta, upper)
             best = max(best, reached)
             if alone or not 0 < reached < math.inf:
@@ -299,7 +309,11 @@ def _looking_back(parts: list[Samples]) -> _LookingBack | None:
     choices, rates, fine = set[tuple[float, dp.DpEvent]](), [], 1.0
     for part in parts:
         inside = dict(part.inside)
-        failures = {c: inside.pop(c) for c in part.inside if isinstance(c, EpsilonDeltaDpEvent) and not c.epsilon}
+        failures = {
+            c: inside.pop(c)
+            for c in part.inside
+            if isinstance(c, EpsilonDeltaDpEvent) and not c.epsilon
+        }
         if sum(inside.values()) != 1:
             return None
         passes = math.prod((1 - component.delta) ** n for component, n in failures.items())
@@ -348,7 +362,9 @@ def _aim_given(
 ) -> Aim:
     """The divergence at the threshold of everything, as an aim for one more sample of a part: with R the likelihood
     ratio of this sample and R' that of all the rest, E (R R' - a)_+ = R E (R' - a/R)_+."""
-    rest = [(pair, n - (here == at)) for here, (pair, n) in enumerate(zip(pairs, counts, strict=True))]
+    rest = [
+        (pair, n - (here == at)) for here, (pair, n) in enumerate(zip(pairs, counts, strict=True))
+    ]
     loss, mass, infinite, _ = _compose(
         [(pair, n) for pair, n in rest if n],
         upper,
@@ -448,7 +464,9 @@ def _threshold(
     weighed = np.cumsum(mass[inside] * np.exp(-loss[inside]))
     deltas = infinite + above - np.exp(loss[inside]) * weighed  # at x = each loss; rises as x falls
     reached = np.flatnonzero(deltas >= delta)
-    last = int(reached[0]) - 1 if reached.size else above.size - 1  # x lies below this loss, and above the next one
+    last = (
+        int(reached[0]) - 1 if reached.size else above.size - 1
+    )  # x lies below this loss, and above the next one
     if last < 0 or infinite + above[last] <= delta:
         return 0.0
     return max(0.0, math.log((infinite + above[last] - delta) / weighed[last]))

@@ -55,13 +55,17 @@ def evaluate(
     given = [given_mechanism(each, files) for each in p.as_list(mechanism)]
     entries = entries_of(given, options or {})
     if engine != "inline" and any(each.here for each in given):
-        raise UsageError("A class of this program runs with engine='inline' alone; put it into a file for the others.")
+        raise UsageError(
+            "A class of this program runs with engine='inline' alone; put it into a file for the others."
+        )
     if results is not None and (here := [each.name for each in given if each.here]):
         raise UsageError(
             f"{here[0]} is defined in no file, so results in a folder could not tell its versions apart; put it into a"
             " file of its own, or leave `results` out."
         )
-    files = list(dict.fromkeys([*files, *(each.plugin for each in given if each.plugin is not None)]))
+    files = list(
+        dict.fromkeys([*files, *(each.plugin for each in given if each.plugin is not None)])
+    )
     suite = suite_of_program(
         source=source,
         models=p.as_list(model),
@@ -79,14 +83,23 @@ def evaluate(
         return run_selection(selection_of(suite, Path(folder), files), engine, workers, progress)
 
 
-def run_selection(selection: Selection, engine: str, workers: int | None, progress: bool) -> Results:
+def run_selection(
+    selection: Selection, engine: str, workers: int | None, progress: bool
+) -> Results:
     """Runs what is missing of a selection. Raises as `evaluate`."""
     made = make_engine(engine, workers)
     _, done = run_missing(selection, made, "give another `results` folder", progress=progress)
     ended = [each for each in done if each.status in ("failed", "skipped")]
-    results = [result for cell in selection.cells if (result := selection.store.read(cell)) is not None]
+    results = [
+        result for cell in selection.cells if (result := selection.store.read(cell)) is not None
+    ]
     failed = [each.message for each in ended if each.status == "failed"]
     if failed and not results:
         raise DpiclError(failed[0])
-    notes = [f"{each.status}: {each.cell.label} on {each.cell.task}: {each.message}" for each in ended]
-    return Results(results, tuple(f"{note} ({n} cells)" if n > 1 else note for note, n in Counter(notes).items()))
+    notes = [
+        f"{each.status}: {each.cell.label} on {each.cell.task}: {each.message}" for each in ended
+    ]
+    return Results(
+        results,
+        tuple(f"{note} ({n} cells)" if n > 1 else note for note, n in Counter(notes).items()),
+    )

@@ -103,4 +103,6 @@ def list_suites() -> list[Row]:
 
 def _options(cls: type) -> Row:
     fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
-    return {each.name: None if each.default is dataclasses.MISSING else each.default for each in fields}
+    return {
+        each.name: None if each.default is dataclasses.MISSING else each.default for each in fields
+    }

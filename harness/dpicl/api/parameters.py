@@ -31,14 +31,22 @@ if TYPE_CHECKING:
 
 def as_list(value: Any) -> list[Any]:
     """The value as a list: a text, a number, a class and a mechanism are one."""
-    return [value] if isinstance(value, str | bytes) or not isinstance(value, Iterable) else list(value)
+    return (
+        [value]
+        if isinstance(value, str | bytes) or not isinstance(value, Iterable)
+        else list(value)
+    )
 
 
 def _divide(value: Any) -> list[Any]:
     """The values of one or a list; a text may hold several, divided by commas."""
     parts = []
     for one in as_list(value):
-        parts += ([part.strip() for part in one.split(",") if part.strip()] or [one]) if isinstance(one, str) else [one]
+        parts += (
+            ([part.strip() for part in one.split(",") if part.strip()] or [one])
+            if isinstance(one, str)
+            else [one]
+        )
     return parts
 
 
@@ -87,7 +95,9 @@ def _options(value: Any) -> dict[str, Any]:
     for text in as_list(value):
         name, equals, written = str(text).partition("=")
         if not equals or not name.rpartition(".")[2]:
-            raise ValueError(f"must be NAME=VALUE or MECHANISM.NAME=VALUE (a dictionary of them), not {text!r:.60}")
+            raise ValueError(
+                f"must be NAME=VALUE or MECHANISM.NAME=VALUE (a dictionary of them), not {text!r:.60}"
+            )
         try:
             found[name] = strict_yaml.parse(written, Path("--option")).data
         except UsageError:
@@ -103,7 +113,9 @@ def option_changes(options: Mapping[str, Any] | None) -> list[OptionChange]:
     return [OptionChange(target or None, name, value) for target, name, value in named]
 
 
-def options_of(owner: str, options: Mapping[str, Any] | None, kind: str = "mechanism") -> dict[str, Any]:
+def options_of(
+    owner: str, options: Mapping[str, Any] | None, kind: str = "mechanism"
+) -> dict[str, Any]:
     """The options of one mechanism (or other kind). Raises UsageError for one that names another."""
     changes = option_changes(options)
     require_known(kind, [target for target, _, _ in changes if target is not None], [owner])
@@ -116,10 +128,14 @@ def _numbers(flag: str, kind: Any) -> Callable[[Any], int | dict[str, int]]:
     def check(value: Any) -> int | dict[str, int]:
         if isinstance(value, Mapping):
             return make_validator(dict[str, kind])(value)
-        parts = [one.rpartition("=") if isinstance(one, str) else ("", "", one) for one in _divide(value)]
+        parts = [
+            one.rpartition("=") if isinstance(one, str) else ("", "", one) for one in _divide(value)
+        ]
         found = {label: make_validator(kind)(number) for label, _, number in parts}
         if len(found) < len(parts) or (len(found) > 1 and "" in found):
-            raise UsageError(f"Give {flag} N once, for all labels, or {flag} LABEL=N once for each label.")
+            raise UsageError(
+                f"Give {flag} N once, for all labels, or {flag} LABEL=N once for each label."
+            )
         return found.get("", found)
 
     return check
@@ -129,8 +145,14 @@ def as_labels(value: Any) -> dict[str, str]:
     """A list of words, a dictionary, or a text 'billing,refund' or '0=billing,1=refund' -> label as a file has it ->
     label word, with single spaces in a text."""
     if isinstance(value, Mapping):
-        whole = [written for written in value if isinstance(written, Integral) and not isinstance(written, bool)]
-        found = {str(written) if written in whole else written: word for written, word in value.items()}
+        whole = [
+            written
+            for written in value
+            if isinstance(written, Integral) and not isinstance(written, bool)
+        ]
+        found = {
+            str(written) if written in whole else written: word for written, word in value.items()
+        }
     elif not isinstance(value, str):
         found = {word: word for word in as_list(value)}
     else:
@@ -139,7 +161,11 @@ def as_labels(value: Any) -> dict[str, str]:
             written, _, word = part.partition("=") if "=" in part else (part, "", part)
             written, word = written.strip(), " ".join(word.split())
             if not written or not word or written in found:
-                said = f"'{written}' is given twice" if written in found else f"'{part}' lacks a label or its name"
+                said = (
+                    f"'{written}' is given twice"
+                    if written in found
+                    else f"'{part}' lacks a label or its name"
+                )
                 raise ValueError(
                     f"must be like billing,refund or 0=billing,1=refund: {said} (labels with commas or equals signs:"
                     " --labels-file)"
@@ -170,38 +196,64 @@ Seed = Annotated[AnySeed, Flag("root seed (default: 0)", metavar="S")]
 Seeds = Annotated[int | Sequence[int], Flag(check=_seeds)]
 Epsilon = Annotated[TargetEpsilon, Flag("target epsilon", metavar="E")]
 _EPSILONS = Flag("target epsilon ('inf' too); may be repeated (or 1,8)", "--epsilon", "E")
-Epsilons = Annotated[float | Sequence[float], _EPSILONS, each(make_validator(TargetEpsilon), least=1)]
+Epsilons = Annotated[
+    float | Sequence[float], _EPSILONS, each(make_validator(TargetEpsilon), least=1)
+]
 #: Some of a board's or suite's; none: all.
 SomeEpsilons = Annotated[float | Sequence[float], _EPSILONS, each(make_validator(TargetEpsilon))]
 #: Those of results, which may be 0.
 EpsilonsOfResults = Annotated[
-    float | Sequence[float], _EPSILONS, each(make_validator(Annotated[Number, Field(ge=0, allow_inf_nan=False)]))
+    float | Sequence[float],
+    _EPSILONS,
+    each(make_validator(Annotated[Number, Field(ge=0, allow_inf_nan=False)])),
 ]
 Delta = Annotated[TargetDelta, Flag("delta (default: 1e-5)", metavar="D")]
-Model = Annotated[str, Flag("model as in a suite (default: embedded)", metavar="X", complete="models")]
-Models = Annotated[Names, Flag("model; may be repeated (or A,B)", "--model", "X", complete="models")]
+Model = Annotated[
+    str, Flag("model as in a suite (default: embedded)", metavar="X", complete="models")
+]
+Models = Annotated[
+    Names, Flag("model; may be repeated (or A,B)", "--model", "X", complete="models")
+]
 Task = Annotated[str, Flag("see `dpicl list tasks`", metavar="T", complete="tasks")]
 Tasks = Annotated[Names, Flag("task; may be repeated (or A,B)", "--task", "T", complete="tasks")]
-Rows = Annotated[Names, Flag("row or mechanism; may be repeated (or A,B)", "--mechanism", "M", complete="mechanisms")]
+Rows = Annotated[
+    Names,
+    Flag("row or mechanism; may be repeated (or A,B)", "--mechanism", "M", complete="mechanisms"),
+]
 #: `given_mechanism` says what is none.
 OneMechanism = Flag(
-    "see `dpicl list mechanisms`", metavar="MECHANISM", complete="mechanisms", check=lambda given: given
+    "see `dpicl list mechanisms`",
+    metavar="MECHANISM",
+    complete="mechanisms",
+    check=lambda given: given,
 )
-SourceName = Annotated[Literal["auto", "hub", "local", "synthetic"], Flag("where records come from")]
+SourceName = Annotated[
+    Literal["auto", "hub", "local", "synthetic"], Flag("where records come from")
+]
 SuiteName = Annotated[
-    str | Path, Flag("a suite file, or the name of a shipped suite", metavar="SUITE", complete=_suites)
+    str | Path,
+    Flag("a suite file, or the name of a shipped suite", metavar="SUITE", complete=_suites),
 ]
 Limit = Annotated[Quantity, Flag("test records of each task", "--limit", "N")]
 Options = Annotated[
     Mapping[str, Any],
     Flag(
-        "option of the mechanisms that have it (or MECHANISM.K=V); may be repeated", "--option", "K=V", _options, True
+        "option of the mechanisms that have it (or MECHANISM.K=V); may be repeated",
+        "--option",
+        "K=V",
+        _options,
+        True,
     ),
 ]
-Paths = Annotated[Path | str | Sequence[Path | str], Flag(metavar="PATH"), each(_path, divided=False)]
+Paths = Annotated[
+    Path | str | Sequence[Path | str], Flag(metavar="PATH"), each(_path, divided=False)
+]
 Plugins = Annotated[
     Paths,
-    Flag("Python file with a mechanism, attack or model, or folder with a task.yaml; may be repeated", "--plugin"),
+    Flag(
+        "Python file with a mechanism, attack or model, or folder with a task.yaml; may be repeated",
+        "--plugin",
+    ),
 ]
 OnePath = Annotated[Path | str, Flag(metavar="FILE", check=_path)]
 Results = Annotated[OnePath, Flag("results folder (default: results)", metavar="DIR")]
@@ -214,27 +266,52 @@ Labels = Annotated[
         check=as_labels,
     ),
 ]
-TextField = Annotated[str, Flag("field of a file's text (default: text, or another usual name)", metavar="NAME")]
-LabelField = Annotated[str, Flag("field of a file's label (default: label, or another usual name)", metavar="NAME")]
+TextField = Annotated[
+    str, Flag("field of a file's text (default: text, or another usual name)", metavar="NAME")
+]
+LabelField = Annotated[
+    str, Flag("field of a file's label (default: label, or another usual name)", metavar="NAME")
+]
 LabelsFile = Annotated[
     Path | str,
-    Flag("the same as a file: one a line (a tab before the better word), or JSON", metavar="FILE", check=_path),
+    Flag(
+        "the same as a file: one a line (a tab before the better word), or JSON",
+        metavar="FILE",
+        check=_path,
+    ),
 ]
 NoQuoting = Annotated[bool, Flag("take quotation marks in CSV and TSV as part of the texts")]
 NoHeader = Annotated[bool, Flag("the first line is a record; columns are called 1, 2, …")]
 Encoding = Annotated[
-    str, Flag("of the files (default: UTF-8), such as windows-1252 or utf-16", metavar="NAME", check=encoding_name)
+    str,
+    Flag(
+        "of the files (default: UTF-8), such as windows-1252 or utf-16",
+        metavar="NAME",
+        check=encoding_name,
+    ),
 ]
 Delimiter = Annotated[
-    str, Flag("between the columns of CSV, where it is not found out: ';' or tab", metavar="MARK", check=delimiter_of)
+    str,
+    Flag(
+        "between the columns of CSV, where it is not found out: ';' or tab",
+        metavar="MARK",
+        check=delimiter_of,
+    ),
 ]
 SkipInvalid = Annotated[
-    bool, Flag("leave out rows that are not sound or have other labels, each for what stands in it alone")
+    bool,
+    Flag(
+        "leave out rows that are not sound or have other labels, each for what stands in it alone"
+    ),
 ]
 SkipOtherLabels = Annotated[bool, Flag("leave out rows with other labels than --labels")]
-PersonField = Annotated[str, Flag("field that says whose a row is: the guarantee is then for a person", metavar="NAME")]
+PersonField = Annotated[
+    str, Flag("field that says whose a row is: the guarantee is then for a person", metavar="NAME")
+]
 RowsPerPerson = Annotated[
-    Quantity, Field(le=1000), Flag("most rows of each person that are used (default: 1)", metavar="K")
+    Quantity,
+    Field(le=1000),
+    Flag("most rows of each person that are used (default: 1)", metavar="K"),
 ]
 DeclaredSizes = Annotated[
     int | Mapping[str, int],
@@ -265,22 +342,32 @@ class OwnFile(RecordFile, total=False):
 
     no_labels: Annotated[bool, Flag("the texts have no labels: more texts like them are released")]
     output_field: Annotated[
-        str, Flag("no labels: field of what belongs to each text, as questions and answers", metavar="NAME")
+        str,
+        Flag(
+            "no labels: field of what belongs to each text, as questions and answers",
+            metavar="NAME",
+        ),
     ]
-    dialogues: Annotated[bool, Flag("no labels: the text's field is a list of messages, {role, content}")]
+    dialogues: Annotated[
+        bool, Flag("no labels: the text's field is a list of messages, {role, content}")
+    ]
     skip_invalid: SkipInvalid
     skip_other_labels: SkipOtherLabels
 
 
 def format_of(given: RecordFile) -> FileFormat:
     is_quoted, has_header = not given.get("no_quoting"), not given.get("no_header")
-    return FileFormat(is_quoted, has_header, given.get("encoding") or "", given.get("delimiter") or "")
+    return FileFormat(
+        is_quoted, has_header, given.get("encoding") or "", given.get("delimiter") or ""
+    )
 
 
 def form_of(given: OwnFile) -> Form:
     """Whether texts have labels, and what they are where they have none. Raises UsageError for two of these."""
     if given.get("output_field") and given.get("dialogues"):
-        raise UsageError("--output-field is for pairs and --dialogues for messages; give one of the two.")
+        raise UsageError(
+            "--output-field is for pairs and --dialogues for messages; give one of the two."
+        )
     if given.get("dialogues"):
         return "dialogues"
     if given.get("output_field"):
@@ -317,7 +404,9 @@ class Cells(OfResults, total=False):
     mechanism: Annotated[Rows, Flag("row of the suite, or any mechanism; may be repeated (or A,B)")]
     epsilon: SomeEpsilons
     seed: Annotated[
-        int | Sequence[int], Flag("seed; may be repeated (or A,B)", "--seed", "S"), each(make_validator(AnySeed))
+        int | Sequence[int],
+        Flag("seed; may be repeated (or A,B)", "--seed", "S"),
+        each(make_validator(AnySeed)),
     ]
     options: Options
 

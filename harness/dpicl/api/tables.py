@@ -95,7 +95,9 @@ class Audits(ResultTable[AttackResult]):
     @property
     def code(self) -> int:
         """Of the command: 1 where a claim is refuted, 2 where an audit could not be made."""
-        return 1 if not self.ok else 2 if any(note.startswith("failed") for note in self.notes) else 0
+        return (
+            1 if not self.ok else 2 if any(note.startswith("failed") for note in self.notes) else 0
+        )
 
     columns = {
         "task": attrgetter("subject.task"),
@@ -116,7 +118,9 @@ def failure(result: AttackResult) -> str | None:
     bound = result.bound
     if bound is not None and bound.epsilon > result.privacy.epsilon_proved:
         exact = bound.method == "exact"
-        return "it is refuted" + (", without sampling error" if exact else f" at {bound.confidence:.0%} confidence")
+        return "it is refuted" + (
+            ", without sampling error" if exact else f" at {bound.confidence:.0%} confidence"
+        )
     shown, proved = (result.measures.get(name) for name in ("group_epsilon", "group_bound"))
     if shown and proved and shown.value > proved.value:
         return "group privacy is refuted, without sampling error"

@@ -9,7 +9,17 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -116,11 +126,15 @@ def _helps(text: str) -> dict[str, str]:
 
 def _parameter(name: str, hint: Any, outer: Flag) -> Parameter:
     parts = list(_parts(hint))
-    flag = functools.reduce(Flag.nest_in, [*(part for part in parts if isinstance(part, Flag)), outer], Flag())
+    flag = functools.reduce(
+        Flag.nest_in, [*(part for part in parts if isinstance(part, Flag)), outer], Flag()
+    )
     choices = next((get_args(part) for part in parts if get_origin(part) is Literal), ())
     if choices and flag.complete is None:
         flag = replace(flag, complete=lambda: choices)
-    return Parameter(name, flag, flag.check or make_validator(hint), choices=choices, switch=bool in parts)
+    return Parameter(
+        name, flag, flag.check or make_validator(hint), choices=choices, switch=bool in parts
+    )
 
 
 def _parts(hint: Any) -> Iterator[Any]:
@@ -164,7 +178,9 @@ def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
         own = parameters(function)
         try:
             if strange := [name for name in kwargs if name not in own]:
-                raise UsageError(f"{function.__name__}: {unknown_name('argument', strange[0], own)}")
+                raise UsageError(
+                    f"{function.__name__}: {unknown_name('argument', strange[0], own)}"
+                )
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
             given = dict(bound.arguments)
@@ -183,7 +199,9 @@ def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
                 error.args = (_name_parameters(str(error.args[0]), own), *error.args[1:])
             raise
         finally:
-            if registry := sys.modules.get("dpicl.mechanism.registry"):  # whoever was given a class has imported it
+            if registry := sys.modules.get(
+                "dpicl.mechanism.registry"
+            ):  # whoever was given a class has imported it
                 registry.forget()
 
     return call
@@ -192,7 +210,9 @@ def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
 def _name_parameters(message: str, own: Mapping[str, Parameter]) -> str:
     """A message as a program reads it: with names of parameters for flags, but for those of quoted commands."""
     names = {each.written: name for name, each in own.items()}
-    return re.sub(r"`[^`]*`|--[a-z][a-z-]*", lambda match: names.get(match.group(), match.group()), message)
+    return re.sub(
+        r"`[^`]*`|--[a-z][a-z-]*", lambda match: names.get(match.group(), match.group()), message
+    )
 
 
 @dataclass(frozen=True)

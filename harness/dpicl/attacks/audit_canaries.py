@@ -41,7 +41,8 @@ RANK: Final = 9
 #: The two fixed answers of the direct question, for texts.
 _FOR, _AGAINST = FAR_TEXTS[0], FAR_TEXTS[1]
 _ASKING: Final = (
-    "Text: {text}\nIf this text is one of the examples above, answer: {yes}\nIf it is not, answer: {no}\nAnswer:"
+    "Text: {text}\nIf this text is one of the examples above, answer: {yes}\n"
+    "If it is not, answer: {no}\nAnswer:"
 )
 #: The largest number of prompts, of two private examples each, that the unlikely label is chosen by.
 _PROMPTS: Final = 8
@@ -135,7 +136,9 @@ def _choose_lookup(knowledge: Knowledge, shown: str) -> _Asked:
         ends = _far_text(knowledge, shown)
         output = ends[0]
     else:
-        raise UsageError(f"The question lookup needs records with a label or an output; ask {task.name} by inquiry.")
+        raise UsageError(
+            f"The question lookup needs records with a label or an output; ask {task.name} by inquiry."
+        )
     # Shown as one example, the text ends with that output itself.
     record = Record(spell_out(task, shown, output, REPEATS - 1), output)
     return task, record, shown, ends
@@ -159,7 +162,9 @@ def _unlikely_label(knowledge: Knowledge, shown: str) -> str:
     task, model = knowledge.task, knowledge.model
     query, endings = task.query(shown), label_endings(task, model)
     examples = knowledge.private[: 2 * _PROMPTS]
-    prompts = [task.icl_prefix(examples[start : start + 2]) + query for start in range(0, len(examples), 2)]
+    prompts = [
+        task.icl_prefix(examples[start : start + 2]) + query for start in range(0, len(examples), 2)
+    ]
     scores = np.array(model.score([(model.encode(prompt), endings) for prompt in prompts]))
     return task.labels[int(np.argmin(scores.mean(axis=0)))]
 

@@ -76,7 +76,8 @@ DEMONSTRATION_SIZES: Final = {
 DRAWS: Final = 50
 #: The note of a label-only ceiling wherever it is shown.
 _CEILING: Final = (
-    "the most that the winner of one vote of so many slots shows at delta, whatever they vote and however many runs"
+    "the most that the winner of one vote of so many slots shows at delta, whatever they vote and"
+    " however many runs"
 )
 
 
@@ -127,12 +128,18 @@ class AuditJob:
             return ALL_RECORDS
         size = getattr(self.mechanism, "prompts", None)
         if size is None:
-            size = getattr(self.mechanism, "slots", 0) * getattr(self.mechanism, "examples_per_slot", 1)
+            size = getattr(self.mechanism, "slots", 0) * getattr(
+                self.mechanism, "examples_per_slot", 1
+            )
         return int(size) or ALL_RECORDS
 
     def attempt_at(self, epsilon: float) -> Attempt:
         """The audit of one target epsilon."""
-        settings: dict[str, Any] = {"runs": self.runs, "redraws": DRAWS, "confidence": self.confidence}
+        settings: dict[str, Any] = {
+            "runs": self.runs,
+            "redraws": DRAWS,
+            "confidence": self.confidence,
+        }
         if self.gives_answers:
             settings |= {"question": self.question, "words": WORDS, "repeats": REPEATS}
         elif self.mechanism.releases_texts:
@@ -155,7 +162,9 @@ class AuditJob:
         """Raises UsageError where there is nothing to audit."""
         mechanism, task = self.mechanism, self.task
         if mechanism.knob is None:
-            raise UsageError(f"{mechanism.name} adds no noise whatever epsilon is, so an audit has nothing to test.")
+            raise UsageError(
+                f"{mechanism.name} adds no noise whatever epsilon is, so an audit has nothing to test."
+            )
         asks_the_task = not self.gives_answers or task.kind == "generation"
         reason = skip_reason(mechanism, task.public_view()) if asks_the_task else None
         if reason:
@@ -193,7 +202,9 @@ class SampledAudit:
         return self.runs().audit(self.epsilon, report)
 
 
-def sampled_audits(plan: AuditJob, epsilons: Iterable[float], bench: Workbench) -> list[SampledAudit]:
+def sampled_audits(
+    plan: AuditJob, epsilons: Iterable[float], bench: Workbench
+) -> list[SampledAudit]:
     """One job for each epsilon, with the same canary."""
 
     @cache
@@ -224,11 +235,15 @@ class AuditRuns:
     the task has too few records.
     """
 
-    def __init__(self, job: AuditJob, model: LanguageModel, outputs: OutputCache | None = None) -> None:
+    def __init__(
+        self, job: AuditJob, model: LanguageModel, outputs: OutputCache | None = None
+    ) -> None:
         self.job, self._outputs = job, outputs or OutputCache(None)
         task = job.task
         one_label = job.shots and task.partitioned and job.mechanism.by_label
-        candidates = [record for record in task.train if not one_label or record.label == self.label]
+        candidates = [
+            record for record in task.train if not one_label or record.label == self.label
+        ]
         private, other = hold_out(candidates, job.size, streams(job.seed).stream("audit:records"))
         self.knowledge = Knowledge(job.mechanism, task, model, private, other)
         self._canary: Canary | None = None
@@ -248,7 +263,9 @@ class AuditRuns:
             records = [*private, self.knowledge.other]
             return Sizes(Counter(record.label if by_label else None for record in records), {})
         declared = {self.label if task.partitioned else None: len(private)}
-        return mechanism.public_sizes(replace(task, declared=declared).keep_sizes(), (self.label,), 1)
+        return mechanism.public_sizes(
+            replace(task, declared=declared).keep_sizes(), (self.label,), 1
+        )
 
     def canary(self, knob: float) -> Canary:
         """One for all epsilons; knob: of the first."""
@@ -301,7 +318,9 @@ class AuditRuns:
         with observing(recording):
             output = execution.run()
         if not output.releases:
-            raise UsageError(f"{self.job.mechanism.name} makes no noisy release, so there is nothing to audit.")
+            raise UsageError(
+                f"{self.job.mechanism.name} makes no noisy release, so there is nothing to audit."
+            )
         if self.job.access == "white-box":
             self._require_sums(noisy_sums([[recording.observed_releases]]))
         self._reader = output.reader
@@ -407,7 +426,9 @@ class AuditRuns:
             texts.append([])
             releases.append([])
             for draw in range(self.job.draws):
-                text, observations = self._observe_draw(self.execution(present, calibration, run, draw))
+                text, observations = self._observe_draw(
+                    self.execution(present, calibration, run, draw)
+                )
                 texts[run].append(text)
                 releases[run].append(observations)
             report(run + 1, self.job.runs, f"runs {side} the canary")
@@ -454,7 +475,9 @@ def hold_out(
     """(``count`` private records, one more that is not among them), by public randomness. Raises UsageError for too
     few."""
     if len(train) <= count:
-        raise UsageError(f"The task has {len(train)} train records and the audit needs {count + 1}; lower --records.")
+        raise UsageError(
+            f"The task has {len(train)} train records and the audit needs {count + 1}; lower --records."
+        )
     order = sampling.permutation(len(train)).tolist()
     return [train[place] for place in order[:count]], train[order[count]]
 

@@ -93,7 +93,12 @@ def audit_of(attacks: Sequence[AttackResult]) -> Audit:
     """What these attacks say about a row: each bound is compared with the ε proved for the audited run."""
 
     def order(result: AttackResult) -> tuple[float, str, str, str]:
-        return (-result.bound.epsilon if result.bound else 1.0), result.attack, result.access, result.id
+        return (
+            (-result.bound.epsilon if result.bound else 1.0),
+            result.attack,
+            result.access,
+            result.id,
+        )
 
     ordered = tuple(sorted(attacks, key=order))
     excesses = list(_excesses(ordered))
@@ -118,7 +123,11 @@ def is_valid(result: AttackResult) -> bool:
 
 def attack_name(result: AttackResult) -> str:
     """'white-box sampled audit', 'black-box inquiry'; of an exact audit also what it rests on."""
-    names = {"audit": "sampled audit", EXACT: f"exact audit ({ATTAINED})", GROUP: f"audit of a group ({ATTAINED})"}
+    names = {
+        "audit": "sampled audit",
+        EXACT: f"exact audit ({ATTAINED})",
+        GROUP: f"audit of a group ({ATTAINED})",
+    }
     name = names.get(result.attack, result.attack)
     return f"{result.access} {name}"
 
@@ -136,16 +145,24 @@ def _most_confident(attacks: Sequence[AttackResult]) -> list[AttackResult]:
     highest: dict[str, AttackResult] = {}
     for result in attacks:
         if result.bound is not None:
-            settings = {name: value for name, value in result.settings.items() if name != "confidence"}
+            settings = {
+                name: value for name, value in result.settings.items() if name != "confidence"
+            }
             attempt = Attempt(result.attack, result.access, settings, result.subject)
             other = highest.get(attempt.id)
-            if other is None or other.bound is None or other.bound.confidence < result.bound.confidence:
+            if (
+                other is None
+                or other.bound is None
+                or other.bound.confidence < result.bound.confidence
+            ):
                 highest[attempt.id] = result
     return [*highest.values()]
 
 
 def _excesses(attacks: Sequence[AttackResult]) -> Iterator[_Excess]:
-    tried = [(result, *bound) for result in _most_confident(attacks) for bound in _name_bounds(result)]
+    tried = [
+        (result, *bound) for result in _most_confident(attacks) for bound in _name_bounds(result)
+    ]
     sampled = sum(kind_of(result) == "sampled" for result, _, _ in tried)
     for result, name, epsilon in tried:
         bound, proved = result.bound, result.privacy.epsilon_proved

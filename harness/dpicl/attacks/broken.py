@@ -43,7 +43,9 @@ class BrokenAnswers(PreparedMechanism):
         return dp.NonPrivateDpEvent()
 
     def prepare(self, private: PrivateSet, context: PreparedContext) -> _LookedUp:
-        return _LookedUp(context.task, private.reveal("all records, looked up by their first words"))
+        return _LookedUp(
+            context.task, private.reveal("all records, looked up by their first words")
+        )
 
 
 class _LookedUp:
@@ -56,7 +58,9 @@ class _LookedUp:
         """For a member its label where the question has such a label, else the first one ("Yes"); of texts, its rest
         or its output."""
         question = " ".join(query.text.split())
-        record = next((record for start, record in self._records.items() if start in question), None)
+        record = next(
+            (record for start, record in self._records.items() if start in question), None
+        )
         if self._labels:
             if record is None:
                 return self._labels[-1]
@@ -95,7 +99,9 @@ class BrokenDemonstrations(DemonstrationMechanism):
         stock = list(private.reveal("records, word for word"))
         shown = []
         for label in context.shots:
-            record = next(record for record in stock if not private.partitioned or record.label == label)
+            record = next(
+                record for record in stock if not private.partitioned or record.label == label
+            )
             stock.remove(record)
             text = self._decoys(context.task, record.label) + record.text
             shown.append(Demonstration(text, record.label))

@@ -97,7 +97,11 @@ def run_jobs(
     is made. folder: None to keep nothing. say: called with a sentence about a damaged file."""
     for job in jobs:
         try:
-            earlier = None if folder is None else store.find_stored(folder, job.attempt, say, job.fingerprint)
+            earlier = (
+                None
+                if folder is None
+                else store.find_stored(folder, job.attempt, say, job.fingerprint)
+            )
             result = earlier or job.run(bench, report_for(job))
         except UsageError as error:
             yield Outcome(job, error=error)
@@ -155,7 +159,9 @@ def jobs_of(
     built = build(cls, sized)
     fixed = fixed_epsilon(built)
     if fixed is None and not epsilons:
-        raise UsageError(f"{cls.name} needs an epsilon; add --epsilon E ('inf' for the method without noise).")
+        raise UsageError(
+            f"{cls.name} needs an epsilon; add --epsilon E ('inf' for the method without noise)."
+        )
     settings: dict[str, Any] = asdict(attack)  # type: ignore[call-overload]
     if attack.membership:
         settings["others"] = others
@@ -209,16 +215,25 @@ def run_attack(job: AttackJob, bench: Workbench, report: Report = report_nothing
     finding = job.attack.run(setup_of(job, model, bench, report))
     target: Target = finding.target
     if not target.releases:
-        raise ResultError(f"The attack {job.attempt.attack} made no release; its result would say nothing.")
+        raise ResultError(
+            f"The attack {job.attempt.attack} made no release; its result would say nothing."
+        )
     seconds = {"load": round(loaded - start, 3), "attack": round(time.perf_counter() - loaded, 3)}
     fields = {name: value for name, value in vars(finding).items() if name != "target"}
     manifest = manifest_of(target.task, model)
-    return result_of(job.attempt, job.mechanism, target.releases[0], manifest, meter.cost(seconds), **fields)
+    return result_of(
+        job.attempt, job.mechanism, target.releases[0], manifest, meter.cost(seconds), **fields
+    )
 
 
 @wrap_validation_errors()
 def result_of(
-    attempt: Attempt, mechanism: Mechanism, release: Release, manifest: Manifest, cost: Cost, **fields: Any
+    attempt: Attempt,
+    mechanism: Mechanism,
+    release: Release,
+    manifest: Manifest,
+    cost: Cost,
+    **fields: Any,
 ) -> AttackResult:
     """The result of an attack or an audit. release: the one whose privacy it states. fields: of what was found."""
     return AttackResult(
@@ -235,7 +250,9 @@ def result_of(
     )
 
 
-def release_of(mechanism: Mechanism, calibration: Calibration, sizes: Sizes, ledger: Ledger) -> Release:
+def release_of(
+    mechanism: Mechanism, calibration: Calibration, sizes: Sizes, ledger: Ledger
+) -> Release:
     """An audited release, with what its ledger really holds."""
     bounds = accountants.epsilon(ledger.event(), calibration.delta)
     claimed = claimed_epsilon(mechanism, calibration, sizes)
@@ -244,7 +261,11 @@ def release_of(mechanism: Mechanism, calibration: Calibration, sizes: Sizes, led
 
 
 def setup_of(
-    job: AttackJob, model: LanguageModel, bench: Workbench, report: Report = report_nothing, number: int = 0
+    job: AttackJob,
+    model: LanguageModel,
+    bench: Workbench,
+    report: Report = report_nothing,
+    number: int = 0,
 ) -> AttackSetup:
     """What the attack of a job works with. number: which of its setups, each with randomness of its own."""
     subject = job.attempt.subject
@@ -289,7 +310,9 @@ def assign(
     if task.partitioned:
         labels = list(dict.fromkeys(task.plan_shots(shots, randomness.stream("shots"))))
     if members < len(labels):
-        raise UsageError(f"{members} members do not cover the {len(labels)} labels of the shots; raise --members.")
+        raise UsageError(
+            f"{members} members do not cover the {len(labels)} labels of the shots; raise --members."
+        )
     sampling = randomness.stream("attack: members")
     inside: list[Record] = []
     outside: list[Record] = []

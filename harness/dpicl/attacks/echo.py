@@ -53,7 +53,9 @@ class Echo(Attack):
         return explain_no_answer(mechanism, task, answers="it releases answers, and no texts")
 
     def run(self, setup: AttackSetup) -> AttackFinding:
-        return membership_finding(setup, self.log_likelihood_ratios, releases=self.generations, shown=self.trials)
+        return membership_finding(
+            setup, self.log_likelihood_ratios, releases=self.generations, shown=self.trials
+        )
 
     def log_likelihood_ratios(self, target: Target, candidates: Sequence[Record]) -> list[float]:
         """Of every candidate's text: mean natural logarithm, released texts against the other

@@ -36,7 +36,15 @@ from dpicl.attacks.exact_groups import group_bound, group_epsilon
 from dpicl.attacks.exact_pairs import exact_epsilon, label_only
 from dpicl.attacks.exact_worlds import Comparison, World, compare_worlds, follow_rank, path_of
 from dpicl.attacks.observers import Policy
-from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, Attempt, Estimate, LowerBound
+from dpicl.attacks.results import (
+    ATTAINED,
+    EXACT,
+    GROUP,
+    AttackResult,
+    Attempt,
+    Estimate,
+    LowerBound,
+)
 from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
 from dpicl.core.output_cache import OutputCache
@@ -89,7 +97,9 @@ class ExactJob:
     copies: int = 1
 
     def __str__(self) -> str:
-        return f"exact audit of {self.cell.label} on {self.cell.task}, epsilon={self.cell.epsilon:g}"
+        return (
+            f"exact audit of {self.cell.label} on {self.cell.task}, epsilon={self.cell.epsilon:g}"
+        )
 
     @cached_property
     def declared(self) -> Declared:
@@ -146,7 +156,9 @@ class ExactRuns:
         self._model, self._outputs = model, outputs
         self._others = job.task.train if job.deal == "sampled" else ()
         self._public, self._streams = job.task.public_view(), streams(cell.seed)
-        self.calibration = calibrate_mechanism(job.mechanism, job.declared.sizes, cell.epsilon, cell.delta)
+        self.calibration = calibrate_mechanism(
+            job.mechanism, job.declared.sizes, cell.epsilon, cell.delta
+        )
         self.bounds = accountants.epsilon(self.calibration.event, job.cell.delta)
         self.label: Partition = self.bounds.accountants.get("worst_groups", [None])[0]
         self._shots = tuple(label for label in job.declared.shots if self.label in (None, label))
@@ -173,7 +185,9 @@ class ExactRuns:
         place = strengths.index(max(strengths))
         (canary, queries, _), best = pairs[place], comparisons[place]
         if not best.moved:
-            raise UsageError(f"{self._mechanism.name} makes no noisy release, so there is nothing to audit.")
+            raise UsageError(
+                f"{self._mechanism.name} makes no noisy release, so there is nothing to audit."
+            )
         all_queries = self._all_queries(queries)
         if all_queries != queries:
             best = self._run_both_worlds(canary, all_queries)
@@ -223,7 +237,11 @@ class ExactRuns:
         return best
 
     def _run_both_worlds(
-        self, canary: Record, queries: Sequence[Query], leads: bool = True, path: Policy = _NOISELESS
+        self,
+        canary: Record,
+        queries: Sequence[Query],
+        leads: bool = True,
+        path: Policy = _NOISELESS,
     ) -> Comparison:
         """Both worlds of one canary. leads: whether the one with the canary leads, along this path."""
         first, second = ([canary], []) if leads else ([], [canary])
@@ -232,12 +250,18 @@ class ExactRuns:
         return compare_worlds(leading, following) if leads else compare_worlds(following, leading)
 
     def _world(
-        self, canary: Sequence[Record], path: Policy, queries: Sequence[Query], single: World | None = None
+        self,
+        canary: Sequence[Record],
+        path: Policy,
+        queries: Sequence[Query],
+        single: World | None = None,
     ) -> tuple[World, str]:
         """One world, and what its mechanism writes (demonstrations alone). canary: its copies."""
         job = self._job
         sampling = sampling_of(self._mechanism, self._streams)
-        world = World(path, randomness=sampling, group=self.label, copies=len(canary), single=single)
+        world = World(
+            path, randomness=sampling, group=self.label, copies=len(canary), single=single
+        )
         execution = Execution(
             job.mechanism,
             self._public,
@@ -257,7 +281,9 @@ class ExactRuns:
             reader=None if job.declared.shots else self._reader,
         )
         with observing(world):
-            output = execution.run()  # nothing is written: what a model makes of released things is no release
+            output = (
+                execution.run()
+            )  # nothing is written: what a model makes of released things is no release
         return world, next(iter(output.prompt.texts), "")
 
     def _canaries(self) -> list[Record]:
@@ -269,7 +295,9 @@ class ExactRuns:
             return canaries.hostile_prepared(job.task, job.declared.queries, self.label)
         joining = self._joining
         if joining:
-            rows = self._reader.embed([query.text for query in job.declared.queries], joining.embedding)
+            rows = self._reader.embed(
+                [query.text for query in job.declared.queries], joining.embedding
+            )
             return canaries.hostile_joiners(job.task, job.declared.queries, rows, joining.threshold)
         return canaries.hostile_answers(job.task, job.declared.queries)
 
@@ -307,13 +335,18 @@ def reason_against(
 
 
 def exact_audit(
-    job: ExactJob, model: LanguageModel, outputs: OutputCache | None = None, report: Report = report_nothing
+    job: ExactJob,
+    model: LanguageModel,
+    outputs: OutputCache | None = None,
+    report: Report = report_nothing,
 ) -> AttackResult:
     """The result of one row that nothing speaks against (`reason_against`). Raises UsageError for worlds whose releases
     differ in more than their values, and for copies beside other records."""
     start, meter, delta = time.perf_counter(), Meter(model), job.cell.delta
     if job.copies > 1 and job.deal != "alone":
-        raise UsageError("Copies of a canary are audited alone; leave --other-records out, or --copies.")
+        raise UsageError(
+            "Copies of a canary are audited alone; leave --other-records out, or --copies."
+        )
     runs = ExactRuns(job, model, outputs or OutputCache(None))
     comparison, tried = runs.strongest(report)
     upper = runs.bounds.upper
@@ -335,7 +368,11 @@ def exact_audit(
         meter.cost({"audit": round(time.perf_counter() - start, 3)}),
         bound=bound,
         measures=measures,
-        counts={"canaries": tried, "releases": len(comparison.moved), "samples": len(comparison.losses)},
+        counts={
+            "canaries": tried,
+            "releases": len(comparison.moved),
+            "samples": len(comparison.losses),
+        },
         details={**_shares(comparison), "label_only": _label_only(job, comparison, upper)},
         notes=_notes(job, upper),
     )
@@ -355,7 +392,9 @@ def _estimate_group(
         shown = max(shown, group_epsilon(worlds, delta, 1.1 * shown))
     measures = {"group_epsilon": Estimate(value=shown, note=f"{copies} copies: {ATTAINED}")}
     if math.isfinite(proved):
-        measures["group_bound"] = Estimate(value=proved, note=f"proved for groups of {copies} by group privacy")
+        measures["group_bound"] = Estimate(
+            value=proved, note=f"proved for groups of {copies} by group privacy"
+        )
     return measures
 
 
@@ -381,7 +420,9 @@ def _label_only(job: ExactJob, comparison: Comparison, upper: float) -> float | 
     answers = job.declared.sizes.queries is not None
     if not answers or not 1 < labels <= _MOST_LABELS:
         return None
-    if any(moved.present.kind != "gaussian" or moved.present.clean.size != labels for moved in releases):
+    if any(
+        moved.present.kind != "gaussian" or moved.present.clean.size != labels for moved in releases
+    ):
         return None
     if len(comparison.losses) < len(releases) and any(moved.rate < 1 for moved in releases):
         return None
@@ -395,9 +436,13 @@ def _notes(job: ExactJob, upper: float) -> list[str]:
         f"{ATTAINED}; sampled audits and `dpicl check` test the noise",
     ]
     if job.query_choice == "chosen":
-        notes.append("one query is asked every time, which an adversary chose; the proof holds for any queries")
+        notes.append(
+            "one query is asked every time, which an adversary chose; the proof holds for any queries"
+        )
     if job.declared.shots:
-        notes.append("along one sequence of released tokens, which the adversary of adaptive composition may choose")
+        notes.append(
+            "along one sequence of released tokens, which the adversary of adaptive composition may choose"
+        )
     copies = job.copies
     if copies > 1:
         delta = job.cell.delta * math.expm1(copies * upper) / math.expm1(upper)

@@ -141,7 +141,9 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
     """The epsilon >= 0 at delta of a mu-GDP mechanism with the Gaussian's own curve (Dong, Roth & Su 2022, corollary
     2.13), rounded down. Infinite for mu > 0 and delta = 0."""
     multiplier = 1 / mu if mu > 0 else math.inf
-    return max(0.0, float(gaussian_mechanism.get_epsilon_gaussian(multiplier, delta)) - _SEARCH_ERROR)
+    return max(
+        0.0, float(gaussian_mechanism.get_epsilon_gaussian(multiplier, delta)) - _SEARCH_ERROR
+    )
 
 
 def winner_chances(clean: np.ndarray, sd: float) -> np.ndarray:
@@ -187,7 +189,9 @@ def label_only_ceiling(
             present[0] += 1
             present[1] -= 0 if own_slots else 1
             with_it, without = winner_chances(present, sd), winner_chances(absent, sd)
-            ceiling = max(ceiling, _one_shot(with_it, without, delta), _one_shot(without, with_it, delta))
+            ceiling = max(
+                ceiling, _one_shot(with_it, without, delta), _one_shot(without, with_it, delta)
+            )
     return ceiling
 
 
@@ -233,7 +237,9 @@ def ordered_pair(
             of_absent = _class_chances(left, weights_absent)
             for drawn in np.flatnonzero(left):
                 after = (*left[:drawn], left[drawn] - 1, *left[drawn + 1 :])
-                outcome = WorstPair(pair.present * of_present[drawn], pair.absent * of_absent[drawn])
+                outcome = WorstPair(
+                    pair.present * of_present[drawn], pair.absent * of_absent[drawn]
+                )
                 following.setdefault(after, []).append(outcome)
         if not following or len(following) > _MOST_STATES:
             break

@@ -127,7 +127,9 @@ class World(Recording, SampleObserver):
         self._samples[permit] = sample
 
     def note_reveal(self) -> None:
-        raise UsageError("The mechanism reads records without noise, at epsilon = infinity: there is nothing to bound.")
+        raise UsageError(
+            "The mechanism reads records without noise, at epsilon = infinity: there is nothing to bound."
+        )
 
     # -- releases
 
@@ -137,7 +139,9 @@ class World(Recording, SampleObserver):
         draw: Callable[[], np.ndarray],
     ) -> np.ndarray:
         if noisy_release.permit is None or noisy_release.permit not in self._samples:
-            raise UsageError("A release came from no sample of this run, so its rate is not known; see `dpicl check`.")
+            raise UsageError(
+                "A release came from no sample of this run, so its rate is not known; see `dpicl check`."
+            )
         self.sample_of.append(self._samples[noisy_release.permit])
         return super().intercept(noisy_release, draw)
 
@@ -173,7 +177,9 @@ class Comparison:
     @cached_property
     def losses(self) -> list[SampleLoss]:
         """Of each sample."""
-        by_sample: dict[tuple[int, float], list[tuple[NoisyRelease, NoisyRelease]]] = defaultdict(list)
+        by_sample: dict[tuple[int, float], list[tuple[NoisyRelease, NoisyRelease]]] = defaultdict(
+            list
+        )
         for moved in self.moved:
             by_sample[moved.sample, moved.rate].append((moved.present, moved.absent))
         return [sample_loss(rate, releases) for (_, rate), releases in by_sample.items()]

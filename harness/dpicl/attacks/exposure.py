@@ -78,8 +78,14 @@ class Exposure(Attack):
                 "exposure": _mean(1 - np.log2(ranks) / bits, bits, note),
                 "auc": _mean(shares, 1.0, "share of the other suffixes that are less likely"),
             },
-            counts={"canaries": len(ranks), "first": int((ranks == 1).sum()), "releases": len(targets)},
-            notes=("intervals take the canaries as independent, which those of one release are not",),
+            counts={
+                "canaries": len(ranks),
+                "first": int((ranks == 1).sum()),
+                "releases": len(targets),
+            },
+            notes=(
+                "intervals take the canaries as independent, which those of one release are not",
+            ),
         )
 
     def _insert_canaries(
@@ -96,7 +102,9 @@ class Exposure(Attack):
             members = tuple(setup.members[place] for place in order)
         count = len(members) if shown else min(len(members), self.canaries)
         if not count:
-            raise UsageError("There are too few members to insert a canary; raise --members, or lower --shots.")
+            raise UsageError(
+                "There are too few members to insert a canary; raise --members, or lower --shots."
+            )
         size = count + self.candidates - 1
         numbers = randomness.choice(10**_DIGITS, size=size, replace=False).tolist()
         suffixes = [f"{number:0{_DIGITS}d}" for number in numbers]
@@ -126,7 +134,9 @@ class Exposure(Attack):
             queries.append((tokens, [ids[len(tokens) :] for ids in whole]))
         rows = np.array(model.score(queries), dtype=np.float64)
         if np.isnan(rows).any():
-            raise ModelError(f"Model {model.identity.name} gives NaN for a candidate; load it in float32.")
+            raise ModelError(
+                f"Model {model.identity.name} gives NaN for a candidate; load it in float32."
+            )
         return [float(rankdata(-row)[0]) for row in rows]
 
 
@@ -135,4 +145,6 @@ def _mean(values: np.ndarray, scale: float, note: str) -> Estimate:
     alpha = (1 - CONFIDENCE) / 2
     clipped = np.clip(values, 0.0, 1.0)
     low, high = float(mean_lower(clipped, alpha)), float(mean_upper(clipped, alpha))
-    return Estimate(value=scale * float(values.mean()), low=scale * low, high=scale * high, note=note)
+    return Estimate(
+        value=scale * float(values.mean()), low=scale * low, high=scale * high, note=note
+    )

@@ -47,11 +47,15 @@ class Likelihood(Attack):
         self.require_at_least(generations=1, trials=4, words=1)
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
-        reason = explain_no_answer(mechanism, task, answers="it releases answers, and no probability of a label")
+        reason = explain_no_answer(
+            mechanism, task, answers="it releases answers, and no probability of a label"
+        )
         return reason or (None if task.chooses else f"answers on {task.name} are not labels")
 
     def run(self, setup: AttackSetup) -> AttackFinding:
-        return membership_finding(setup, self.log_likelihoods, releases=self.generations, shown=self.trials)
+        return membership_finding(
+            setup, self.log_likelihoods, releases=self.generations, shown=self.trials
+        )
 
     def log_likelihoods(self, target: Target, candidates: Sequence[Record]) -> list[float]:
         """Natural logarithm of the probability of each candidate's label (all its tokens)."""
@@ -61,4 +65,7 @@ class Likelihood(Attack):
         if self.normalised:
             rows = log_softmax(rows, axis=1)
         labels = target.task.labels
-        return [float(row[labels.index(record.label)]) for row, record in zip(rows, candidates, strict=True)]
+        return [
+            float(row[labels.index(record.label)])
+            for row, record in zip(rows, candidates, strict=True)
+        ]

@@ -72,7 +72,9 @@ def lower_bound(
     """
     sides = np.asarray(members), np.asarray(others)
     if not (0 <= delta < 1 and 0 < confidence < 1):
-        raise UsageError(f"delta must lie in [0, 1) and the confidence in (0, 1), not {delta} and {confidence}.")
+        raise UsageError(
+            f"delta must lie in [0, 1) and the confidence in (0, 1), not {delta} and {confidence}."
+        )
     if len({len(side) for side in sides}) > 1:
         raise UsageError("Paired runs need as many runs with the canary as without.")
     alpha = 1 - confidence
@@ -81,7 +83,9 @@ def lower_bound(
     score = learn(choosing_in, choosing_out)
     scores_in, scores_out = score(choosing_in), score(choosing_out)
     thresholds = score_thresholds(scores_in, scores_out)
-    rule = _choose_rule(_shares_above(scores_in, thresholds), _shares_above(scores_out, thresholds), delta)
+    rule = _choose_rule(
+        _shares_above(scores_in, thresholds), _shares_above(scores_out, thresholds), delta
+    )
     threshold = thresholds[[rule.place]]
     p = _shares_above(score(judging_in), threshold)
     q = _shares_above(score(judging_out), threshold)
@@ -100,7 +104,9 @@ def lower_bound(
     if rule.swapped:
         p, q = 1 - q, 1 - p
     epsilon = _find_refuted(p, q, delta, alpha)
-    return LowerBound(epsilon=epsilon, delta=delta, confidence=confidence, method="rates", decision=decision)
+    return LowerBound(
+        epsilon=epsilon, delta=delta, confidence=confidence, method="rates", decision=decision
+    )
 
 
 def check_runs(runs: np.ndarray) -> np.ndarray:
@@ -108,7 +114,9 @@ def check_runs(runs: np.ndarray) -> np.ndarray:
     if runs.ndim < 1 or len(runs) < FEWEST_RUNS:
         raise UsageError(f"At least {FEWEST_RUNS} independent runs on each side are needed.")
     if np.isnan(runs).any():
-        raise UsageError("A trial returned NaN; dropping it would bias the bound. `dpicl check` looks for the reason.")
+        raise UsageError(
+            "A trial returned NaN; dropping it would bias the bound. `dpicl check` looks for the reason."
+        )
     return runs
 
 
@@ -240,7 +248,9 @@ def mean_lower(values: ArrayLike, alpha: float) -> np.ndarray:
         raise UsageError(f"The error probability of a limit must lie between 0 and 1, not {alpha}.")
     x = np.asarray(values, dtype=np.float64)
     if x.ndim not in (1, 2) or not len(x) or not bool(((x >= 0) & (x <= 1)).all()):
-        raise UsageError("A limit of a mean needs at least one value, and every value must lie between 0 and 1.")
+        raise UsageError(
+            "A limit of a mean needs at least one value, and every value must lie between 0 and 1."
+        )
     bets = np.sqrt(2 * math.log(1 / alpha) / (len(x) * _earlier_variances(x)))
     low, high = np.zeros(x.shape[1:]), np.ones(x.shape[1:])
     for _ in range(_HALVINGS):
@@ -248,7 +258,9 @@ def mean_lower(values: ArrayLike, alpha: float) -> np.ndarray:
         stakes = np.minimum(bets, LARGEST_STAKE / middle)
         growth = 1 + stakes * (x - middle)  # at least 1 - LARGEST_STAKE
         with np.errstate(over="ignore", under="ignore"):
-            largest_capital = np.cumprod(growth, axis=0).max(axis=0)  # the less, the larger m: halving finds it
+            largest_capital = np.cumprod(growth, axis=0).max(
+                axis=0
+            )  # the less, the larger m: halving finds it
         refuted = largest_capital >= 1 / alpha
         low = np.where(refuted, middle, low)
         high = np.where(refuted, high, middle)

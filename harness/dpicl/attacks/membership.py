@@ -39,10 +39,13 @@ Game = tuple[AttackSetup, Target, Sequence[Record], Sequence[Record]]
 
 #: Why a result has no lower bound on epsilon.
 COUNTED: Final = (
-    "no lower bound on epsilon: the noise was calibrated to the counted number of records, which the coins decide"
+    "no lower bound on epsilon: the noise was calibrated to the counted number of records, which the"
+    " coins decide"
 )
 SHOWN: Final = "no lower bound on epsilon: all members of a release are shown, and no coin decides who they are"
-FEW_COINS: Final = "no lower bound on epsilon: fewer than two candidates were members by a coin of their own"
+FEW_COINS: Final = (
+    "no lower bound on epsilon: fewer than two candidates were members by a coin of their own"
+)
 #: What the bound by the mechanism's own curve is, wherever it is shown.
 OWN_CURVE: Final = (
     "95% lower bound from the same guesses, for a mechanism with a curve of its event's shape; above the proved epsilon"
@@ -138,7 +141,9 @@ def measure_by_curve(
         noisier = []
         for release in releases:
             calibration = release.calibration
-            by_label = {label: change(value, factor) for label, value in calibration.by_label.items()}
+            by_label = {
+                label: change(value, factor) for label, value in calibration.by_label.items()
+            }
             event = mechanism.events_of(change(calibration.knob, factor), by_label, release.sizes)
             noisier.append(event)
         return list(dict.fromkeys(noisier))
@@ -166,7 +171,9 @@ def ask_and_score(
     def values(target: Target, candidates: Sequence[Record]) -> Sequence[float]:
         of_candidates = [questions(record) for record in candidates]
         texts = [text for of_one in of_candidates for text in of_one]
-        answers = target.answers(view, [Query(str(number), text) for number, text in enumerate(texts)])
+        answers = target.answers(
+            view, [Query(str(number), text) for number, text in enumerate(texts)]
+        )
         in_order = iter(answers[str(number)] for number in range(len(texts)))
         return score(candidates, [[next(in_order) for _ in of_one] for of_one in of_candidates])
 
@@ -181,7 +188,9 @@ def is_calibrated_to_members(setup: AttackSetup, target: Target) -> bool:
     if not target.mechanism.by_label:
         published = {None: sum(published.values())}
     return any(
-        published.get(group) != size for release in target.releases for group, size in release.sizes.records.items()
+        published.get(group) != size
+        for release in target.releases
+        for group, size in release.sizes.records.items()
     )
 
 
@@ -200,7 +209,9 @@ def play_shown_games(setup: AttackSetup, releases: int | None = None) -> Iterato
     played = 0
     for number in range(1 if releases is None else releases):
         game = setup.resample(number)
-        groups = zip(label_groups(game, game.members), label_groups(game, game.others), strict=False)
+        groups = zip(
+            label_groups(game, game.members), label_groups(game, game.others), strict=False
+        )
         for members, others in groups:
             if played == releases:
                 return
@@ -222,7 +233,10 @@ def label_groups(
     labels = setup.task.plan_shots(setup.config.shots, streams(setup.config.seed).stream("shots"))
     partitioned = setup.task.partitioned
     of_label = Counter(labels if partitioned else [""] * len(labels))
-    stock = {label: [record for record in records if not partitioned or record.label == label] for label in of_label}
+    stock = {
+        label: [record for record in records if not partitioned or record.label == label]
+        for label in of_label
+    }
     for number in range(len(records)):
         group: list[Record] = []
         for label, size in of_label.items():

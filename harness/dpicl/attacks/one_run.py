@@ -67,7 +67,9 @@ def p_value(
     Raises UsageError unless 0 <= correct <= guesses <= candidates.
     """
     if not 0 <= correct <= guesses <= candidates:
-        raise UsageError(f"{correct} right of {guesses} guesses about {candidates} records is not possible.")
+        raise UsageError(
+            f"{correct} right of {guesses} guesses about {candidates} records is not possible."
+        )
     right = (1 / (1 + np.exp(-epsilon)))[:, None]
     at_least = stats.binom.sf(correct - 1, guesses, right)[:, 0]
     slack = np.zeros_like(at_least)
@@ -122,7 +124,9 @@ def guess_by_rules(
     if values.ndim != 1 or values.shape != coins.shape or number < 2:
         raise UsageError("One run needs at least two records, each with one score and one coin.")
     if np.isnan(values).any():
-        raise UsageError("A score is NaN; fix the attack, since dropping the record would bias the bound.")
+        raise UsageError(
+            "A score is NaN; fix the attack, since dropping the record would bias the bound."
+        )
     ranked = coins[np.argsort(-values, kind="stable")]  # the largest score first
     alpha = (1 - CONFIDENCE) / len(RULES)
     runs = []

@@ -66,7 +66,9 @@ class Pii(Attack):
     summary = "looks for addresses, telephone numbers and copied spans in what is released"
     shots = 8
     membership = False
-    positive_control = "broken_demonstrations"  # the questions name no record that answers could look up
+    positive_control = (
+        "broken_demonstrations"  # the questions name no record that answers could look up
+    )
 
     room: int = 32
 
@@ -101,10 +103,14 @@ class Pii(Attack):
         """The released texts, then the answers after each of them (or of ``shown``)."""
         prompt = target.prompt()
         if not prompt.texts:
-            raise UsageError(f"{target.mechanism.name} releases no text on {target.task.name}; raise --shots.")
+            raise UsageError(
+                f"{target.mechanism.name} releases no text on {target.task.name}; raise --shots."
+            )
         shown_texts = prompt.demonstrations if shown is None else shown
         examples: list[Examples] = [(example,) for example in shown_texts]
-        return prompt.texts + self._answers(target.task, target.model, examples or [()], prompt.instruction)
+        return prompt.texts + self._answers(
+            target.task, target.model, examples or [()], prompt.instruction
+        )
 
     def _answers(
         self,
@@ -117,7 +123,9 @@ class Pii(Attack):
         view = free_text(task, self.room)
         prefixes = [view.icl_prefix(shown, instruction) for shown in examples]
         questions = [view.query(question) for question in QUESTIONS]
-        return completions(view, model, [prefix + question for prefix in prefixes for question in questions])
+        return completions(
+            view, model, [prefix + question for prefix in prefixes for question in questions]
+        )
 
     def _make_bare_target(self, setup: AttackSetup) -> Target:
         """Zero-shot: as many texts from the public prompt."""
@@ -139,7 +147,10 @@ def measure_finding(
         for name, value in extracted.items():
             if not name.startswith(left_out):
                 counts[f"{prefix}{name}"] = value
-        shares = {"leaking": extracted["leaking_texts"], "copied": extracted["texts_with_copied_span"]}
+        shares = {
+            "leaking": extracted["leaking_texts"],
+            "copied": extracted["texts_with_copied_span"],
+        }
         for name, number in shares.items():
             low, high = wilson_interval(number, len(texts))
             measures[f"{prefix}{name}"] = Estimate(value=number / len(texts), low=low, high=high)

@@ -19,7 +19,11 @@ NO_POWER: Final = "no power here"
 #: Measure of an attack's power, the first one that it has -> its value by guessing.
 CHANCE: Final[Mapping[str, float]] = {"auc": 0.5, "leaking": 0.0}
 #: The controls, in the order in which they decide.
-CONTROLS: Final[tuple[str, ...]] = ("real_demonstrations", "broken_answers", "broken_demonstrations")
+CONTROLS: Final[tuple[str, ...]] = (
+    "real_demonstrations",
+    "broken_answers",
+    "broken_demonstrations",
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,9 @@ class Power:
         return {
             "measure": self.measure,
             "chance": CHANCE[self.measure],
-            "controls": {name: estimate.model_dump(mode="json") for name, estimate in self.controls.items()},
+            "controls": {
+                name: estimate.model_dump(mode="json") for name, estimate in self.controls.items()
+            },
             "sufficient": self.sufficient,
         }
 
@@ -68,7 +74,9 @@ def powers(results: Iterable[AttackResult]) -> dict[str, Power]:
         groups.setdefault(_settings(result), []).append(result)
     by_id: dict[str, Power] = {}
     for group in groups.values():
-        measure = next((name for name in CHANCE if any(name in result.measures for result in group)), None)
+        measure = next(
+            (name for name in CHANCE if any(name in result.measures for result in group)), None
+        )
         if measure is None:
             continue
         measured = [result for result in group if measure in result.measures]
@@ -81,7 +89,14 @@ def powers(results: Iterable[AttackResult]) -> dict[str, Power]:
 def _settings(result: AttackResult) -> str:
     """Everything that a control has in common with what it is a control for."""
     subject = result.subject
-    where = (subject.task, subject.task_version, subject.source, subject.model, subject.members, subject.seed)
+    where = (
+        subject.task,
+        subject.task_version,
+        subject.source,
+        subject.model,
+        subject.members,
+        subject.seed,
+    )
     return json.dumps([result.attack, result.access, result.settings, where])
 
 

@@ -41,7 +41,11 @@ def membership(
     side and NaN scores.
     """
     low = {f"tpr_at_fpr_{fpr:g}": tpr_at_fpr(members, non_members, fpr) for fpr in LOW_FPRS}
-    return {"auc": auc(members, non_members), **low, "advantage": advantage(members, non_members, seed)}
+    return {
+        "auc": auc(members, non_members),
+        **low,
+        "advantage": advantage(members, non_members, seed),
+    }
 
 
 def auc(members: ArrayLike, non_members: ArrayLike) -> Estimate:
@@ -93,7 +97,9 @@ def advantage(members: ArrayLike, non_members: ArrayLike, seed: int = 0) -> Esti
     choosing_in, judging_in = halves(_scores(members), seed)
     choosing_out, judging_out = halves(_scores(non_members), seed)
     thresholds = score_thresholds(choosing_in, choosing_out)
-    gains = (choosing_in[:, None] > thresholds).mean(axis=0) - (choosing_out[:, None] > thresholds).mean(axis=0)
+    gains = (choosing_in[:, None] > thresholds).mean(axis=0) - (
+        choosing_out[:, None] > thresholds
+    ).mean(axis=0)
     best = int(np.argmax(np.abs(gains)))
     above = bool(gains[best] >= 0)
     hits = int(((judging_in > thresholds[best]) == above).sum())
@@ -126,5 +132,7 @@ def _newcombe_end(value: float, end: float, members: int, others: int) -> float:
 
     if abs(value - end) < 1e-9:
         return end
-    start = value + math.copysign(1e-12, end - value)  # at an estimate of 0 or 1 itself both sides vanish
+    start = value + math.copysign(
+        1e-12, end - value
+    )  # at an estimate of 0 or 1 itself both sides vanish
     return float(brentq(excess, start, end, xtol=1e-9))

@@ -19,7 +19,13 @@ def path_of(results: Path, attempt: Attempt | AttackResult) -> Path:
     """Where a result is, or will be."""
     subject = attempt.subject
     of_attack = results / ATTACKS / slug(attempt.attack)
-    return of_attack / slug(subject.model) / slug(subject.mechanism) / subject.task / f"{attempt.id}.json"
+    return (
+        of_attack
+        / slug(subject.model)
+        / slug(subject.mechanism)
+        / subject.task
+        / f"{attempt.id}.json"
+    )
 
 
 def find_stored(

@@ -125,10 +125,23 @@ _COLUMNS = (
         epsilon_text,
         "upper bound, from the ledger of that run",
     ),
-    Column("audited", "audited ε", attrgetter("attack.audited"), bound_text, "lower bound that the attack proves"),
+    Column(
+        "audited",
+        "audited ε",
+        attrgetter("attack.audited"),
+        bound_text,
+        "lower bound that the attack proves",
+    ),
     Column("confidence", "confidence", _confidence, help="of the audited ε, by itself"),
     Column("trials", "trials", lambda one: trials_text(one.attack), wide=True),
-    Column("share_of_bound", "of the bound", _share_of_bound, "{:.3f}".format, _OF_THE_BOUND, optional=True),
+    Column(
+        "share_of_bound",
+        "of the bound",
+        _share_of_bound,
+        "{:.3f}".format,
+        _OF_THE_BOUND,
+        optional=True,
+    ),
     Column("label_only", "label only", _label_only, bound_text, _LABEL_ONLY, optional=True),
     Column("measured", "measured", _describe_measures, wide=True, optional=True),
     Column("on", "made on", lambda one: one.on or None, wide=True, optional=True),
@@ -147,7 +160,9 @@ def pair_with_settings(
     for result in results:
         subject = result.subject
         on = f"{sizes_text(result)}, {options_text(subject.options)}"
-        attacked.append(Attacked(subject.mechanism, subject.epsilon, result, on, known.get(result.id)))
+        attacked.append(
+            Attacked(subject.mechanism, subject.epsilon, result, on, known.get(result.id))
+        )
     return attacked
 
 

@@ -58,7 +58,9 @@ class Target:
     def prompt(self) -> ReleasedPrompt:
         """What a demonstration mechanism released; released once. Raises UsageError for an answer mechanism."""
         if self.answers_queries:
-            raise UsageError(f"{self.mechanism.name} answers queries and releases no demonstrations; choose another.")
+            raise UsageError(
+                f"{self.mechanism.name} answers queries and releases no demonstrations; choose another."
+            )
         if self._prompt is None:
             self._prompt = self._release(self.task).prompt
         return self._prompt
@@ -69,7 +71,15 @@ class Target:
         return task.icl_prefix(prompt.shown, prompt.instruction)
 
     def _release(self, task: Task, queries: Sequence[Query] | None = None) -> Release:
-        new = release(self.mechanism, task, self.model, self.config, queries, outputs=self.outputs, report=self._report)
+        new = release(
+            self.mechanism,
+            task,
+            self.model,
+            self.config,
+            queries,
+            outputs=self.outputs,
+            report=self._report,
+        )
         self.releases.append(new)
         return new
 
@@ -85,19 +95,28 @@ class Target:
             if self.releases and self._more is not None:
                 return self._more(queries)
             if self.releases:
-                raise UsageError("An answer mechanism is asked once, with all queries of an attack together.")
+                raise UsageError(
+                    "An answer mechanism is asked once, with all queries of an attack together."
+                )
             reason = skip_reason(self.mechanism, task.public_view())
             if reason:
-                raise UsageError(f"{self.mechanism.name} cannot answer this attack's question: {reason}.")
+                raise UsageError(
+                    f"{self.mechanism.name} cannot answer this attack's question: {reason}."
+                )
             released = self._release(task, queries)
             self._more = released.more
             return dict(released.answers or {})
         if task.chooses:
             rows = self.label_log_probs(view, [query.text for query in queries])
             likeliest = rows.argmax(axis=1).tolist()
-            return {query.id: task.labels[place] for query, place in zip(queries, likeliest, strict=True)}
+            return {
+                query.id: task.labels[place]
+                for query, place in zip(queries, likeliest, strict=True)
+            }
         prefix = self.prefix(task)
-        texts = completions(task, self.model, [prefix + task.query(query.text) for query in queries])
+        texts = completions(
+            task, self.model, [prefix + task.query(query.text) for query in queries]
+        )
         return {query.id: text for query, text in zip(queries, texts, strict=True)}
 
     def label_log_probs(self, view: QueryView, texts: Sequence[str]) -> np.ndarray:
@@ -110,7 +129,9 @@ class Target:
         prefix, endings = self.prefix(task), label_endings(task, model)
         prompts = [model.encode(prefix + task.query(text)) for text in texts]
         shared = model.prefix(prompts[0][: common_prefix_length(prompts)])
-        rows = np.array(model.score([(prompt, endings) for prompt in prompts], shared), dtype=np.float64)
+        rows = np.array(
+            model.score([(prompt, endings) for prompt in prompts], shared), dtype=np.float64
+        )
         if not np.isfinite(rows).all():
             raise not_finite_error(model.identity.name)
         return rows

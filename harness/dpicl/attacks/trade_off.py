@@ -107,7 +107,9 @@ def curve_bound(events: Events, runs: Sequence[OneRun], delta: float) -> float:
     alpha = (1 - CONFIDENCE) / len(RULES)
 
     def some_run_refutes(curve: TradeOff) -> bool:
-        return any(is_refuted(curve, run.candidates, run.guesses, run.correct, alpha) for run in runs)
+        return any(
+            is_refuted(curve, run.candidates, run.guesses, run.correct, alpha) for run in runs
+        )
 
     def refutes(factor: float) -> bool:
         return some_run_refutes(curve_of(events(factor)))

@@ -38,7 +38,14 @@ def view(
     such as `generation_kwargs` and `target_delimiter`.
     """
     config = task.config.model_copy(update={"doc_to_text": question, **changes})
-    return replace(task, config=config, kind=kind, labels=tuple(labels), partitioned=False, shown_by=task.public_view())
+    return replace(
+        task,
+        config=config,
+        kind=kind,
+        labels=tuple(labels),
+        partitioned=False,
+        shown_by=task.public_view(),
+    )
 
 
 def ask_yes_or_no(task: AnyTask) -> AnyTask:
@@ -47,7 +54,8 @@ def ask_yes_or_no(task: AnyTask) -> AnyTask:
     The words are ours: theirs are made for chat models.
     """
     question = (
-        "Is the following text one of the examples above? Answer Yes or No.\nText: {{text}}\nIs it one of them? Answer:"
+        "Is the following text one of the examples above? Answer Yes or No.\nText: {{text}}\n"
+        "Is it one of them? Answer:"
     )
     return view(task, question, kind="classification", labels=(YES, NO), target_delimiter=" ")
 
@@ -98,5 +106,12 @@ def spell_out(task: PublicTask, text: str, output: str, times: int) -> str:
     """A text that, put where the task shows a text, reads like ``times`` examples of ``text`` with that output, and
     then ``text`` again."""
     before, _, after = task.query(_MARK).partition(_MARK)
-    example = text + after + task.config.target_delimiter + output + task.config.fewshot_delimiter + before
+    example = (
+        text
+        + after
+        + task.config.target_delimiter
+        + output
+        + task.config.fewshot_delimiter
+        + before
+    )
     return example * times + text

@@ -87,7 +87,9 @@ class Inquiry(Attack):
         in_words = _is_in_words(setup.mechanism, setup.task)
         form = "{text}"
         if in_words:
-            form = "Text: {text}\nIs this text one of the examples above? Answer Yes or No.\nAnswer:"
+            form = (
+                "Text: {text}\nIs this text one of the examples above? Answer Yes or No.\nAnswer:"
+            )
         return ask_and_score(
             setup,
             view=free_text if in_words else ask_yes_or_no,
@@ -130,7 +132,9 @@ class Repeat(Attack):
             view=lambda task: free_text(task, self.room),
             questions=lambda record: [form.format(start=first_words(record.text, self.words))],
             score=self.nearness,
-            notes=[f"{count(short, 'candidate')} of {self.words} words or fewer, which score 0"] if short else [],
+            notes=[f"{count(short, 'candidate')} of {self.words} words or fewer, which score 0"]
+            if short
+            else [],
         )
 
     def nearness(

@@ -21,20 +21,27 @@ T = TypeVar("T")
 _SECONDS = 300.0
 #: Beyond, floating-point numbers of noise, sensitivities and epsilons say nothing.
 Amount = Annotated[Number, Field(ge=1e-9, le=1e9)]
-Family = Annotated[str, Flag(f"what one release is: {', '.join(FAMILIES)} (default: gaussian)", metavar="F")]
+Family = Annotated[
+    str, Flag(f"what one release is: {', '.join(FAMILIES)} (default: gaussian)", metavar="F")
+]
 
 
 def _answer(document: dict[str, Any], arguments: Mapping[str, Any]) -> Answer:
     """Each accounting: its number, whether it is a bound, of which neighbours, and by which theorem."""
-    accountings = {name: about for name, about in document["about"].items() if document[name] is not None}
+    accountings = {
+        name: about for name, about in document["about"].items() if document[name] is not None
+    }
     rows = [
-        [name, _epsilon(document[name]), about["bound"], about["neighbours"]] for name, about in accountings.items()
+        [name, _epsilon(document[name]), about["bound"], about["neighbours"]]
+        for name, about in accountings.items()
     ]
     remarks = [
         *(f"{name}: {about['theorem']}" for name, about in accountings.items()),
         *document["notes"],
     ]
-    return Answer(document, [text_table(["accounting", "ε", "bound", "neighbours"], rows), *notes(remarks)])
+    return Answer(
+        document, [text_table(["accounting", "ε", "bound", "neighbours"], rows), *notes(remarks)]
+    )
 
 
 def _epsilon(value: Any) -> str:

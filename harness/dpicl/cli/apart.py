@@ -94,7 +94,9 @@ def _child(
 
 def _thread_failed(failed: threading.ExceptHookArgs) -> None:
     name = failed.exc_type.__name__
-    message(f"dpicl: A thread of the plugin fails: {name}: {one_line(failed.exc_value or failed.exc_type(), 500)}")
+    message(
+        f"dpicl: A thread of the plugin fails: {name}: {one_line(failed.exc_value or failed.exc_type(), 500)}"
+    )
 
 
 def _verdict(pipe: Connection, key: str, silence: float) -> int | str:
@@ -105,5 +107,7 @@ def _verdict(pipe: Connection, key: str, silence: float) -> int | str:
                 case [told, int() | str() as verdict] if told == key:
                     return verdict
         except (OSError, EOFError, ValueError, RecursionError):
-            return "The plugin ended the program before the checks were done; let it return or raise."
+            return (
+                "The plugin ended the program before the checks were done; let it return or raise."
+            )
     return f"The plugin was stopped: it did not go on for {silence:g} s; look for a wait without an end."

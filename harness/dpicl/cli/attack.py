@@ -30,7 +30,9 @@ from dpicl.tables.document import Block, notes
 Skipped = dict[str, str]
 
 
-@p.verb("dpicl attack likelihood --task dbpedia --mechanism tang --mechanism prism --epsilon 1 --epsilon 8")
+@p.verb(
+    "dpicl attack likelihood --task dbpedia --mechanism tang --mechanism prism --epsilon 1 --epsilon 8"
+)
 def attack(
     name: Annotated[str, p.Flag(metavar="NAME")],
     *,
@@ -98,7 +100,9 @@ def attack(
             skipped[each] = reason
         else:
             jobs += of_mechanism
-    if skipped and not any(job.mechanism.name in names or job.mechanism.name not in ENDS for job in jobs):
+    if skipped and not any(
+        job.mechanism.name in names or job.mechanism.name not in ENDS for job in jobs
+    ):
         jobs = []  # nothing that was asked for
     if not jobs:
         reasons = "; ".join(f"{left_out}: {reason}" for left_out, reason in skipped.items())
@@ -114,7 +118,9 @@ def attack(
 def _add_ends(names: Sequence[str], chosen: Attack, task: Task) -> list[str]:
     """The mechanisms in the order of the table: with the reference baselines first and last, and then the first
     mechanism broken on purpose that the attack says something about, its own positive control if it can."""
-    fitting = [name for name, each in broken_mechanisms().items() if not chosen.skip(each.cls(), task)]
+    fitting = [
+        name for name, each in broken_mechanisms().items() if not chosen.skip(each.cls(), task)
+    ]
     broken = sorted(fitting, key=lambda name: name != chosen.positive_control)[:1]
     first, last = BASELINES
     return [first, *(name for name in names if name not in BASELINES), last, *broken]
@@ -141,7 +147,9 @@ def _make_all(
         new += 1
         seconds = duration(sum(result.cost.seconds.values()))
         measure, estimate = next(iter(result.measures.items()))
-        message(f"{place} {outcome.job}: {measure_name(measure)} {estimate_text(estimate)} in {seconds}")
+        message(
+            f"{place} {outcome.job}: {measure_name(measure)} {estimate_text(estimate)} in {seconds}"
+        )
     return results, new, failed
 
 

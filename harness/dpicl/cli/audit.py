@@ -147,7 +147,9 @@ def audit(
     required = {"MECHANISM": owner, "--task T": task, "--epsilon E": epsilons}
     missing = [name for name, value in required.items() if not value]
     if missing:
-        raise UsageError(f"An audit needs {' and '.join(missing)}; or --exact --suite SUITE, for the rows of a suite.")
+        raise UsageError(
+            f"An audit needs {' and '.join(missing)}; or --exact --suite SUITE, for the rows of a suite."
+        )
     assert owner is not None and task is not None
     mechanism_options = {**owner.options, **p.options_of(owner.name, options)}
     delta, model, source, seed = delta or 1e-5, model or "embedded", source or "auto", seed or 0
@@ -229,7 +231,9 @@ class _Auditor:
         for outcome in run_jobs(jobs, bench, self.folder, self.say, self._report_for):
             if outcome.earlier and outcome.result is not None:
                 date = outcome.result.created[:10]
-                self.say(f"{outcome.job}: from {self.folder}, of {date}; --results FOLDER makes it again there.")
+                self.say(
+                    f"{outcome.job}: from {self.folder}, of {date}; --results FOLDER makes it again there."
+                )
             elif outcome.path is not None:
                 self.say(str(outcome.path))
             yield outcome
@@ -291,7 +295,8 @@ def _audit_exactly(
     left_out = [f"left out: {name}: {reason}" for name, reason in skipped.items()]
     if not audits:
         raise UsageError(
-            "; ".join([*failed, *left_out]) or f"No row of {selection.suite_name} has noise to be audited."
+            "; ".join([*failed, *left_out])
+            or f"No row of {selection.suite_name} has noise to be audited."
         )
     return Audits(audits, (*(f"failed: {sentence}" for sentence in failed), *left_out))
 

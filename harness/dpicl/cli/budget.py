@@ -63,7 +63,11 @@ def _answer(
         return Answer(document, ["Nothing was released with secure noise on this machine."])
     blocks: list[Block] = [text_table(_SETS, map(_row, sets))]
     for each in sets if arguments.get("private_set") is not None else ():
-        blocks.append(text_table(_RELEASES, [_release(one) for one in each["entries"] if one["kind"] == "charge"]))
+        blocks.append(
+            text_table(
+                _RELEASES, [_release(one) for one in each["entries"] if one["kind"] == "charge"]
+            )
+        )
     spent = [
         f"{each['private_set']}: the limit is spent, so nothing more will be released; `dpicl budget --private-set"
         f" {shlex.quote(each['private_set'])} --total-epsilon E --raise` raises it."
@@ -101,10 +105,14 @@ def budget(
     """
     states_limit = total_epsilon is not None or total_delta is not None
     if not states_limit and (may_rise or delta is not None):
-        raise UsageError("--raise and --delta are about a limit; add --total-epsilon E, or leave them out.")
+        raise UsageError(
+            "--raise and --delta are about a limit; add --total-epsilon E, or leave them out."
+        )
     if states_limit:
         if private_set is None:
-            raise UsageError("A limit is of one private set; add --private-set NAME (`dpicl budget` lists them).")
+            raise UsageError(
+                "A limit is of one private set; add --private-set NAME (`dpicl budget` lists them)."
+            )
         set_limit(private_set, total_epsilon, delta, may_rise, total_delta)
     every = {each["private_set"]: each for each in read_sets()}
     require_known("private set", [] if private_set is None else [private_set], every)

@@ -48,13 +48,17 @@ def _answer(document: dict[str, Any], arguments: Mapping[str, Any]) -> Answer:
         del facts["of each label"]
     if document["epsilon_per_query"] is not None:
         facts |= {"records": str(smallest), "queries": str(document["queries"])}
-        facts["one query alone"] = f"proved to cost epsilon = {show_rounded_up(document['epsilon_per_query'])}"
+        facts["one query alone"] = (
+            f"proved to cost epsilon = {show_rounded_up(document['epsilon_per_query'])}"
+        )
     else:
         facts["records"] = f"{len(document['sizes'])} groups, the smallest of {smallest}"
         facts["shots"] = str(sum(document["shots"].values()))
     if document["slack"] is not None:
         lower = round_down(document["epsilon_upper"] / document["slack"])
-        facts["slack"] = f"{document['slack']:.3f} (some mechanism with these events costs epsilon = {lower})"
+        facts["slack"] = (
+            f"{document['slack']:.3f} (some mechanism with these events costs epsilon = {lower})"
+        )
     facts |= {f"  {name}": str(value) for name, value in document["accountants"].items()}
     table = text_table([document["mechanism"], f"on {document['task']}"], facts.items())
     return Answer(document, [table, *notes(document["notes"])])
@@ -96,7 +100,9 @@ def calibrate(
     )
     built = build(cls, resolved)
     if queries and cls.query_budget(queries) is None:
-        raise UsageError(f"The release of {cls.name} is for any number of queries; leave queries out.")
+        raise UsageError(
+            f"The release of {cls.name} is for any number of queries; leave queries out."
+        )
     if reason := skip_reason(built, Task.read_public(task)):
         raise UsageError(f"{cls.name} cannot do {task}: {reason}.")
     if noise == "secure" and size is None:
@@ -110,7 +116,11 @@ def calibrate(
             return calibrate_mechanism(built, sizes, epsilon, accounted_delta(delta, noise), mode)
 
     calibration = run_accountants(solve)
-    slack = slack_of(calibration.event, calibration.delta, calibration.bounds.upper) if mode == "proved" else None
+    slack = (
+        slack_of(calibration.event, calibration.delta, calibration.bounds.upper)
+        if mode == "proved"
+        else None
+    )
     return {
         "mechanism": cls.name,
         "task": task,
@@ -133,7 +143,9 @@ def calibrate(
         "accountants": calibration.bounds.accountants,
         "notes": [
             *calibration.bounds.notes,
-            *filter(None, [explain_looseness(slack), large_delta(delta, sum(sizes.records.values()))]),
+            *filter(
+                None, [explain_looseness(slack), large_delta(delta, sum(sizes.records.values()))]
+            ),
         ],
     }
 

@@ -49,7 +49,9 @@ def _answer(verdicts: Findings, arguments: Mapping[str, Any]) -> Answer:
 @p.verb(
     "dpicl check voting --task agnews",
     answer=_answer,
-    apart=lambda changes: apart.SILENCE_SECONDS,  # whatever a plug-in does to its process, it passes only by a verdict
+    apart=lambda changes: (
+        apart.SILENCE_SECONDS
+    ),  # whatever a plug-in does to its process, it passes only by a verdict
 )
 def check(
     mechanism: Annotated[GivenMechanism, p.OneMechanism, p.Flag(metavar="NAME_OR_FILE")],
@@ -71,7 +73,9 @@ def check(
     by_name = dict[str, tuple[list[str], list[CheckFinding]]]()
     processes = _count_processes() if apart.is_apart() else 1
     every = _find_given(mechanism, p.as_list(plugins))
-    changes = share_out({each.name: option_types(each.cls) for each in every}, p.option_changes(options))
+    changes = share_out(
+        {each.name: option_types(each.cls) for each in every}, p.option_changes(options)
+    )
     for each in every:
         tasks: list[str] = []
 
@@ -81,7 +85,9 @@ def check(
                 message(f"{name} on {task}")
 
         changed = {**each.options, **changes[each.name]}
-        findings = check_mechanism(each.cls, task, changed, seed, report, apart.report_alive, processes)
+        findings = check_mechanism(
+            each.cls, task, changed, seed, report, apart.report_alive, processes
+        )
         by_name[each.name] = tasks, findings
     every_finding = [finding for _, findings in by_name.values() for finding in findings]
     verdicts = Findings(every_finding, own=by_name, seed=seed)
@@ -89,7 +95,9 @@ def check(
     if digest and task is None and not options:
         _note(digest, verdicts.ok)
     elif digest and verdicts.ok:
-        message("Rows of this file keep the mark ‡: only a check without --task and --option counts for them.")
+        message(
+            "Rows of this file keep the mark ‡: only a check without --task and --option counts for them."
+        )
     return verdicts
 
 
@@ -104,8 +112,12 @@ def _count_processes() -> int:
 
 def _find_given(mechanism: GivenMechanism, plugins: list[Path]) -> list[Given]:
     """The mechanisms of a file, or the one that was given. Raises UsageError or PluginError where there is none."""
-    if isinstance(mechanism, str | Path) and (str(mechanism).endswith(".py") or os.path.isfile(mechanism)):
-        return [Given(each) for each in load_plugin(Path(mechanism))]  # isfile: False for a name that is too long
+    if isinstance(mechanism, str | Path) and (
+        str(mechanism).endswith(".py") or os.path.isfile(mechanism)
+    ):
+        return [
+            Given(each) for each in load_plugin(Path(mechanism))
+        ]  # isfile: False for a name that is too long
     return [given_mechanism(mechanism, plugins)]
 
 

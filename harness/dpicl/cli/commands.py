@@ -49,8 +49,14 @@ class Call:
         return self._run() if silence is None else run_apart(self._run, silence)
 
     def _run(self) -> int:
-        returned = inspect.unwrap(self.function)(**self.arguments)  # its arguments were checked where they were read
-        answer = returned if isinstance(returned, output.Answer) else self.verb.answer(returned, self.arguments)
+        returned = inspect.unwrap(self.function)(
+            **self.arguments
+        )  # its arguments were checked where they were read
+        answer = (
+            returned
+            if isinstance(returned, output.Answer)
+            else self.verb.answer(returned, self.arguments)
+        )
         if self.json:
             output.emit_json(answer.document)
         else:
@@ -187,7 +193,9 @@ def _to_typer(each: Parameter, verb: Verb) -> inspect.Parameter:
             autocompletion=offered,
             show_default=False,
         )
-    return inspect.Parameter(each.name, _KEYWORD, default=default, annotation=Annotated[kind, about])
+    return inspect.Parameter(
+        each.name, _KEYWORD, default=default, annotation=Annotated[kind, about]
+    )
 
 
 def _offer(complete: Callable[[], Iterable[str]] | str) -> Callable[[str], list[str]]:
@@ -223,14 +231,20 @@ def _config(
 
     document = strict_yaml.read(Path(path))
     if not isinstance(document.data, dict):
-        raise UsageError(f"{path} must hold parameters of `dpicl {name}`, one a line, such as `epsilon: 1`.")
+        raise UsageError(
+            f"{path} must hold parameters of `dpicl {name}`, one a line, such as `epsilon: 1`."
+        )
     shown = [each for each in known.values() if not each.flag.hidden]
-    flags = {each.name if each.positional else each.written.removeprefix("--"): each for each in shown}
+    flags = {
+        each.name if each.positional else each.written.removeprefix("--"): each for each in shown
+    }
     values = {}
     for key, value in document.data.items():
         word = str(key).replace("_", "-").lower()
         if word not in flags:
-            raise document.error((key,), str(unknown_name(f"parameter of `dpicl {name}`", word, flags)))
+            raise document.error(
+                (key,), str(unknown_name(f"parameter of `dpicl {name}`", word, flags))
+            )
         if flags[word].name in values:
             raise document.error((key,), f"'{word}' is given twice; keep one.")
         for text in value if isinstance(value, list) else [value]:
@@ -251,5 +265,7 @@ def parse(program: Any, argv: Sequence[str]) -> Call | None:
         context = getattr(error, "ctx", None)
         path = "dpicl" if context is None else context.command_path
         problem = f"{error.format_message():.400}"
-        raise UsageError(f"{problem}{'' if problem.endswith(('.', '?')) else '.'} See `{path} --help`.") from None
+        raise UsageError(
+            f"{problem}{'' if problem.endswith(('.', '?')) else '.'} See `{path} --help`."
+        ) from None
     return called if isinstance(called, Call) else None

@@ -79,7 +79,9 @@ def data(
             counted = None if test is None else read_records(Path(test), spec)
         labels = spec.labels or (label_words(train, fields[1]) if form == "labelled" else ())
         counts = count_records(train, counted, labels)
-        columns_of_persons = [person_field] if person_field else personal_columns(train.columns, fields)
+        columns_of_persons = (
+            [person_field] if person_field else personal_columns(train.columns, fields)
+        )
         for column in columns_of_persons:
             local = spec.local.model_copy(update={"person": column})
             with repeat(Stages(message).say_how_far):
@@ -97,7 +99,9 @@ def data(
         options: dict[str, object] = {"test": test, "person_field": person_field, **file}
         if wrong := [name for name, value in options.items() if value]:
             flag = "--" + wrong[0].replace("_", "-")
-            raise UsageError(f"{flag} is for a file of records; a task's own file says it (metadata.data.local).")
+            raise UsageError(
+                f"{flag} is for a file of records; a task's own file says it (metadata.data.local)."
+            )
         spec, names, columns = load_config(name).source, {}, {}
         source_found = resolve(source, spec)
         counts = count_records(*_readings(spec, source_found), spec.labels)
@@ -155,7 +159,9 @@ def _describe_persons(each: PersonCounts) -> str:
 def _is_file(name: str) -> bool:
     """Whether records are named and no task."""
     path = Path(name)
-    return name not in list_tasks() and (path.exists() or path.is_symlink() or path.suffix.lower() in SUFFIXES)
+    return name not in list_tasks() and (
+        path.exists() or path.is_symlink() or path.suffix.lower() in SUFFIXES
+    )
 
 
 def _readings(spec: SourceSpec, source: str) -> tuple[FileRecords, FileRecords | None]:

@@ -77,7 +77,11 @@ def doctor(*, model: Models = (), results: Results = DEFAULT_RESULTS) -> Answer:
         good &= named[0].ok
         checks += named
     rows = [[check.mark, check.name, check.found, check.remedy] for check in checks]
-    end = "Everything that the default run needs is there." if good else "Something is missing; see above."
+    end = (
+        "Everything that the default run needs is there."
+        if good
+        else "Something is missing; see above."
+    )
     document = {"ok": good, "checks": [asdict(check) for check in checks]}
     return Answer(
         document,
@@ -123,7 +127,11 @@ def _models() -> Iterator[Check]:
         for entry in entries:
             if (there := entry["available"]) is not None:
                 needed = kind == "model" and not entry["name"].startswith(models.QWEN.name)
-                missing = f"missing{why}" if needed or why else f"optional, not installed: {entry['about']}"
+                missing = (
+                    f"missing{why}"
+                    if needed or why
+                    else f"optional, not installed: {entry['about']}"
+                )
                 state, remedy = ("installed", "") if there else (missing, entry["get"])
                 optional = not there and not needed
                 yield Check(f"{kind} {entry['name']}", there or optional, state, remedy, optional)
@@ -157,7 +165,9 @@ def _describe_server(record: ServerRecord) -> str:
     if record.listed_ids:
         words.append(f"of {record.listed_ids} listed ids a request")
     if record.mixes is False:
-        words.append("answers wrongly where both kinds of requests come together: they are sent apart")
+        words.append(
+            "answers wrongly where both kinds of requests come together: they are sent apart"
+        )
     return "; ".join(words)
 
 
@@ -217,7 +227,9 @@ def _folders(results: Path) -> Iterator[Check]:
         ("budgets", private_folder(), "make room there; another folder would begin other budgets"),
         ("results", results, "dpicl run SUITE --results FOLDER"),
     ):
-        there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+        there = next(
+            each for each in (folder.absolute(), *folder.absolute().parents) if each.exists()
+        )
         writable = os.access(there, os.W_OK)
         free = shutil.disk_usage(there).free / 2**30
         state = f"{folder} ({free:.1f} GB free{'' if writable else ', cannot be written'})"

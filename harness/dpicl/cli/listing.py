@@ -30,8 +30,12 @@ def listing(
     """
     listed = getattr(lists, f"list_{kind}")
     rows: list[dict[str, Any]] = listed() if kind == "suites" else listed(plugins)
-    columns = [each for each in (rows[0] if rows else ["name"]) if each not in _IN_JSON.get(kind, ())]
-    return Answer(rows, [text_table(columns, ([_text(row[column]) for column in columns] for row in rows))])
+    columns = [
+        each for each in (rows[0] if rows else ["name"]) if each not in _IN_JSON.get(kind, ())
+    ]
+    return Answer(
+        rows, [text_table(columns, ([_text(row[column]) for column in columns] for row in rows))]
+    )
 
 
 def _text(value: Any) -> str:

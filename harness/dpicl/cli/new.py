@@ -68,10 +68,14 @@ def new(
     test_file = None if test is None else Path(test)
     if what == "task" and from_lm_eval is not None:
         if unused := [name for name, value in file.items() if value]:
-            raise UsageError(f"--{unused[0].replace('_', '-')}: the file of --from-lm-eval says it; leave it out.")
+            raise UsageError(
+                f"--{unused[0].replace('_', '-')}: the file of --from-lm-eval says it; leave it out."
+            )
         train_file = None if train is None else Path(train)
         theirs = Path(from_lm_eval)
-        written = lm_eval_task.write_lm_eval_task(name, theirs, train_file, test_file, list(list_tasks()), folder)
+        written = lm_eval_task.write_lm_eval_task(
+            name, theirs, train_file, test_file, list(list_tasks()), folder
+        )
     elif what == "task" and train is not None:
         written = own_task.write_own_task(
             name,
@@ -92,7 +96,9 @@ def new(
             **file,
         }
         if extra := [name.replace("_", "-") for name, value in options.items() if value]:
-            raise UsageError(f"--{extra[0]} is for `dpicl new task NAME --from FILE`; leave it out.")
+            raise UsageError(
+                f"--{extra[0]} is for `dpicl new task NAME --from FILE`; leave it out."
+            )
         example = "task" if what == "task" else kind or "demonstrations"
         taken = list_tasks() if what == "task" else load_mechanisms()
         files = writing.write_example(writing.EXAMPLES[example], name, taken, folder)
@@ -104,6 +110,8 @@ def new(
     places = {"file": files[0], "suite": files[0] / "suite.yaml", "dir": folder}
     quoted = {key: shlex.quote(str(path)) for key, path in places.items()}
     commands = [command.format(name=name, **quoted) for command in following]
-    shown = [f"{'     ' if number else 'Next:'} {command}" for number, command in enumerate(commands)]
+    shown = [
+        f"{'     ' if number else 'Next:'} {command}" for number, command in enumerate(commands)
+    ]
     document = {"kind": what, "name": name, "files": files, "next": commands, **more}
     return Answer(document, [f"Wrote {', '.join(map(str, files))}", *shown])

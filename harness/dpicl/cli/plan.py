@@ -94,12 +94,16 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
     status = {cell.id: "present" for cell in presence.there} | dict.fromkeys(left_out, "skipped")
     status |= {each.cell.id: "stale" for each in presence.stale}
     because = {each.cell.id: each.reason for each in presence.stale} | left_out
-    missing = [cell for cell in selection.cells if status.get(cell.id) not in ("present", "skipped")]
+    missing = [
+        cell for cell in selection.cells if status.get(cell.id) not in ("present", "skipped")
+    ]
     costs = Costs(results, selection.mechanisms)
     scored = find_releases(presence.missing, results, records, selection.mechanisms, {}).keys()
     estimates = {**costs.estimates(selection.cells), **costs.estimates(missing, scored)}
     seconds = [value for cell in missing if (value := estimates[cell.id].seconds) is not None]
-    unmeasured = list(dict.fromkeys(cell.model for cell in missing if estimates[cell.id].seconds is None))
+    unmeasured = list(
+        dict.fromkeys(cell.model for cell in missing if estimates[cell.id].seconds is None)
+    )
     for model in dict.fromkeys(cell.model for cell in missing):
         kind, _, rest = model.partition(":")
         if kind in ("hf", "vllm") and rest.startswith(
@@ -152,9 +156,15 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
     ]
     others = {one.source for one in gains} - {cell.source for cell in cells}
     if others:
-        shown += notes([f"Headroom and MDE are of results on {names_text(sorted(others))} records; none are at hand."])
+        shown += notes(
+            [
+                f"Headroom and MDE are of results on {names_text(sorted(others))} records; none are at hand."
+            ]
+        )
     shown += [*([tuning_table(tuned)] if tuned.tasks else []), *details]
-    for (row, why), group in _group(selection.cells, lambda cell: (cell.label, left_out.get(cell.id))).items():
+    for (row, why), group in _group(
+        selection.cells, lambda cell: (cell.label, left_out.get(cell.id))
+    ).items():
         shown += [f"Skipped: {row} on {', '.join(_group(group, _TASK))}: {why}"] * bool(why)
     shown += [presence.unknown] * bool(presence.unknown)
     if presence.stale:
@@ -164,7 +174,9 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
         run = shlex.join(["dpicl", "run", *call.words(suite)])
         if missing and others:
             run = f"DPICL_DATA=FOLDER {run} goes on with those results; without it, all cells run anew"
-        shown.append(describe_untuned(selection) or f"Next: {run if missing else selection.command('board')}")
+        shown.append(
+            describe_untuned(selection) or f"Next: {run if missing else selection.command('board')}"
+        )
     return Answer(document, shown)
 
 
@@ -226,7 +238,10 @@ def _tables(
 ) -> tuple[list[Block], list[Block]]:
     """(of every model a line a task; headroom by every metric and a line a row, or how to get them)."""
     first = {(one.model, one.task): one for one in reversed(gains)}
-    detectable = {(model, task, epsilon): value for (model, task, _, epsilon), value in reversed([*mde.items()])}
+    detectable = {
+        (model, task, epsilon): value
+        for (model, task, _, epsilon), value in reversed([*mde.items()])
+    }
     gain = Column(
         "headroom",
         "headroom (95%)",
@@ -271,7 +286,9 @@ def _tables(
             )
         )
         if few and (mine := [one for one in gains if one.model == model]):
-            details.append(make_table(f"Headroom by every metric, {name}", every, mine, keep=2, heading=True))
+            details.append(
+                make_table(f"Headroom by every metric, {name}", every, mine, keep=2, heading=True)
+            )
         if few:
             details.append(
                 make_table(
@@ -342,7 +359,11 @@ def _select_standing(
     to_have = {(cell.task, cell.source) for cell in selection.cells}
     sources = SOURCES if suite.source == "auto" else (suite.source,)
     selected = set(map(which_of, selection.cells))
-    eligible = [one for one in results if one.suite == selection.reference and which_of(one.cell) in selected]
+    eligible = [
+        one
+        for one in results
+        if one.suite == selection.reference and which_of(one.cell) in selected
+    ]
     eligible = [one for one in eligible if one.cell.source in sources]
     eligible.sort(key=lambda one: (one.cell.task, one.cell.source) not in to_have)
     return select_current(eligible, Fingerprints(download=False))
@@ -358,11 +379,17 @@ def _sizes(
     suite = selection.suite
     eligible, left_out = _select_standing(selection, results)
     if results and not eligible:
-        message(f"{count(len(results), 'result')} with other suite settings, model or options left out.")
+        message(
+            f"{count(len(results), 'result')} with other suite settings, model or options left out."
+        )
     for note in left_out:
         message(note)
     sized = sizing.tables(eligible, detect, power)
-    if without := {cell.task: None for cell in selection.cells if cell.task not in {table.task for table in sized}}:
+    if without := {
+        cell.task: None
+        for cell in selection.cells
+        if cell.task not in {table.task for table in sized}
+    }:
         message(f"No two rows have results at two common seeds on {', '.join(without)}.")
     document = {
         "suite": suite.name,

@@ -61,11 +61,15 @@ class Own(p.OwnFile, total=False):
         p.Flag("CSV, JSON Lines, JSON, Excel or Parquet; all of it is private", metavar="FILE"),
     ]
     task: Annotated[p.Task, p.Flag("a known task with its labels and prompts, instead of --labels")]
-    text_is: Annotated[str, p.Flag("what a text is, for prompts: 'support ticket'", metavar="WORDS")]
+    text_is: Annotated[
+        str, p.Flag("what a text is, for prompts: 'support ticket'", metavar="WORDS")
+    ]
     person_field: p.PersonField
     rows_per_person: p.RowsPerPerson
     per_record: Annotated[bool, p.Flag("the guarantee is for single records, whoever they are of")]
-    public: Annotated[Data, p.Flag("records that everybody may know, where a task needs some", metavar="FILE")]
+    public: Annotated[
+        Data, p.Flag("records that everybody may know, where a task needs some", metavar="FILE")
+    ]
     public_test: Annotated[
         Data,
         p.Flag(
@@ -75,9 +79,13 @@ class Own(p.OwnFile, total=False):
     ]
     measure_only: Annotated[
         bool,
-        p.Flag("stop after the utility is measured on --public-test: charges nothing, writes nothing"),
+        p.Flag(
+            "stop after the utility is measured on --public-test: charges nothing, writes nothing"
+        ),
     ]
-    contact: Annotated[str, Field(max_length=200), p.Flag("who is to be asked, for the card", metavar="WHO")]
+    contact: Annotated[
+        str, Field(max_length=200), p.Flag("who is to be asked, for the card", metavar="WHO")
+    ]
     epsilon: Annotated[
         Number,
         Field(gt=0, allow_inf_nan=False),
@@ -86,11 +94,15 @@ class Own(p.OwnFile, total=False):
     delta: Annotated[p.Delta, p.Flag("delta (default: 1e-6)")]
     allow_large_delta: Annotated[
         bool,
-        p.Flag("release also where delta is above one over the declared number of records; the card says so"),
+        p.Flag(
+            "release also where delta is above one over the declared number of records; the card says so"
+        ),
     ]
     allow_unchecked: Annotated[
         bool,
-        p.Flag("release also with a plug-in that has not passed `dpicl check` here; the card says so first"),
+        p.Flag(
+            "release also with a plug-in that has not passed `dpicl check` here; the card says so first"
+        ),
     ]
     size: p.DeclaredSizes
     model: p.Model
@@ -112,9 +124,16 @@ class Own(p.OwnFile, total=False):
         ),
     ]
     seed: p.Seed
-    private_set: Annotated[str, p.Flag("name of the set that is charged (default: that of --data)", metavar="NAME")]
-    noise: Annotated[p.Noise, p.Flag("secure (default); seeded is for trying on public records, and not private")]
-    out: Annotated[p.OnePath, p.Flag("the released file; its card goes beside it (required, but with --measure-only)")]
+    private_set: Annotated[
+        str, p.Flag("name of the set that is charged (default: that of --data)", metavar="NAME")
+    ]
+    noise: Annotated[
+        p.Noise, p.Flag("secure (default); seeded is for trying on public records, and not private")
+    ]
+    out: Annotated[
+        p.OnePath,
+        p.Flag("the released file; its card goes beside it (required, but with --measure-only)"),
+    ]
 
 
 #: Parameters that are tables.
@@ -152,9 +171,15 @@ def _show(
     out = Path(arguments["out"])
     if release.card["warning"]:
         message(f"dpicl: {release.card['warning']}")
-    texts = count(len(release.answers), "answer") if release.queries else count(len(release.prompt.texts), "text")
+    texts = (
+        count(len(release.answers), "answer")
+        if release.queries
+        else count(len(release.prompt.texts), "text")
+    )
     what = f"The state of {release.card['mechanism']}" if release.state is not None else texts
-    cost = f"epsilon = {show_rounded_up(epsilon)} {describe_proof(release.card)} at delta = {delta:g}"
+    cost = (
+        f"epsilon = {show_rounded_up(epsilon)} {describe_proof(release.card)} at delta = {delta:g}"
+    )
     card = out.with_name(f"{out.stem}.card.md")
     yield f"{what} in {out}; {cost}, for {unit_of_card(release.card)}; card: {card}"
 
@@ -173,15 +198,25 @@ def _show(
         ]
         for name, value in (arguments.get("options") or {}).items():
             words += ["--option", f"{name.rpartition('.')[2]}={value}"]
-        words += [] if arguments.get("model", "embedded") == "embedded" else ["--model", arguments["model"]]
-        words += [word for plugin in p.as_list(arguments.get("plugins", ())) for word in ("--plugin", str(plugin))]
+        words += (
+            []
+            if arguments.get("model", "embedded") == "embedded"
+            else ["--model", arguments["model"]]
+        )
+        words += [
+            word
+            for plugin in p.as_list(arguments.get("plugins", ()))
+            for word in ("--plugin", str(plugin))
+        ]
         yield f"It answers any number of queries at no further cost: {shlex.join([*words, '--out', 'FILE'])}"
     if "state_sha256" in release.card:
         yield "Nothing was charged: the answers follow from what was released before."
     declared = sum(release.card["manifest"]["data"]["sizes"].values())
     for each in budgets:
         name, limit, delta_limit = each["private_set"], each["total_epsilon"], each["total_delta"]
-        of_epsilon, of_delta = ("" if one is None else f" of {one:g}" for one in (limit, delta_limit))
+        of_epsilon, of_delta = (
+            "" if one is None else f" of {one:g}" for one in (limit, delta_limit)
+        )
         yield (
             f"Private set '{name}': {count(each['releases'], 'release')}, epsilon in all ="
             f" {show_rounded_up(each['sum_epsilon'])}{of_epsilon} (delta = {each['sum_delta']:g}{of_delta}), for a"
@@ -206,8 +241,12 @@ def release(
     mechanism: Annotated[GivenMechanism, p.OneMechanism],
     *,
     shots: p.LabelShots | None = None,
-    shots_per_label: Annotated[AnyShots, p.Flag("demonstrations of every label", metavar="K")] | None = None,
-    format: Literal["jsonl", "csv", "parquet", "hf", "prompt", "messages-openai", "messages-anthropic"] | None = None,
+    shots_per_label: Annotated[AnyShots, p.Flag("demonstrations of every label", metavar="K")]
+    | None = None,
+    format: Literal[
+        "jsonl", "csv", "parquet", "hf", "prompt", "messages-openai", "messages-anthropic"
+    ]
+    | None = None,
     **arguments: Unpack[Own],
 ) -> PrivateRelease:
     """Demonstrations (or an instruction) from the private records of a file, once, charged to their budget.
@@ -225,7 +264,9 @@ def release(
     unfit = {"answers": "answers queries; use `dpicl answer`"}
     job = _job(mechanism, arguments, unfit, _Shots(shots, shots_per_label))
     if job.mechanism.reads_all and format is not None:
-        raise UsageError(f"{job.mechanism.name} releases a state, and no texts; leave --format out.")
+        raise UsageError(
+            f"{job.mechanism.name} releases a state, and no texts; leave --format out."
+        )
     check_format(format or "jsonl", job.task, job.records.form)
     return _save(job.run(), None if job.measure_only else job.out, format or "jsonl")
 
@@ -265,8 +306,12 @@ def answer(
             " what was released before."
         )
     if mechanism is None:
-        raise UsageError("MECHANISM must be given, to answer from private records; see `dpicl list mechanisms`.")
-    unfit = "releases demonstrations, which answer any query at no further cost; use `dpicl release`"
+        raise UsageError(
+            "MECHANISM must be given, to answer from private records; see `dpicl list mechanisms`."
+        )
+    unfit = (
+        "releases demonstrations, which answer any query at no further cost; use `dpicl release`"
+    )
     job = _job(mechanism, arguments, {"demonstrations": unfit})
     if isinstance(queries, Path):
         require_different({"--data": job.data, "--queries": queries})
@@ -275,8 +320,12 @@ def answer(
     return _save(answered.answer_all(every), None if job.measure_only else job.out)
 
 
-def _answer_from(file: Path, mechanism: GivenMechanism | None, queries: Any, arguments: Own) -> PrivateRelease:
-    if extra := [name for name in arguments if name not in _WITH_STATE and arguments.get(name) is not None]:
+def _answer_from(
+    file: Path, mechanism: GivenMechanism | None, queries: Any, arguments: Own
+) -> PrivateRelease:
+    if extra := [
+        name for name in arguments if name not in _WITH_STATE and arguments.get(name) is not None
+    ]:
         raise UsageError(
             f"--state answers from what was released before, and reads no record; leave out"
             f" --{extra[0].replace('_', '-')}."
@@ -321,7 +370,9 @@ def _maker_of(saved: SavedState, arguments: Own) -> type[Mechanism]:
     known = load_mechanisms(p.as_list(arguments.get("plugins") or ()))
     name = saved.file.card.mechanism
     if name not in known:
-        raise UsageError(f"{saved.path} was made by '{name[:80]}', which is not known here; give its file as --plugin.")
+        raise UsageError(
+            f"{saved.path} was made by '{name[:80]}', which is not known here; give its file as --plugin."
+        )
     return known[name].cls
 
 
@@ -335,7 +386,9 @@ def _save(release: PrivateRelease, out: Path | str | None, format: str = "jsonl"
         if call.COMMAND.get():
             output.emit([release.text(format)])
             output.emit_json(release.card)
-        raise UnsavedRelease(f"{error} What was released, and paid for, is not lost.", release) from error
+        raise UnsavedRelease(
+            f"{error} What was released, and paid for, is not lost.", release
+        ) from error
     except KeyboardInterrupt as stop:
         stop.add_note(STAYS)
         raise
@@ -359,7 +412,9 @@ class _Shots(NamedTuple):
                 labels = job.mechanism.shot_labels(job.task)
             counts = dict.fromkeys(labels, self.per_label)
             if not counts:
-                raise UsageError("--shots-per-label is for texts with labels; give one number with --shots.")
+                raise UsageError(
+                    "--shots-per-label is for texts with labels; give one number with --shots."
+                )
         if counts is None or isinstance(counts, int):
             return job.config.model_copy(update={"shots": 4 if counts is None else counts})
         settings = {"shots": sum(counts.values()), "label_shots": tuple(counts.items())}
@@ -373,10 +428,14 @@ def _job(
     if arguments.get("data") is None:
         raise UsageError("A release needs --data, the file of private records.")
     if call.COMMAND.get() and arguments.get("out") is None and not arguments.get("measure_only"):
-        raise UsageError("--out is missing: say where to write what is released (only --measure-only writes nothing).")
+        raise UsageError(
+            "--out is missing: say where to write what is released (only --measure-only writes nothing)."
+        )
     chosen = _given_of(mechanism, arguments, unfit)
     epsilon, out = arguments.get("epsilon") or 1.0, arguments.get("out")
-    data, public, test = (None if table is None else as_table(table) for table in map(arguments.get, _TABLES))
+    data, public, test = (
+        None if table is None else as_table(table) for table in map(arguments.get, _TABLES)
+    )
     assert data is not None
     default = (
         re.sub(
@@ -458,5 +517,7 @@ def _read_queries(
     else:
         queries = [query_of(str(number), text) for number, text in enumerate(source, start=1)]
     if blank := sum(not query.text for query in queries):
-        tell(f"{blank} of {len(queries)} queries have no text: they are not asked, and their answers are empty.")
+        tell(
+            f"{blank} of {len(queries)} queries have no text: they are not asked, and their answers are empty."
+        )
     return queries

@@ -50,7 +50,9 @@ def run(
     if advice := describe_untuned(selection):
         raise UsageError(advice)
     start = time.perf_counter()
-    there, finished = run_missing(selection, engine_made, stale_advice(selection.suite_name), rerun_stale)
+    there, finished = run_missing(
+        selection, engine_made, stale_advice(selection.suite_name), rerun_stale
+    )
     return _summary(selection, there, finished, time.perf_counter() - start)
 
 
@@ -77,7 +79,9 @@ def score(
     if message := describe_untuned(selection):
         raise UsageError(message)
     start = time.perf_counter()
-    there, finished = run_missing(selection, engine_made, stale_advice(selection.suite_name), scores_only=True)
+    there, finished = run_missing(
+        selection, engine_made, stale_advice(selection.suite_name), scores_only=True
+    )
     answer = _summary(selection, there, finished, time.perf_counter() - start)
     rest = len(selection.cells) - len(there) - len(finished)
     message = f"{count(rest, 'cell')} without a release that can be scored; `dpicl run` with the same words makes one."
@@ -103,8 +107,12 @@ def _summary(
     failed = [done for done in finished if done.status == "failed"]
     for text, number in Counter(done.message for done in failed).items():
         message(f"dpicl: {count(number, 'cell')} failed: {text}")
-    for reason, number in sum((Counter(done.failures) for done in finished), Counter[str]()).items():
-        message(f"dpicl: The model gave no answer to {count(number, 'prompt')} of slots, which abstained: {reason}.")
+    for reason, number in sum(
+        (Counter(done.failures) for done in finished), Counter[str]()
+    ).items():
+        message(
+            f"dpicl: The model gave no answer to {count(number, 'prompt')} of slots, which abstained: {reason}."
+        )
     document = {
         "suite": selection.suite.name,
         "version": selection.suite.version,

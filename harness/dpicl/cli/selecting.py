@@ -14,10 +14,14 @@ from dpicl.plan.suite import Changes
 
 def _shard(value: Any) -> tuple[int, int]:
     """'2/8' -> (2, 8): the second of eight parts."""
-    match = re.fullmatch("([0-9]{1,6})/([0-9]{1,6})", str(value))  # int() takes digits of every script
+    match = re.fullmatch(
+        "([0-9]{1,6})/([0-9]{1,6})", str(value)
+    )  # int() takes digits of every script
     number, of = map(int, match.groups()) if match else (0, 0)
     if not 1 <= number <= of:
-        raise ValueError(f"must be I/N, the I-th of N parts from 1/N to N/N, such as 2/8, not '{str(value)[:40]}'")
+        raise ValueError(
+            f"must be I/N, the I-th of N parts from 1/N to N/N, such as 2/8, not '{str(value)[:40]}'"
+        )
     return number, of
 
 

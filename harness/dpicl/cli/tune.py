@@ -40,7 +40,9 @@ class Tuning:
 
 def _answer(tuning: Tuning, arguments: Mapping[str, Any]) -> Answer:
     document = {**tuning.tuned.model_dump(mode="json"), "file": tuning.path}
-    return Answer(document, [tuning_table(tuning.tuned), f"Written to {tuning.path}, with all scores."])
+    return Answer(
+        document, [tuning_table(tuning.tuned), f"Written to {tuning.path}, with all scores."]
+    )
 
 
 @verb(
@@ -74,7 +76,9 @@ def tune(
     path, tasks = find_suite(name), as_list(task)
     whole = load_suite(path)
     require_known(f"task of {name}", tasks, whole.tasks)
-    grids = {entry.row: str(entry.tune) for entry in whole.mechanisms if isinstance(entry.tune, str)}
+    grids = {
+        entry.row: str(entry.tune) for entry in whole.mechanisms if isinstance(entry.tune, str)
+    }
     rows = [grids.get(row, row) for row in as_list(mechanism)]
     chosen = select(
         name,

@@ -47,7 +47,10 @@ TWINS = 3
 def plant_words(records: Sequence[Record], labels: bool) -> list[Record]:
     """The records, each with a planted word of its own in the text; in the label too where these are free."""
     return [
-        Record(f"{PLANTED}{number} {r.text} {PLANTED}{number}", f"{PLANTED}{number}" if labels else r.label)
+        Record(
+            f"{PLANTED}{number} {r.text} {PLANTED}{number}",
+            f"{PLANTED}{number}" if labels else r.label,
+        )
         for number, r in enumerate(records)
     ]
 
@@ -62,7 +65,10 @@ def copy_texts(records: Sequence[Record], texts: Sequence[str]) -> list[Record]:
     written = [text for text in texts if text]
     if not written:
         return list(records)
-    return [dataclasses.replace(record, text=text) for record, text in zip(records, itertools.cycle(written))]
+    return [
+        dataclasses.replace(record, text=text)
+        for record, text in zip(records, itertools.cycle(written))
+    ]
 
 
 def mix_hostile(records: Sequence[Record]) -> list[Record]:
@@ -108,7 +114,9 @@ def make_echoes(
         "records that hold the released texts": copy_texts(
             train, [f"It says {text} and goes on." for text in released]
         ),
-        "records that copy the released texts in capitals": copy_texts(train, [text.upper() for text in released]),
+        "records that copy the released texts in capitals": copy_texts(
+            train, [text.upper() for text in released]
+        ),
         "records that copy the queries": copy_texts(train, queries),
     }
 
@@ -154,7 +162,9 @@ def scripted(kind: str, seed: int) -> Script:
         if release.kind == "choice":
             order = np.arange(size[0]) if kind == "ties" else generator.permutation(size[0])
             return order[: release.count]
-        if release.kind == "threshold":  # a private token sooner or later, and one whatever the kind
+        if (
+            release.kind == "threshold"
+        ):  # a private token sooner or later, and one whatever the kind
             return np.array([1 if kind == "ties" else int(generator.integers(2))])
         if kind == "ties":
             return np.zeros(size)

@@ -122,7 +122,9 @@ class Bench:
     def calibration(self, epsilon: float = EPSILON) -> Calibration:
         """To epsilon; for a mechanism with a knob."""
         if epsilon not in self._calibrations:
-            calibration = calibrate_mechanism(self.mechanism, self.sizes(), epsilon, DELTA, cache=None)
+            calibration = calibrate_mechanism(
+                self.mechanism, self.sizes(), epsilon, DELTA, cache=None
+            )
             self._calibrations[epsilon] = calibration
         return self._calibrations[epsilon]
 
@@ -156,7 +158,9 @@ class Bench:
     def run_at_once(self, hows: Sequence[Run]) -> list[Transcript]:
         """Several runs that take turns at the model, so that what one keeps outside itself meets the others. Each has
         an instance of the mechanism of its own, and all have one footprint."""
-        return self._observe_runs([self._prepare(how, copy.copy(self.mechanism)) for how in hows], True)
+        return self._observe_runs(
+            [self._prepare(how, copy.copy(self.mechanism)) for how in hows], True
+        )
 
     def _observe_runs(
         self,
@@ -165,7 +169,9 @@ class Bench:
     ) -> list[Transcript]:
         transcripts, calls = [transcript for transcript, _ in runs], [call for _, call in runs]
         with observe(self._plugin, self.task.config.source.name) as footprint:
-            _, error = attempt(lambda: run_together(calls) if at_once else _run_in_order(calls), RUN_SECONDS)
+            _, error = attempt(
+                lambda: run_together(calls) if at_once else _run_in_order(calls), RUN_SECONDS
+            )
         for transcript in transcripts:
             transcript.footprint, transcript.error = footprint, transcript.error or error
             transcript.observed_releases.sort(key=lambda observed: observed.shot)
@@ -190,7 +196,9 @@ class Bench:
         source = Streams(how.noise).source("noise")
         noise = UnseededNoise(source) if how.unseeded else RecordingNoise(source)
         observer = RunObserver(transcript, places, sampling, how.presence, noise.drawn, how.script)
-        observed = [ObservedRecord(number, record, observer) for number, record in enumerate(records)]
+        observed = [
+            ObservedRecord(number, record, observer) for number, record in enumerate(records)
+        ]
         if how.added is not None:
             observed.insert(how.place, ObservedRecord(len(records), how.added, observer))
         execution = Execution(
@@ -218,7 +226,9 @@ class Bench:
         def make() -> None:
             observer.watching = True
             with observing(observer):
-                transcript.released, transcript.error = attempt(lambda: _items(execution, transcript))
+                transcript.released, transcript.error = attempt(
+                    lambda: _items(execution, transcript)
+                )
             private.close()
             observer.watching = False
 
@@ -230,7 +240,9 @@ def _run_in_order(calls: Sequence[Callable[[], None]]) -> None:
         call()
 
 
-def _show(transcript: Transcript, mechanism: Mechanism, output: Any, *request: Any) -> ReleasedPrompt:
+def _show(
+    transcript: Transcript, mechanism: Mechanism, output: Any, *request: Any
+) -> ReleasedPrompt:
     """The prompt as it was returned, with what is wrong with it in the transcript."""
     try:
         check_prompt(mechanism, output, *request)
@@ -273,7 +285,10 @@ def set_up(
         if mechanism.knob_per_label and corpus.partitioned and not scale.unequal:
             # Sizes that differ by a tenth of the records of a class: so do the knobs.
             sizes = corpus.group_sizes
-            unequal = {label: sizes[label] + number * (sizes[label] // 10) for number, label in enumerate(sizes)}
+            unequal = {
+                label: sizes[label] + number * (sizes[label] // 10)
+                for number, label in enumerate(sizes)
+            }
             corpus = dataclasses.replace(corpus, declared=unequal)
         bench = Bench(mechanism, corpus, seed, scale)
         try:

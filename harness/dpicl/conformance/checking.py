@@ -170,7 +170,12 @@ class CheckEvidence:
         """All runs with the same scripted releases."""
         yield from self.replays
         for pair in self.pairs:
-            yield f"with one record more ({pair.record.text[:40]!r})", "", pair.without, pair.with_it
+            yield (
+                f"with one record more ({pair.record.text[:40]!r})",
+                "",
+                pair.without,
+                pair.with_it,
+            )
 
     def all_runs(self) -> Iterator[Transcript]:
         """The first one before any other is made; runs on other sets where epsilon is finite."""

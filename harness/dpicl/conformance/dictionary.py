@@ -77,7 +77,11 @@ def modules_of(cls: type[Mechanism]) -> dict[str, ModuleType]:
     package = cls.__module__.rpartition(".")[0]
     for name in names if package else ():  # it grows
         for value in list(vars(sys.modules[name]).values()):
-            origin = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+            origin = (
+                value.__name__
+                if isinstance(value, ModuleType)
+                else getattr(value, "__module__", None)
+            )
             of_package = isinstance(origin, str) and origin.startswith(f"{package}.")
             if of_package and origin in sys.modules and origin not in names:
                 names.append(origin)
@@ -154,7 +158,11 @@ def _pattern(value: object) -> re.Pattern[str] | None:
 def _list_own(holder: ModuleType | type) -> list[object]:
     """What a module or a class defines, without what Python adds."""
     parts = list(vars(holder).items())
-    return [value for name, value in parts if isinstance(value, FunctionType) or not name.startswith("__")]
+    return [
+        value
+        for name, value in parts
+        if isinstance(value, FunctionType) or not name.startswith("__")
+    ]
 
 
 def _find_constants(cls: type[Mechanism]) -> Iterator[object]:
@@ -169,7 +177,9 @@ def _constants(value: object, module: str, depth: int = 4) -> Iterator[object]:
         yield value
     elif depth or isinstance(value, CodeType):
         for part in _parts(value, module):
-            yield from _constants(part, module, depth - (not isinstance(value, CodeType | FunctionType)))
+            yield from _constants(
+                part, module, depth - (not isinstance(value, CodeType | FunctionType))
+            )
 
 
 def _parts(value: object, module: str) -> Iterable[object]:
@@ -177,7 +187,9 @@ def _parts(value: object, module: str) -> Iterable[object]:
     match value:
         case CodeType():
             return value.co_consts
-        case FunctionType() if value.__module__ == module and value.__code__.co_filename != "<string>":
+        case FunctionType() if (
+            value.__module__ == module and value.__code__.co_filename != "<string>"
+        ):
             code = value.__code__  # not one that a dataclass writes
             parts = tuple(part for part in code.co_consts if part is not value.__doc__)
             return [code.replace(co_consts=parts)]

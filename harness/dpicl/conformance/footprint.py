@@ -112,8 +112,12 @@ def observe(
     with ExitStack() as stack:
         out = stack.enter_context(redirect_stdout(_Text()))
         err = stack.enter_context(redirect_stderr(_Text()))
-        log = _Log(footprint)  # gets what any logger is given, at any level, in place of its handlers
-        stack.enter_context(mock.patch.object(logging.Logger, "callHandlers", lambda _, record: log.handle(record)))
+        log = _Log(
+            footprint
+        )  # gets what any logger is given, at any level, in place of its handlers
+        stack.enter_context(
+            mock.patch.object(logging.Logger, "callHandlers", lambda _, record: log.handle(record))
+        )
         stack.enter_context(mock.patch.object(logging.Logger, "isEnabledFor", _is_enabled))
         stack.enter_context(np.errstate(all="ignore"))  # numpy's warnings on NaN are expected
         caught = stack.enter_context(warnings.catch_warnings(record=True))
@@ -137,7 +141,9 @@ def observe(
             # Python shows a warning once for each place, so its count does not matter. One with a source is of an
             # object that was left open, by whomever, and that the garbage collector happened to find now.
             of_run = [warning for warning in caught if warning.source is None]
-            lines = [f"warning {warning.category.__name__}: {warning.message}" for warning in of_run]
+            lines = [
+                f"warning {warning.category.__name__}: {warning.message}" for warning in of_run
+            ]
             footprint.said += dict.fromkeys(lines)
 
 
@@ -145,7 +151,11 @@ def _global_generators() -> dict[str, object]:
     """Name -> state, of each generator that a process has one of."""
     numpy = np.random.get_state(legacy=False)
     inner = numpy["state"]
-    numbers = (inner["key"].tobytes(), inner["pos"], numpy["has_gauss"])  # it draws normals in pairs
+    numbers = (
+        inner["key"].tobytes(),
+        inner["pos"],
+        numpy["has_gauss"],
+    )  # it draws normals in pairs
     states: dict[str, object] = {"random": random.getstate(), "numpy.random": numbers}
     torch = sys.modules.get("torch")
     if torch:  # many runs never import it
@@ -157,7 +167,9 @@ class _Text(io.TextIOWrapper):
     buffer: io.BytesIO
 
     def __init__(self) -> None:
-        super().__init__(io.BytesIO(), encoding="utf-8", errors="backslashreplace", write_through=True)
+        super().__init__(
+            io.BytesIO(), encoding="utf-8", errors="backslashreplace", write_through=True
+        )
 
 
 class _Log(logging.Handler):
@@ -257,7 +269,9 @@ def _is_allowed(watch: _Observe, path: object) -> bool:
         return True
     if watch.imports:
         innermost = (
-            each for each in _module_names() if each in watch.plugin or each.startswith("importlib._bootstrap")
+            each
+            for each in _module_names()
+            if each in watch.plugin or each.startswith("importlib._bootstrap")
         )
         return next(innermost, "").startswith("importlib")
     caller = _caller()

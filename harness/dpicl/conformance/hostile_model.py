@@ -54,7 +54,9 @@ class HostileModel(SimulatedLM):
     def __init__(self, words: int = 0) -> None:
         invented = map("".join, itertools.product("q", *[string.ascii_lowercase] * 3))
         super().__init__(words=[*WORDS, *itertools.islice(invented, words)])
-        self.identity = ModelIdentity("sim (hostile)", None, None, "float32", "cpu", 0, batch_invariant=True)
+        self.identity = ModelIdentity(
+            "sim (hostile)", None, None, "float32", "cpu", 0, batch_invariant=True
+        )
         self._encoded = lru_cache(_KEPT)(self._encode_lines)
         self._line = lru_cache(_KEPT)(super().encode)
         self._answers = lru_cache(min(_KEPT, _KEPT_NUMBERS // self.vocab_size))(self._answer)

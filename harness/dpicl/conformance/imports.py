@@ -39,7 +39,9 @@ def find_import_problem(
     """
     ours, theirs = get_context("fork").Pipe(duplex=False)
     child = get_context("fork").Process(target=_child, args=(cls, run, theirs), daemon=True)
-    with warnings.catch_warnings(action="ignore"):  # of a fork beside the threads of numpy, which it does not use
+    with warnings.catch_warnings(
+        action="ignore"
+    ):  # of a fork beside the threads of numpy, which it does not use
         child.start()
     theirs.close()
     try:
@@ -50,7 +52,9 @@ def find_import_problem(
         child.kill()
         child.join()
         ours.close()
-    return None if problem is None else f"When its file is imported and the program ends, {problem}."
+    return (
+        None if problem is None else f"When its file is imported and the program ends, {problem}."
+    )
 
 
 def _child(

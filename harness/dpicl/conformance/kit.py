@@ -95,7 +95,9 @@ def tasks_of(
     done = [name for name, reason in reasons.items() if reason is None]
     if not done:
         name, reason = next(iter(reasons.items()))
-        raise UsageError(f"{cls.name} cannot do {name}: {reason}; name a task that it can do with --task.")
+        raise UsageError(
+            f"{cls.name} cannot do {name}: {reason}; name a task that it can do with --task."
+        )
     return done
 
 
@@ -121,16 +123,28 @@ def check_mechanism(
         raise error
     if names is None:
         refused = _refuse_broken("before a run", error)
-        return [CheckFinding(check, verdict.status, "", verdict.why) for check, verdict in refused.items()]
+        return [
+            CheckFinding(check, verdict.status, "", verdict.why)
+            for check, verdict in refused.items()
+        ]
     verdicts: dict[str, list[tuple[str, Verdict]]] = {name: [] for name in CHECKS}
-    problem = find_import_problem(cls, partial(_run_with_planted_words, cls, names[0], options, seed))
+    problem = find_import_problem(
+        cls, partial(_run_with_planted_words, cls, names[0], options, seed)
+    )
     if problem:
         verdicts["side-effects"].append(("", failed(problem)))
-    places = [_Place(cls, name, options, seed, number == 0, report_alive) for number, name in enumerate(names)]
+    places = [
+        _Place(cls, name, options, seed, number == 0, report_alive)
+        for number, name in enumerate(names)
+    ]
     by_name = {place.task: place for place in places}
 
     def check_part(name: str, setting: Variant | None) -> _Part:
-        return by_name[name].check_ordinary() if setting is None else by_name[name].check_other(setting)
+        return (
+            by_name[name].check_ordinary()
+            if setting is None
+            else by_name[name].check_other(setting)
+        )
 
     with fork_workers(check_part, processes) as begin:
         ordinary = {name: begin(name, None) for name in names}
@@ -230,7 +244,9 @@ class _Place:
         if not differs and not (setting.sure and self.first):
             return nothing
         verdicts = check_on_one_bench(evidence, OTHER_SETTINGS, self.report_alive)
-        failures = {check: verdict for check, verdict in verdicts.items() if verdict.status == "failed"}
+        failures = {
+            check: verdict for check, verdict in verdicts.items() if verdict.status == "failed"
+        }
         return _Part(failures, differs)
 
 
@@ -242,9 +258,14 @@ def _check_other_settings(
     """The failures. checked: settings that made a difference on an earlier task, and so need not be checked again."""
     settings, error = attempt(lambda: variants(place.cls, place.task, place.options))
     if error is not None:
-        yield "no-crash", failed(f"Its options cannot be listed: it raises {describe_error(error)}.")
+        yield (
+            "no-crash",
+            failed(f"Its options cannot be listed: it raises {describe_error(error)}."),
+        )
     left = [setting for setting in settings or () if setting.key not in checked]
-    begun = [begin(place.task, setting) for setting in reversed(left)]  # the last ones take the longest
+    begun = [
+        begin(place.task, setting) for setting in reversed(left)
+    ]  # the last ones take the longest
     for setting, wait in zip(left, reversed(begun), strict=True):
         if setting.key in checked:
             continue

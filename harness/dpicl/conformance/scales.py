@@ -122,7 +122,9 @@ class Scale:
             shots = corpus.plan_shots(self.shots, np.random.default_rng(seed))
             largest = shots[0] if partitioned else None
             sizes[largest] += max(0, missing, 9 * size if self.unequal and partitioned else 0)
-            train = tuple(record for label, size in sizes.items() for record in _fill(corpus, label, size))
+            train = tuple(
+                record for label, size in sizes.items() for record in _fill(corpus, label, size)
+            )
             if self.limits:
                 train = tuple(add_marker(train, ALIKE))
             yield replace(corpus, train=train, declared=sizes if self.title else None)
@@ -171,9 +173,19 @@ def scales(cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> list[Sc
         found.append(Scale("long texts", queries=4, shots=1, least=long))
     if cls.releases_texts:
         few = {**SMALL, "tokens": 3}
-        found.append(Scale(f"{4 * MANY_WORDS} tokens more in the vocabulary", words=MANY_WORDS, shots=1, most=few))
+        found.append(
+            Scale(
+                f"{4 * MANY_WORDS} tokens more in the vocabulary",
+                words=MANY_WORDS,
+                shots=1,
+                most=few,
+            )
+        )
     tasks = [name for name in constants(cls) if name != task and name in list_tasks()]
-    found += [Scale(f"the sizes of {name}", task=name, queries=4, most=BRIEF) for name in tasks[:_MOST_TASKS]]
+    found += [
+        Scale(f"the sizes of {name}", task=name, queries=4, most=BRIEF)
+        for name in tasks[:_MOST_TASKS]
+    ]
     return found
 
 
@@ -181,7 +193,9 @@ def _near_limits(cls: type[Mechanism], labels: int | None) -> Scale:
     """Every record is in every sample (q = 1 for the smallest groups), and most slots agree: either each record has its
     own slot, or 600 records leave about 259 of 300 slots with one at least."""
     own = getattr(cls, "slot_per_record", False)
-    least = {"slots": 256, "examples_per_slot": 1} if own else {"slots": 300, "examples_per_slot": 2}
+    least = (
+        {"slots": 256, "examples_per_slot": 1} if own else {"slots": 300, "examples_per_slot": 2}
+    )
     return Scale(
         "two classes of unequal size, and sums above 256" if labels else "sums above 256",
         queries=4,
@@ -197,7 +211,8 @@ def _keep_labels(task: Task, labels: Sequence[str]) -> Task:
     """The task with these classes alone."""
     config = task.config.model_copy(update={"doc_to_choice": list(labels)})
     train, test, public = (
-        tuple(record for record in part if record.label in labels) for part in (task.train, task.test, task.public)
+        tuple(record for record in part if record.label in labels)
+        for part in (task.train, task.test, task.public)
     )
     return replace(task, labels=tuple(labels), config=config, train=train, test=test, public=public)
 
@@ -206,19 +221,25 @@ def _fill(task: Task, label: Partition, size: int) -> list[Record]:
     """So many records of a class (None: of the task)."""
     records = [record for record in task.train if label in (None, record.label)]
     repeated = itertools.islice(itertools.cycle(records), len(records), max(size, len(records)))
-    more = [replace(record, text=f"{record.text} {number}") for number, record in enumerate(repeated)]
+    more = [
+        replace(record, text=f"{record.text} {number}") for number, record in enumerate(repeated)
+    ]
     return [*records, *more][:size]
 
 
 def _load(name: str, group: int, queries: int, seed: int) -> Task:
     """Synthetic records, short answers. group: private records a class."""
     public = Task.read_public(name)
-    task = _corpus(name, group if public.partitioned else group * CLASSES, queries, seed, public.version)
+    task = _corpus(
+        name, group if public.partitioned else group * CLASSES, queries, seed, public.version
+    )
     config, writing = task.config, task.config.generation_kwargs
     if writing.max_gen_toks:
         short = writing.model_copy(update={"max_gen_toks": ANSWER_TOKENS})
         config = config.model_copy(update={"generation_kwargs": short})
-    train, test, public_part = (tuple(map(dataclasses.replace, part)) for part in (task.train, task.test, task.public))
+    train, test, public_part = (
+        tuple(map(dataclasses.replace, part)) for part in (task.train, task.test, task.public)
+    )
     return replace(task, config=config, train=train, test=test, public=public_part)
 
 

@@ -49,7 +49,14 @@ _PLAIN = (
     slice,
 )
 #: Names that Python itself writes into a class.
-_PYTHONS = ("__dict__", "__weakref__", "__doc__", "_abc_impl", "__abstractmethods__", "__annotations__")
+_PYTHONS = (
+    "__dict__",
+    "__weakref__",
+    "__doc__",
+    "_abc_impl",
+    "__abstractmethods__",
+    "__annotations__",
+)
 #: Packages, and single modules, whose functions and classes a mechanism must leave as they are, besides the harness.
 _OTHER_PACKAGES = {*sys.stdlib_module_names, "numpy", "dp_accounting"}
 _OTHER_MODULES = ("torch", "scipy.special")
@@ -96,8 +103,14 @@ class Checkpoint:
         for place, value in _other_code().items():
             home, name = getattr(value, "__module__", None) or "", place.rpartition(".")[0]
             if place not in self._code:
-                late = callable(value) and _is_python(home)  # Python imports some of its own names late
-                changed = name in self._imported and _is_python(name) and not (late or isinstance(value, ModuleType))
+                late = callable(value) and _is_python(
+                    home
+                )  # Python imports some of its own names late
+                changed = (
+                    name in self._imported
+                    and _is_python(name)
+                    and not (late or isinstance(value, ModuleType))
+                )
             else:
                 before = self._code[place]
                 changed = callable(before) and before is not value and name not in _HOOKED
@@ -166,7 +179,12 @@ class _Reader:
                 return name, [value.__self__, value.__func__], True
             case FunctionType():
                 defined = value.__module__ in self._modules
-                held: list[object] = [value.__defaults__, value.__kwdefaults__, value.__closure__, value.__dict__]
+                held: list[object] = [
+                    value.__defaults__,
+                    value.__kwdefaults__,
+                    value.__closure__,
+                    value.__dict__,
+                ]
                 return f"{name} {value.__qualname__}", held if defined else [], True
             case _ if type(value) is _CACHED:
                 return name, _list_cached(value), False
@@ -234,7 +252,12 @@ def _copy(container: Any) -> Any:
             return gc.get_referents(container)
         case type():
             return {key: part for key, part in vars(container).items() if key not in _PYTHONS}
-        case weakref.WeakValueDictionary() | weakref.WeakKeyDictionary() | weakref.WeakSet() | np.ndarray():
+        case (
+            weakref.WeakValueDictionary()
+            | weakref.WeakKeyDictionary()
+            | weakref.WeakSet()
+            | np.ndarray()
+        ):
             return container.copy()
         case Mapping():
             return dict(container.items())
@@ -259,7 +282,9 @@ def _refill(container: Any, content: Any) -> None:
             if container.flags.writeable:
                 container[...] = content
         case type():
-            for key in [key for key in vars(container) if key not in _PYTHONS and key not in content]:
+            for key in [
+                key for key in vars(container) if key not in _PYTHONS and key not in content
+            ]:
                 type.__delattr__(container, key)
             for key, part in content.items():
                 if vars(container).get(key) is not part:

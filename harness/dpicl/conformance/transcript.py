@@ -113,7 +113,11 @@ class Transcript:
         """What the sample of a release was charged for failures, (0, delta) events."""
         sample = self.sample_of(observed)
         events = [spend.event for spend in self.spends if spend.sample == sample]
-        return sum(each.delta for each in events if isinstance(each, EpsilonDeltaDpEvent) and each.epsilon == 0)
+        return sum(
+            each.delta
+            for each in events
+            if isinstance(each, EpsilonDeltaDpEvent) and each.epsilon == 0
+        )
 
     def sample_of(self, observed: ObservedRelease) -> int | None:
         """Number of the sample that a release was charged to."""
@@ -148,7 +152,12 @@ class CoupledByRecord:
     """
 
     def __init__(self, seed: int, coins: float = 1.0, places: float = 1.0) -> None:
-        self._seed, self._of_coins, self._of_places, self._calls = seed, coins, places, Counter[int]()
+        self._seed, self._of_coins, self._of_places, self._calls = (
+            seed,
+            coins,
+            places,
+            Counter[int](),
+        )
         #: Where the added record is in the group that is sampled next, and whether it is in the sample.
         self._place: int | None = None
         self._present = False
@@ -205,7 +214,9 @@ class RunObserver(SampleObserver):
         self._drawn, self._script = drawn, script
         self._handed: set[int] = set()
         self._releases = Counter[int]()  # of each shot
-        self._spends: dict[int, int] = {}  # the number of the spend that gave a permit, by the permit's id
+        self._spends: dict[
+            int, int
+        ] = {}  # the number of the spend that gave a permit, by the permit's id
         self.watching = False
 
     def read(self, number: int, text: bool = False) -> None:
@@ -263,7 +274,9 @@ class RunObserver(SampleObserver):
     ) -> np.ndarray:
         notes, shot = self._transcript, current_shot() or 0
         copied = replace(noisy_release, clean=np.array(noisy_release.clean, dtype=np.float64))
-        released = draw() if self._script is None else self._script((shot, self._releases[shot]), copied)
+        released = (
+            draw() if self._script is None else self._script((shot, self._releases[shot]), copied)
+        )
         spend = self._spends.get(id(noisy_release.permit))
         observed = ObservedRelease(copied, released.copy(), tuple(self._drawn), spend, shot)
         notes.observed_releases.append(observed)

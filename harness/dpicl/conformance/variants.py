@@ -67,7 +67,9 @@ def variants(
         settings += [Variant({name: other}) for other in others]
         if isinstance(value, str) and get_origin(hint) is not Literal and name not in SMALL:
             words = [word for word in constants(cls) if _WORD.fullmatch(word)]
-            settings += [Variant({name: word}, sure=False) for word in words if word not in (value, cls.name)]
+            settings += [
+                Variant({name: word}, sure=False) for word in words if word not in (value, cls.name)
+            ]
         numbers = () if name in SMALL else whole_numbers(cls)  # `scales` has larger sizes
         levels[name] = [value, *others, *_other_numbers(value, hint, numbers)]
     fixed = {name: value for name, value in now.items() if name not in levels}
@@ -109,7 +111,9 @@ def cover_pairs(
     such a pair. levels: option -> its values, the ordinary one first. fixed: the other options."""
     varied = {name: values for name, values in levels.items() if len(values) > 1}
     usual = {name: values[0] for name, values in levels.items()}
-    places = {name: [(name, level) for level in range(len(values))] for name, values in varied.items()}
+    places = {
+        name: [(name, level) for level in range(len(values))] for name, values in varied.items()
+    }
     pairs: list[frozenset[tuple[str, int]]] = []
     for one, other in itertools.combinations(varied, 2):
         _, *others = itertools.product(places[one], places[other])

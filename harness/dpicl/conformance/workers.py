@@ -36,7 +36,9 @@ def fork_workers(work: Callable[..., _Result], processes: int) -> Iterator[Begin
 
         yield wait_to_begin
         return
-    pool = ProcessPoolExecutor(processes, get_context("fork"), initializer=_remember, initargs=(work,))
+    pool = ProcessPoolExecutor(
+        processes, get_context("fork"), initializer=_remember, initargs=(work,)
+    )
 
     def begin(*request: Any) -> Callable[[], _Result]:
         return pool.submit(_do, request).result
@@ -44,7 +46,9 @@ def fork_workers(work: Callable[..., _Result], processes: int) -> Iterator[Begin
     try:
         yield begin
     except BrokenProcessPool:
-        raise PluginError("The plugin ended the program before the checks were done; let it return or raise.") from None
+        raise PluginError(
+            "The plugin ended the program before the checks were done; let it return or raise."
+        ) from None
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # a thread of a plug-in may never end
 
@@ -53,7 +57,9 @@ def _remember(work: Callable[..., Any]) -> None:
     global _work
     _work = work
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)  # whoever interrupts the program is answered by the first process alone
+        signal.signal(
+            number, signal.SIG_DFL
+        )  # whoever interrupts the program is answered by the first process alone
 
 
 def _do(request: tuple[Any, ...]) -> Any:

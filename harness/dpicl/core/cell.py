@@ -70,7 +70,9 @@ class ReleaseConfig(BaseModel):
     def require_small_delta(self, records: int) -> None:
         """Raises UsageError for a delta that promises nothing to one of so many records, unless that is allowed."""
         if not self.allow_large_delta and (said := large_delta(self.delta, records)):
-            raise UsageError(f"{said}; lower delta (`dpicl release` and `answer` have --allow-large-delta).")
+            raise UsageError(
+                f"{said}; lower delta (`dpicl release` and `answer` have --allow-large-delta)."
+            )
 
 
 class Cell(BaseModel):
@@ -135,7 +137,9 @@ class Cell(BaseModel):
     def id(self) -> str:
         """16 hexadecimal digits of the sha256 over every field but the label (and `queries` and younger fields that are
         not set)."""
-        content = self.model_dump(mode="json", exclude={"label"} if self.queries else {"label", "queries"})
+        content = self.model_dump(
+            mode="json", exclude={"label"} if self.queries else {"label", "queries"}
+        )
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     @cached_property
@@ -163,7 +167,9 @@ class Cell(BaseModel):
         return data
 
     def __str__(self) -> str:
-        return f"{self.label} on {self.task}, epsilon={self.epsilon:g}, seed {self.seed}, {self.model}"
+        return (
+            f"{self.label} on {self.task}, epsilon={self.epsilon:g}, seed {self.seed}, {self.model}"
+        )
 
 
 def large_delta(delta: float, records: int) -> str:

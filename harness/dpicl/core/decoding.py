@@ -22,7 +22,13 @@ from dpicl.core.unpacked import require_size, size_limit
 #: Endings of files that hold one other file.
 PACKED = (".gz", ".zip")
 #: Other ways to pack a file, by its first bytes.
-_MAGIC = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"(\xb5/\xfd": "zstandard"}
+_MAGIC = {
+    b"\x1f\x8b": "gzip",
+    b"PK\x03\x04": "zip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\0": "xz",
+    b"(\xb5/\xfd": "zstandard",
+}
 #: Encodings in which a line end is a line end, whatever stands before it: no state goes from one line to the next.
 _STATELESS = re.compile(
     r"utf-8(-sig)?|utf-(16|32)(-[lb]e)?|ascii|cp\d+|iso8859-\d+|koi8-\w|mac-\w+|tis-620|gb2312|gbk|gb18030|big5(hkscs)?"
@@ -75,9 +81,13 @@ def encoding_name(value: str) -> str:
     try:
         name = codecs.lookup(value).name
     except (LookupError, ValueError, TypeError):
-        raise ValueError("must be an encoding, such as windows-1252, utf-16, gb18030 or shift_jis") from None
+        raise ValueError(
+            "must be an encoding, such as windows-1252, utf-16, gb18030 or shift_jis"
+        ) from None
     if not _STATELESS.fullmatch(name):
-        raise ValueError(f"cannot be {name}: what a line says would depend on other lines; save the file as UTF-8")
+        raise ValueError(
+            f"cannot be {name}: what a line says would depend on other lines; save the file as UTF-8"
+        )
     return name
 
 
@@ -111,14 +121,21 @@ def unpack(path: Path) -> bytes:
         return content_of(path)
     try:
         if ending == ".gz":
-            with open(path, "rb", opener=open_regular) as file, gzip.GzipFile(fileobj=file) as packed:
+            with (
+                open(path, "rb", opener=open_regular) as file,
+                gzip.GzipFile(fileobj=file) as packed,
+            ):
                 return _read(path, cast(IO[bytes], packed))
         with zipfile.ZipFile(path) as archive, archive.open(_member_of(path)) as packed:
             return _read(path, packed)
     except (EOFError, zlib.error, zipfile.BadZipFile, gzip.BadGzipFile):
-        raise UnreadableContent(f"{path} is damaged, or no {ending[1:]} file; pack it again.") from None
+        raise UnreadableContent(
+            f"{path} is damaged, or no {ending[1:]} file; pack it again."
+        ) from None
     except (RuntimeError, NotImplementedError):  # of zipfile: a password, an unknown method
-        raise DataError(f"{path} is packed in a way that is not read (a password?); unpack it.") from None
+        raise DataError(
+            f"{path} is packed in a way that is not read (a password?); unpack it."
+        ) from None
 
 
 def _read(path: Path, packed: IO[bytes]) -> bytes:
@@ -137,9 +154,13 @@ def _member_of(path: Path) -> str:
             names = [each.filename for each in archive.infolist() if not each.is_dir()]
     except zipfile.BadZipFile:
         raise DataError(f"{path} is damaged, or no zip file; pack it again.") from None
-    names = [name for name in names if not name.startswith("__MACOSX/")]  # what one system adds on its own
+    names = [
+        name for name in names if not name.startswith("__MACOSX/")
+    ]  # what one system adds on its own
     if len(names) != 1:
-        raise DataError(f"{path} holds {len(names):,} files, and a packed file is read where it holds one; unpack it.")
+        raise DataError(
+            f"{path} holds {len(names):,} files, and a packed file is read where it holds one; unpack it."
+        )
     return names[0]
 
 
@@ -149,13 +170,17 @@ def _decode(path: Path, content: bytes, encoding: str) -> str:
             return content.decode(encoding).removeprefix("\ufeff")
         except UnicodeDecodeError as error:
             number = content.count(b"\n", 0, error.start) + 1
-            raise UnreadableContent(f"{path} line {number} is not {encoding}; name another --encoding.") from None
+            raise UnreadableContent(
+                f"{path} line {number} is not {encoding}; name another --encoding."
+            ) from None
     if packed := next((what for magic, what in _MAGIC.items() if content.startswith(magic)), ""):
         ending = {"gzip": ".gz", "zip": ".zip"}.get(packed)
         advice = f"give it the ending {ending}" if ending else "unpack it"
         raise UnreadableContent(f"{path} is not UTF-8 but packed with {packed}; {advice}.")
     if utf_16 := _utf_16_of(content):
-        raise UnreadableContent(f"{path} is not UTF-8, and looks like UTF-16; give --encoding {utf_16}.")
+        raise UnreadableContent(
+            f"{path} is not UTF-8, and looks like UTF-16; give --encoding {utf_16}."
+        )
     if b"\0" in content[:_START]:
         raise UnreadableContent(
             f"{path} is not UTF-8 and no text: it holds NUL bytes; give the file that it is made of."

@@ -78,7 +78,11 @@ def unknown_name(kind: str, name: str, choices: Iterable[str]) -> UsageError:
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.65 if len(name) < 5 else 0.75)
     close = begun[:1] if len(name.strip("-")) > 1 and begun else near
     hint = f" Did you mean '{close[0]}'?" if close else ""
-    own = " One of your own comes with `--plugin FILE_OR_FOLDER`." if kind in _PLUGGABLE and not hint else ""
+    own = (
+        " One of your own comes with `--plugin FILE_OR_FOLDER`."
+        if kind in _PLUGGABLE and not hint
+        else ""
+    )
     return UsageError(f"Unknown {kind} '{name}'.{hint}{own} Known: {', '.join(known) or 'none'}.")
 
 

@@ -12,7 +12,16 @@ from dpicl.core.errors import UsageError
 #: Extra of pyproject.toml -> what is imported of it.
 EXTRAS: Final = {
     "run": (
-        *("accelerate", "datasets", "gguf", "huggingface_hub", "lm_eval", "nltk", "openpyxl", "rouge_score"),
+        *(
+            "accelerate",
+            "datasets",
+            "gguf",
+            "huggingface_hub",
+            "lm_eval",
+            "nltk",
+            "openpyxl",
+            "rouge_score",
+        ),
         *("safetensors", "sklearn", "tokenizers", "torch", "tqdm", "transformers"),
     ),
     "board": ("matplotlib", "pandas", "pyarrow"),

@@ -57,7 +57,9 @@ def number(value: Any) -> Any:
         try:
             return parse_number(value)
         except ValueError:
-            raise ValueError("must be a number (a decimal, or a fraction such as 1/30000)") from None
+            raise ValueError(
+                "must be a number (a decimal, or a fraction such as 1/30000)"
+            ) from None
     return value
 
 

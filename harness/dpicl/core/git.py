@@ -27,7 +27,12 @@ def git(*words: str) -> bytes | None:
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(
-            ["git", *place, *words], cwd=CHECKOUT, env=env, capture_output=True, timeout=10, check=True
+            ["git", *place, *words],
+            cwd=CHECKOUT,
+            env=env,
+            capture_output=True,
+            timeout=10,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError):
         return None

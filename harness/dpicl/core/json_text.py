@@ -35,7 +35,9 @@ def loads(text: str | bytes, largest: int = LARGEST, plain: bool = True) -> Any:
         text = _decode(text)
     try:
         value = json.loads(
-            text, object_pairs_hook=refuse_repeated_keys, parse_constant=refuse_constant if plain else None
+            text,
+            object_pairs_hook=refuse_repeated_keys,
+            parse_constant=refuse_constant if plain else None,
         )
         _require_plain([value], plain)
     except _Refused as error:

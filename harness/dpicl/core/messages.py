@@ -105,7 +105,11 @@ def _third_decimal(epsilon: float | None, rounded: Callable[[float], int]) -> st
 
 def queries_words(queries: int | None) -> str:
     """'any number of queries', '1 query', '30 queries'."""
-    return "any number of queries" if queries is None else f"{queries:,} " + ("query" if queries == 1 else "queries")
+    return (
+        "any number of queries"
+        if queries is None
+        else f"{queries:,} " + ("query" if queries == 1 else "queries")
+    )
 
 
 def confidence_text(confidence: float) -> str:

@@ -54,12 +54,17 @@ class OutputCache:
         """The values of those keys that are there and sound."""
         log = self._log_of(model, task)
         if self._folder is not None and self._try(log.refresh):
-            self._warn("damaged", f"{self._folder} holds damaged values, which are worked out again")
+            self._warn(
+                "damaged", f"{self._folder} holds damaged values, which are worked out again"
+            )
         return {key: json.loads(log.values[key.hex()]) for key in keys if key.hex() in log.values}
 
     def put(self, model: str, task: str, values: Mapping[bytes, Any]) -> None:
         """Stores JSON values; a key that is there already keeps its value."""
-        log, new = self._log_of(model, task), {key.hex(): json.dumps(value) for key, value in values.items()}
+        log, new = (
+            self._log_of(model, task),
+            {key.hex(): json.dumps(value) for key, value in values.items()},
+        )
         if self._folder is not None and new:
             self._try(lambda: log.append(_Batch(values=new)))
         log.keep(new)
@@ -121,11 +126,15 @@ class _Log:
         _make_private(self.path.parent)
         content = batch.model_dump_json().encode()
         with open(self.path, "ab", opener=_open_private) as file:
-            file.write(b"\n%s %s\n" % (_checksum(content), content))  # what another process left of a line ends before
+            file.write(
+                b"\n%s %s\n" % (_checksum(content), content)
+            )  # what another process left of a line ends before
 
 
 def key_of(*parts: Any) -> bytes:
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8", "surrogatepass")).digest()
+    return hashlib.sha256(
+        json.dumps(parts, sort_keys=True).encode("utf-8", "surrogatepass")
+    ).digest()
 
 
 def _batches(content: bytes) -> list[_Batch | None]:

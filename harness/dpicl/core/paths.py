@@ -12,14 +12,20 @@ from dpicl.core.errors import UsageError, unknown_name
 #: The package.
 PACKAGE = Path(__file__).resolve().parents[1]
 #: The clone that this code runs from; None where it was installed.
-CLONE = PACKAGE.parents[1] if (PACKAGE.parents[1] / "mechanisms" / "zero_shot.py").is_file() else None
+CLONE = (
+    PACKAGE.parents[1] if (PACKAGE.parents[1] / "mechanisms" / "zero_shot.py").is_file() else None
+)
 #: Where `dpicl run` writes unless `--results` says otherwise, under the current folder.
 DEFAULT_RESULTS = Path("results")
 
 
 def shipped_suites() -> dict[str, Path]:
     """Bare name -> file of every suite that ships with the package."""
-    return {path.stem: path for path in sorted(content_folder("suites").glob("*.yaml")) if "." not in path.stem}
+    return {
+        path.stem: path
+        for path in sorted(content_folder("suites").glob("*.yaml"))
+        if "." not in path.stem
+    }
 
 
 def content_folder(name: str) -> Path:
@@ -38,7 +44,9 @@ def find_suite(name: str) -> Path:
     if name in shipped:
         return shipped[name]
     if path.is_dir():
-        raise UsageError(f"{name} is a folder; give the path of a suite file in it, or one of: {', '.join(shipped)}.")
+        raise UsageError(
+            f"{name} is a folder; give the path of a suite file in it, or one of: {', '.join(shipped)}."
+        )
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
         raise UsageError(
             f"There is no suite file {name}; give the path of a YAML file, or one of: {', '.join(shipped)}."
@@ -54,13 +62,17 @@ def real_path(path: Path) -> Path:
 def slug(name: str) -> str:
     """A name as one part of a path; a name that must be changed for that gets a short hash, so that no two collide."""
     plain = re.sub(r"[^A-Za-z0-9._=+-]", "_", name).lstrip(".") or "_"
-    return plain if plain == name else f"{plain[:80]}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+    return (
+        plain if plain == name else f"{plain[:80]}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+    )
 
 
 def user_cache() -> Path:
     """The user's folder for caches of all programs: ``$XDG_CACHE_HOME``, or ``~/.cache``."""
     given = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return given if given.is_absolute() else Path.home() / ".cache"  # the specification ignores a relative one
+    return (
+        given if given.is_absolute() else Path.home() / ".cache"
+    )  # the specification ignores a relative one
 
 
 def cache_folder() -> Path:
@@ -84,7 +96,11 @@ def private_folder() -> Path:
     """
     if own := os.environ.get("DPICL_CACHE"):
         return Path(own).expanduser() / "private"
-    found = [folder for folder in _home_private_folders() if list_budgets(folder) or (folder / "key").exists()]
+    found = [
+        folder
+        for folder in _home_private_folders()
+        if list_budgets(folder) or (folder / "key").exists()
+    ]
     if len(found) > 1:
         raise UsageError(
             f"Both {found[0]} and {found[1]} hold budgets of private sets, and only one folder can count; move away the"
@@ -95,7 +111,11 @@ def private_folder() -> Path:
 
 def uncounted_budgets() -> list[Path]:
     """Folders in the home folder with budgets that are not counted, since DPICL_CACHE names another folder."""
-    return [folder for folder in _home_private_folders() if folder != private_folder() and list_budgets(folder)]
+    return [
+        folder
+        for folder in _home_private_folders()
+        if folder != private_folder() and list_budgets(folder)
+    ]
 
 
 def list_budgets(folder: Path) -> list[Path]:
@@ -106,8 +126,12 @@ def list_budgets(folder: Path) -> list[Path]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise UsageError(f"{folder} may hold budgets and cannot be read ({error.strerror}); fix its rights.") from error
-    return [folder / name for name in names if name.startswith("budget-") and name.endswith(".jsonl")]
+        raise UsageError(
+            f"{folder} may hold budgets and cannot be read ({error.strerror}); fix its rights."
+        ) from error
+    return [
+        folder / name for name in names if name.startswith("budget-") and name.endswith(".jsonl")
+    ]
 
 
 def _home_private_folders() -> list[Path]:

@@ -12,7 +12,9 @@ from dpicl.core.errors import unknown_name
 from dpicl.core.strict_yaml import Place
 
 #: What is taken from pydantic's sentences: the subject, which is the place, and names of classes.
-_NOISE = re.compile(r"^(Value error|Assertion failed), |^\w+ (?=should |is not )|(, unable to parse| or instance of).*")
+_NOISE = re.compile(
+    r"^(Value error|Assertion failed), |^\w+ (?=should |is not )|(, unable to parse| or instance of).*"
+)
 #: What a schema adds to a place where a value may be of several types.
 _TYPES = ("int", "str", "float", "bool", "constrained-str", "constrained-int", "[key]")
 
@@ -27,16 +29,29 @@ def explanation(error: ValidationError, schema: type[BaseModel]) -> tuple[Place,
     kind, place = problem["type"], tuple(problem["loc"])
     if kind == "extra_forbidden":
         return place, str(unknown_name("key", str(place[-1]), _keys_at(schema, place[:-1])))
-    alike = [tuple(each["loc"]) for each in problems if (each["type"], each["msg"]) == (kind, problem["msg"])]
+    alike = [
+        tuple(each["loc"])
+        for each in problems
+        if (each["type"], each["msg"]) == (kind, problem["msg"])
+    ]
     if kind == "missing":
         names = [f"'{each[-1]}'" for each in alike if each[:-1] == place[:-1]]
         inside = f" in {place_words(place[:-1])}" if place[:-1] else ""
-        missing = f"key {names[0]} is missing" if len(names) == 1 else f"keys {', '.join(names)} are missing"
+        missing = (
+            f"key {names[0]} is missing"
+            if len(names) == 1
+            else f"keys {', '.join(names)} are missing"
+        )
         return place, f"the {missing}{inside}."
     if kind == "value_error" and len(alike) > 1:
         words = problem_words({**problem, "input": ...})
         return place, f"{', '.join(map(place_words, alike))}: each {words}."
-    return place, f"'{place_words(place)}' {problem_words(problem)}." if place else f"{problem_words(problem)}."
+    return (
+        place,
+        f"'{place_words(place)}' {problem_words(problem)}."
+        if place
+        else f"{problem_words(problem)}.",
+    )
 
 
 def _keys_at(schema: type[BaseModel], place: Place) -> Iterator[str]:
@@ -60,7 +75,9 @@ def place_words(place: Sequence[str | int]) -> str:
     """('mechanisms', 0, 'options') -> 'mechanisms, entry 1, options'."""
     while len(place) > 1 and place[-1] in _TYPES:
         place = place[:-1]
-    return ", ".join(f"entry {part + 1}" if isinstance(part, int) else str(part) for part in place)[:100]
+    return ", ".join(f"entry {part + 1}" if isinstance(part, int) else str(part) for part in place)[
+        :100
+    ]
 
 
 def problem_words(problem: Mapping[str, Any]) -> str:

@@ -88,13 +88,17 @@ def _note(path: object, mode: object = None, flags: object = 0) -> None:
 def _name_below(folders: tuple[Path, Path], path: str) -> str | None:
     """The path below the folder, of compiled code that of its source; None of a file elsewhere, in a hidden folder or
     of an installed package: an environment may lie beside a plug-in."""
-    for folder, place in zip(folders, (Path(os.path.abspath(path)), Path(os.path.realpath(path))), strict=True):
+    for folder, place in zip(
+        folders, (Path(os.path.abspath(path)), Path(os.path.realpath(path))), strict=True
+    ):
         if place.is_relative_to(folder) and place != folder:
             if place.parent.name == "__pycache__":
                 with suppress(ValueError):
                     place = Path(source_from_cache(place))
             name = place.relative_to(folder)
-            is_installed = any(part.startswith(".") or part == "site-packages" for part in name.parts)
+            is_installed = any(
+                part.startswith(".") or part == "site-packages" for part in name.parts
+            )
             return None if is_installed else name.as_posix()
     return None
 
@@ -106,7 +110,9 @@ def _find_reader() -> str | None:
         name = str(frame.f_globals.get("__name__", ""))
         if name in _folders:
             return name
-        if name.startswith("dpicl.") and not name.startswith((_READERS, "dpicl.mechanisms.", "dpicl.tasks.")):
+        if name.startswith("dpicl.") and not name.startswith(
+            (_READERS, "dpicl.mechanisms.", "dpicl.tasks.")
+        ):
             return None
         frame = frame.f_back
     return None

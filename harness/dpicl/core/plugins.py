@@ -54,7 +54,9 @@ class Pluggable(ABC):
         for name, largest in most.items():
             value = getattr(self, name)
             if value is not None and value > largest:
-                raise UsageError(f"Option {name} must be at most {largest:,}, which a run can hold, not {value:,}.")
+                raise UsageError(
+                    f"Option {name} must be at most {largest:,}, which a run can hold, not {value:,}."
+                )
 
 
 P = TypeVar("P", bound=Pluggable)
@@ -70,10 +72,17 @@ class Registered(Generic[P]):
 
 
 def registered(
-    kind: str, package: str, of_module: Callable[[ModuleType], list[type[P]]], given: Iterable[Registered[P]]
+    kind: str,
+    package: str,
+    of_module: Callable[[ModuleType], list[type[P]]],
+    given: Iterable[Registered[P]],
 ) -> dict[str, Registered[P]]:
     """Every class of a kind by name: of the modules of a package, and the given ones. Raises PluginError."""
-    built_in = (Registered(cls, "built in") for module in _modules_of(package, kind) for cls in of_module(module))
+    built_in = (
+        Registered(cls, "built in")
+        for module in _modules_of(package, kind)
+        for cls in of_module(module)
+    )
     found: dict[str, Registered[P]] = {}
     for new in (*built_in, *given):
         if (old := found.setdefault(new.cls.name, new)).cls is not new.cls:
@@ -118,7 +127,9 @@ def _modules_of(package: str, kind: str) -> Iterator[ModuleType]:
         try:
             yield importlib.import_module(name)
         except Exception as error:
-            raise PluginError(f"The {kind} module {name} fails to import: {_reason(error)}.") from error
+            raise PluginError(
+                f"The {kind} module {name} fails to import: {_reason(error)}."
+            ) from error
 
 
 def version_of(distribution: str) -> str | None:
@@ -129,7 +140,9 @@ def version_of(distribution: str) -> str | None:
         return None
 
 
-def folder_hash(folder: Path, keep: Callable[[Path], bool] = lambda path: "__pycache__" not in path.parts) -> str:
+def folder_hash(
+    folder: Path, keep: Callable[[Path], bool] = lambda path: "__pycache__" not in path.parts
+) -> str:
     """sha256 over the names and contents of the files in a folder that are to be kept (all but caches)."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
@@ -203,7 +216,9 @@ def _check_alone(path: Path, imported: Iterable[ModuleType]) -> None:
     """Raises PluginError where a plugin imported a file beside it: its hash would not change with that one."""
     folder = path.resolve().parent
     for module in imported:
-        spec = getattr(module, "__spec__", None)  # not __file__: torch's made-up modules say "_ops.py", in no folder
+        spec = getattr(
+            module, "__spec__", None
+        )  # not __file__: torch's made-up modules say "_ops.py", in no folder
         if spec and spec.has_location and Path(spec.origin).resolve().parent == folder:
             name = Path(spec.origin).name
             raise PluginError(f"it imports {name} beside it; put all of it into one file")
@@ -222,4 +237,8 @@ def plugin_failure(error: BaseException) -> str:
         for frame, line in traceback.walk_tb(error.__traceback__)
         if str(frame.f_globals.get("__name__", "")).startswith(MODULE)
     ]
-    return f"The plugin fails ({places[-1]}): {type(error).__name__}: {one_line(error, 500)}" if places else ""
+    return (
+        f"The plugin fails ({places[-1]}): {type(error).__name__}: {one_line(error, 500)}"
+        if places
+        else ""
+    )

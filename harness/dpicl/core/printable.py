@@ -42,7 +42,9 @@ def make_printable(text: str, styled: bool = False) -> str:
     if text.isascii() and text.isprintable():
         return text
     if styled:
-        return "".join(part if i % 2 else make_printable(part) for i, part in enumerate(_STYLE.split(text)))
+        return "".join(
+            part if i % 2 else make_printable(part) for i, part in enumerate(_STYLE.split(text))
+        )
     return "".join(character if character in "\n\t" else show(character) for character in text)
 
 
@@ -53,7 +55,9 @@ def make_visible(text: str, longest: int = LONGEST_TEXT) -> str:
     direction. Line breaks and tabs become spaces. Escaping for HTML is the template's business.
     """
     start = text[:longest]
-    if not start.isprintable():  # else none of its characters is of a category that `show` writes out
+    if (
+        not start.isprintable()
+    ):  # else none of its characters is of a category that `show` writes out
         start = "".join(" " if character in "\n\r\t" else show(character) for character in start)
     return start if len(text) <= longest else f"{start}… ({len(text):,} characters in all)"
 

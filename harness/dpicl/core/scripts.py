@@ -22,7 +22,9 @@ def fold(text: str) -> str:
     """A text without case, invisible characters and Unicode forms: NFC and NFD, widths and ligatures are one."""
     if text.isascii():
         return text.lower()
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", _UNSEEN.sub("", text)).casefold())
+    return unicodedata.normalize(
+        "NFKC", unicodedata.normalize("NFKC", _UNSEEN.sub("", text)).casefold()
+    )
 
 
 def space_out(text: str) -> str:

@@ -131,7 +131,9 @@ class PublicStreams:
     def __init__(self, streams: Streams) -> None:
         def stream(name: str) -> np.random.Generator:
             if name in _PRIVATE:
-                raise PluginError(f"Stream '{name}' is the harness's own; choose another name for public randomness.")
+                raise PluginError(
+                    f"Stream '{name}' is the harness's own; choose another name for public randomness."
+                )
             return streams.stream(name)
 
         self._stream = stream
@@ -185,7 +187,9 @@ class Streams:
         """A source of private randomness: the noise, or the sampling randomness. Each shot has a stream of its own."""
         if self.secure:
             return SecureNoise()
-        return SeededNoise(lambda shot: self._generator(name, *(() if shot is None else (shot + 1,))))
+        return SeededNoise(
+            lambda shot: self._generator(name, *(() if shot is None else (shot + 1,)))
+        )
 
 
 def streams(root: int, noise: str = "seeded") -> Streams:

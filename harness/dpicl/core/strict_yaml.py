@@ -41,7 +41,9 @@ class _Loader(SafeLoader):
 
 
 _Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"),
+    list("-+.0123456789"),
 )
 
 
@@ -97,8 +99,14 @@ def parse(text: str, path: Path, functions: bool = False) -> Document:
         where = f", line {mark.line + 1}" if mark else ""
         raise UsageError(f"{path}{where}: this is not valid YAML ({error.problem}).") from error
     except yaml.YAMLError as error:
-        raise UsageError(f"{path}: this is not valid YAML ({' '.join(str(error).split())}).") from error
-    except (ValueError, IndexError, OverflowError) as error:  # PyYAML's scanner on an escape of no character
+        raise UsageError(
+            f"{path}: this is not valid YAML ({' '.join(str(error).split())})."
+        ) from error
+    except (
+        ValueError,
+        IndexError,
+        OverflowError,
+    ) as error:  # PyYAML's scanner on an escape of no character
         raise UsageError(f"{path}: this is not valid YAML ({type(error).__name__}).") from error
     return Document(path, data, lines)
 
@@ -109,13 +117,19 @@ def _require_plain(text: str, path: Path, kind: type[SafeLoader]) -> None:
     for event in yaml.parse(text, Loader=kind):
         line = event.start_mark.line + 1 if event.start_mark else 1
         if isinstance(event, yaml.AliasEvent):
-            raise UsageError(f"{path}, line {line}: YAML aliases are not supported; write the value out.")
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            raise UsageError(
+                f"{path}, line {line}: YAML aliases are not supported; write the value out."
+            )
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(
+            event, yaml.CollectionEndEvent
+        )
         if depth > _DEEPEST:
             raise UsageError(f"{path}, line {line}: nested deeper than {_DEEPEST} levels.")
 
 
-def _to_plain(loader: SafeLoader, node: yaml.Node, path: Path, place: Place, lines: dict[Place, int]) -> Any:
+def _to_plain(
+    loader: SafeLoader, node: yaml.Node, path: Path, place: Place, lines: dict[Place, int]
+) -> Any:
     lines.setdefault(place, node.start_mark.line + 1)
     if isinstance(node, yaml.CollectionNode) and node.tag not in _COLLECTIONS:
         raise UsageError(
@@ -130,17 +144,25 @@ def _to_plain(loader: SafeLoader, node: yaml.Node, path: Path, place: Place, lin
             mapping[key] = _to_plain(loader, value_node, path, (*place, key), lines)
         return mapping
     if isinstance(node, yaml.SequenceNode):
-        return [_to_plain(loader, item, path, (*place, i), lines) for i, item in enumerate(node.value)]
+        return [
+            _to_plain(loader, item, path, (*place, i), lines) for i, item in enumerate(node.value)
+        ]
     return _value(loader, node, path)
 
 
-def _items(loader: SafeLoader, node: yaml.MappingNode, path: Path) -> Iterator[tuple[str, int, yaml.Node]]:
+def _items(
+    loader: SafeLoader, node: yaml.MappingNode, path: Path
+) -> Iterator[tuple[str, int, yaml.Node]]:
     """(key, its line, value) of a mapping."""
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1
         if not isinstance(key_node, yaml.ScalarNode) or key_node.tag.endswith((":merge", ":value")):
-            raise UsageError(f"{path}, line {line}: a key is a plain word; merge keys are not supported.")
-        value = _value(loader, key_node, path)  # refuses what is no value; a key is the word that stands there
+            raise UsageError(
+                f"{path}, line {line}: a key is a plain word; merge keys are not supported."
+            )
+        value = _value(
+            loader, key_node, path
+        )  # refuses what is no value; a key is the word that stands there
         yield value if isinstance(value, str) else key_node.value, line, value_node
 
 
@@ -150,12 +172,20 @@ def _value(loader: SafeLoader, node: yaml.Node, path: Path) -> Any:
     try:
         value = loader.construct_object(node)
     except (ValueError, ArithmeticError, LookupError, AttributeError, TypeError):
-        raise UsageError(f"{path}, line {line}: this is not a valid {kind}; correct it, or put it in quotes.") from None
+        raise UsageError(
+            f"{path}, line {line}: this is not a valid {kind}; correct it, or put it in quotes."
+        ) from None
     if isinstance(value, int) and abs(value) >= WHOLE:
-        raise UsageError(f"{path}, line {line}: this whole number is too large; 2^53 and above are not exact.")
+        raise UsageError(
+            f"{path}, line {line}: this whole number is too large; 2^53 and above are not exact."
+        )
     if isinstance(value, float) and math.isinf(value) and not _INFINITE.fullmatch(node.value):
-        raise UsageError(f"{path}, line {line}: this is too large for a number; write .inf for infinity.")
+        raise UsageError(
+            f"{path}, line {line}: this is too large for a number; write .inf for infinity."
+        )
     odd = _ODD.search(value) if isinstance(value, str) else None
     if odd is not None:
-        raise UsageError(f"{path}, line {line}: this holds U+{ord(odd[0]):04X}, which no text has; remove it.")
+        raise UsageError(
+            f"{path}, line {line}: this holds U+{ord(odd[0]):04X}, which no text has; remove it."
+        )
     return value

@@ -134,7 +134,9 @@ _local = _Local()
 
 def _find_running() -> tuple[_Scheduler, _Job[Any]] | None:
     scheduler = _local.scheduler
-    return None if scheduler is None or scheduler.running is None else (scheduler, scheduler.running)
+    return (
+        None if scheduler is None or scheduler.running is None else (scheduler, scheduler.running)
+    )
 
 
 def is_job() -> bool:

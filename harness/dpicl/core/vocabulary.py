@@ -64,7 +64,9 @@ class Knob:
 
     def __post_init__(self) -> None:
         numbers = (self.low, self.high, self.non_private)
-        plain = type(self.name) is str and all(type(each) in (int, float) and math.isfinite(each) for each in numbers)
+        plain = type(self.name) is str and all(
+            type(each) in (int, float) and math.isfinite(each) for each in numbers
+        )
         if not plain or not 0 < self.low < self.high or self.non_private < 0:
             raise UsageError(
                 "A knob has a name and finite numbers: 0 < low < high, between which the search for the noise runs, and"

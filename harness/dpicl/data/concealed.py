@@ -51,7 +51,11 @@ class _Concealment(AbstractContextManager[None]):
         self._silence.close()
         if kind is None:
             return
-        failure = KeyboardInterrupt() if issubclass(kind, KeyboardInterrupt) else Concealed(self._sentence)
+        failure = (
+            KeyboardInterrupt()
+            if issubclass(kind, KeyboardInterrupt)
+            else Concealed(self._sentence)
+        )
         # The new error holds neither the old one nor its frames, and no frame of its own does.
         del kind, value, trace
         try:

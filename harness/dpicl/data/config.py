@@ -37,7 +37,9 @@ class TaskFolder:
     @property
     def file_hash(self) -> str:
         """sha256 over names and contents of the files that decide what is asked and how it is scored."""
-        return plugins.folder_hash(self.path, keep=lambda path: path.suffix in _HASHED and path.name not in _NOT_HASHED)
+        return plugins.folder_hash(
+            self.path, keep=lambda path: path.suffix in _HASHED and path.name not in _NOT_HASHED
+        )
 
 
 #: Task folders that were given with `--plugin`, by name.
@@ -46,7 +48,9 @@ _given: dict[str, TaskFolder] = {}
 
 def task_folders() -> dict[str, TaskFolder]:
     """Every task by name: built-in ones and given folders."""
-    folders = {path.parent.name: TaskFolder(path.parent, "built in") for path in TASKS.glob("*/task.yaml")}
+    folders = {
+        path.parent.name: TaskFolder(path.parent, "built in") for path in TASKS.glob("*/task.yaml")
+    }
     return dict(sorted({**folders, **_given}.items()))
 
 
@@ -94,7 +98,11 @@ def _base_of(config: TaskFile, base: str) -> TaskFile:
     """The file of the task whose records a task of codes has. Raises UsageError for one that is not known, and
     DataError for one whose records cannot carry the codewords."""
     base_config, codewords = _read_task_file(base), config.classes
-    fits = not base_config.metadata.codes and len(base_config.classes) >= len(codewords) and not base_config.data.public
+    fits = (
+        not base_config.metadata.codes
+        and len(base_config.classes) >= len(codewords)
+        and not base_config.data.public
+    )
     if not fits or {*base_config.classes, *base_config.data.local.labels} & {*codewords}:
         raise DataError(
             f"Task {config.metadata.name} cannot take its records from {base}: `codes` names a classification task with"
@@ -107,22 +115,32 @@ def _base_of(config: TaskFile, base: str) -> TaskFile:
 @cache
 def _read(folder: Path, file_hash: str) -> TaskFile:
     """The file of one version of a task; file_hash: '' for a built-in one, whose version is a number of its own."""
-    place = f"tasks/{folder.name}/task.yaml" if not file_hash else f"task.yaml of task {folder.name}"
+    place = (
+        f"tasks/{folder.name}/task.yaml" if not file_hash else f"task.yaml of task {folder.name}"
+    )
     path = folder / "task.yaml"
     config = read_task_file(_text(path, place), place, folder.name, built_in=not file_hash)
     config = config.place(path, _keywords(folder) if config.metadata.kind == "extraction" else ())
-    return config.change(version=f"{config.metadata.version}+{file_hash[:12]}") if file_hash else config
+    return (
+        config.change(version=f"{config.metadata.version}+{file_hash[:12]}")
+        if file_hash
+        else config
+    )
 
 
 def _keywords(folder: Path) -> tuple[str, ...]:
     """The phrases of keywords.txt, in file order. Raises DataError where there is none."""
     path = folder / "keywords.txt"
     if not path.is_file():
-        raise DataError(f"Task {folder.name} has no keywords.txt; put the public list of phrases there, one a line.")
+        raise DataError(
+            f"Task {folder.name} has no keywords.txt; put the public list of phrases there, one a line."
+        )
     lines = _text(path, f"keywords.txt of task {folder.name}").splitlines()
     keywords = tuple(line for line in lines if line.strip() and not line.startswith("#"))
     if not keywords or len(set(keywords)) < len(keywords):
-        raise DataError(f"keywords.txt of task {folder.name} needs at least one phrase, and each of them once.")
+        raise DataError(
+            f"keywords.txt of task {folder.name} needs at least one phrase, and each of them once."
+        )
     return keywords
 
 
@@ -130,7 +148,9 @@ def _text(path: Path, what: str) -> str:
     try:
         return content_of(path).decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"The {what} cannot be read ({type(error).__name__}); repair it.") from error
+        raise DataError(
+            f"The {what} cannot be read ({type(error).__name__}); repair it."
+        ) from error
 
 
 def folder_of(name: str) -> TaskFolder:

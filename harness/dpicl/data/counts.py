@@ -53,23 +53,35 @@ class DataCounts:
     problems: Sequence[str]
 
 
-def count_records(train: FileRecords, test: FileRecords | None, labels: Sequence[str]) -> DataCounts:
+def count_records(
+    train: FileRecords, test: FileRecords | None, labels: Sequence[str]
+) -> DataCounts:
     """Counts of one file, or of two. labels: the public label words; () where labels are not public words."""
     readings = {"train": train} | ({"test": test} if test is not None else {})
     splits = [_counts(split, reading, labels) for split, reading in readings.items()]
     keys = {normalise(record.text) for record in test.records} if test is not None else set()
-    leaks = [n for n, each in zip(train.numbers, train.records, strict=True) if normalise(each.text) in keys]
+    leaks = [
+        n
+        for n, each in zip(train.numbers, train.records, strict=True)
+        if normalise(each.text) in keys
+    ]
     problems = []
     for reading in readings.values():
         if wrong := sum(map(len, reading.faults.values())):
-            problems.append(f"{reading.path} has {count(wrong, reading.unit)} without a sound record")
+            problems.append(
+                f"{reading.path} has {count(wrong, reading.unit)} without a sound record"
+            )
         if not reading.records:
             problems.append(f"{reading.path} has no record")
     if train.records and len(leaks) == len(train.records):
-        problems.append(f"every train record is a test record too: {train.path} seems to be the test file")
+        problems.append(
+            f"every train record is a test record too: {train.path} seems to be the test file"
+        )
     missing = [label for label, number in splits[0].labels.items() if not number]
     if missing and train.records:
-        problems.append(f"{train.path} has no record of {', '.join(missing[:_FEW])}{' …' if missing[_FEW:] else ''}")
+        problems.append(
+            f"{train.path} has no record of {', '.join(missing[:_FEW])}{' …' if missing[_FEW:] else ''}"
+        )
     return DataCounts(splits, leaks, problems)
 
 
@@ -149,7 +161,9 @@ def label_words(reading: FileRecords, column: str) -> list[str]:
     counted = Counter(record.label for record in reading.records)
     long = max(map(len, counted), default=0)
     wordy = max((len(label.split()) for label in counted), default=0)
-    many = len(counted) > _MOST_LABELS or (len(counted) > _FEW and len(counted) > len(reading.records) / 2)
+    many = len(counted) > _MOST_LABELS or (
+        len(counted) > _FEW and len(counted) > len(reading.records) / 2
+    )
     if many or long > _LONGEST_LABEL or wordy > _MOST_WORDS:
         raise DataError(
             f"The field '{column}' of {reading.path} has {count(len(counted), 'value')} for"

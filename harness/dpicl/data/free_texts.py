@@ -37,9 +37,15 @@ def write_dialogue(messages: Any) -> str:
         raise ValueError("has no list of messages")
     turns = []
     for message in messages:
-        role, content = (message.get(key) for key in ("role", "content")) if isinstance(message, dict) else (None, None)
+        role, content = (
+            (message.get(key) for key in ("role", "content"))
+            if isinstance(message, dict)
+            else (None, None)
+        )
         if role not in _ROLES or not isinstance(content, str) or not content.strip():
-            raise ValueError(f"has a message without a role ({', '.join(_ROLES)}) or without a text as `content`")
+            raise ValueError(
+                f"has a message without a role ({', '.join(_ROLES)}) or without a text as `content`"
+            )
         turns.append(f"{role.capitalize()}: {_one_line(content)}")
     return " / ".join(turns)
 
@@ -48,7 +54,11 @@ def read_dialogue(line: str) -> list[dict[str, str]]:
     """The messages of a line; [] where it begins with none."""
     _, *parts = _TURN.split(line) if _TURN.match(line) else [""]
     turns = zip(parts[::2], parts[1::2], strict=True)
-    return [{"role": role.lower(), "content": content.strip()} for role, content in turns if content.strip()]
+    return [
+        {"role": role.lower(), "content": content.strip()}
+        for role, content in turns
+        if content.strip()
+    ]
 
 
 def describe_form(texts: Sequence[str], form: Form) -> list[str]:

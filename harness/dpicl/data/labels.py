@@ -23,14 +23,18 @@ def read_labels(path: Path) -> dict[str, str]:
     try:
         text = read_text(path, PLAIN)
     except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}); give a file with labels.") from None
+        raise DataError(
+            f"{path} cannot be read ({error.strerror}); give a file with labels."
+        ) from None
     if is_escaped(text):
         raise DataError(f"{path} is not UTF-8; save it as UTF-8.")
     pairs = _pairs_of_json(path, text) if path.suffix.lower() == ".json" else _pairs_of_lines(text)
     labels: dict[str, str] = {}
     for written, word in pairs:
         if not written or not word:
-            raise DataError(f"{path} has a label without a word; write one label a line, or LABEL, a tab and WORD.")
+            raise DataError(
+                f"{path} has a label without a word; write one label a line, or LABEL, a tab and WORD."
+            )
         if written in labels:
             raise DataError(f"{path} has the label '{written:.60}' twice; write each once.")
         labels[written] = word

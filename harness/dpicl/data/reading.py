@@ -97,7 +97,9 @@ class FileRecords:
         if not self.skipped:
             return ""
         numbers = sorted(number for each in self.skipped.values() for number in each)
-        return f"{self.path}: {count(len(numbers), 'row')} left out ({self.unit} {ranges(numbers)})."
+        return (
+            f"{self.path}: {count(len(numbers), 'row')} left out ({self.unit} {ranges(numbers)})."
+        )
 
     @property
     def joined_note(self) -> str:
@@ -105,9 +107,8 @@ class FileRecords:
         if not self.joined:
             return ""
         texts = count(len(self.joined), "record")
-        return (
-            f"{self.path}: {texts} with line ends in quotation marks ({self.unit} {ranges(self.joined)}); {NO_QUOTING}."
-        )
+        where = f"{self.unit} {ranges(self.joined)}"
+        return f"{self.path}: {texts} with line ends in quotation marks ({where}); {NO_QUOTING}."
 
 
 def ranges(numbers: Sequence[int], most: int | None = 8) -> str:
@@ -173,7 +174,9 @@ def read_records(path: Table, spec: SourceSpec) -> FileRecords:
                 if row.joined:
                     reading.joined.append(row.number)
             except RowFault as fault:
-                skip = local.skip_invalid or (local.skip_other_labels and isinstance(fault, OtherLabel))
+                skip = local.skip_invalid or (
+                    local.skip_other_labels and isinstance(fault, OtherLabel)
+                )
                 reading.add_fault(row.number, fault, skip)
     except OSError as error:
         raise unreadable_error(path, error) from error
@@ -272,8 +275,15 @@ def _joins_rows(
 ) -> bool:
     """Whether a line of the text has a known label where a row has its own: the end of one that a quotation mark opens,
     or the beginning of one that it closes; or a line of another cell has one anywhere."""
-    others = [value for name, value in values.items() if name not in fields and isinstance(value, str)]
-    joined = [line.split(mark) for value in others if value.splitlines()[1:] for line in value.splitlines()]
+    others = [
+        value for name, value in values.items() if name not in fields and isinstance(value, str)
+    ]
+    joined = [
+        line.split(mark)
+        for value in others
+        if value.splitlines()[1:]
+        for line in value.splitlines()
+    ]
     if any(len(cells) > 1 and any(cell in words for cell in cells) for cells in joined):
         return True
     text, label = (list(values).index(name) for name in fields)
@@ -319,7 +329,9 @@ def normal_record(spec: SourceSpec, text: str, label: str) -> Record:
     Raises RowFault for an empty text or label, and for a label that is none of the task's.
     """
     lines = [" ".join(line.split()) for line in text.splitlines()]
-    text = _first_words(spec.line_separator.join(line for line in lines if line), spec.max_words.get("text"))
+    text = _first_words(
+        spec.line_separator.join(line for line in lines if line), spec.max_words.get("text")
+    )
     label = _first_words(label, spec.max_words.get("label"))
     text, label = (part.encode("utf-8", "replace").decode() for part in (text, label))
     if not text or not label:
@@ -342,4 +354,6 @@ def function_of(name: str, what: str) -> Any:
     try:
         return getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError, ValueError, SyntaxError) as error:
-        raise DataError(f"{what}, {name}, cannot be loaded ({type(error).__name__}: {error}).") from error
+        raise DataError(
+            f"{what}, {name}, cannot be loaded ({type(error).__name__}: {error})."
+        ) from error

@@ -121,7 +121,9 @@ def split_file(spec: SourceSpec, split: str) -> Path:
     if len(readable) == 1:
         return readable[0]
     if readable:
-        raise DataError(f"{base} holds {names}; keep one of them, since each may be the {split} records.")
+        raise DataError(
+            f"{base} holds {names}; keep one of them, since each may be the {split} records."
+        )
     _require_right_level(folder, spec.name)
     raise DataError(
         f"DPICL_DATA={os.environ['DPICL_DATA']} holds no {spec.name}/{split}.jsonl ({base / f'{split}.jsonl'})"
@@ -238,7 +240,9 @@ def read_synthetic(
             f"Task {spec.name} has no synthetic corpus: {spec.synthetic.missing} Set DPICL_DATA to the folder that"
             f" holds {spec.name}/train.jsonl and {spec.name}/test.jsonl, and use `--source local`."
         )
-    records = function_of(f"{spec.synthetic.module}.records", f"The synthetic corpus of {spec.name}")
+    records = function_of(
+        f"{spec.synthetic.module}.records", f"The synthetic corpus of {spec.name}"
+    )
     groups: Sequence[str | None] = spec.labels or (None,)
     train = spec.synthetic.train if limit_train is None else limit_train
     if spec.public:

@@ -98,7 +98,9 @@ def split_public(
             " lower metadata.data.public in its task.yaml."
         )
     public = set(sorted(range(len(train)), key=lambda i: _priority(seed, train[i]))[:size])
-    return [train[i] for i in sorted(public)], [record for i, record in enumerate(train) if i not in public]
+    return [train[i] for i in sorted(public)], [
+        record for i, record in enumerate(train) if i not in public
+    ]
 
 
 def subsample(
@@ -162,7 +164,10 @@ def draw_records(train: Sequence[Record], share: float, seed: int) -> Split:
     by amplification: the seed is published. Mechanisms with one seed get the same records, so they can be paired.
     """
     limit = round(share * 2**64)
-    digests = (hashlib.sha256(f"private_share:{seed}:{normalise(record.text)}".encode()).digest() for record in train)
+    digests = (
+        hashlib.sha256(f"private_share:{seed}:{normalise(record.text)}".encode()).digest()
+        for record in train
+    )
     coins = (int.from_bytes(digest[:8], "big") < limit for digest in digests)
     return [record for record, is_drawn in zip(train, coins, strict=True) if is_drawn]
 
@@ -208,7 +213,9 @@ def require_records(
         )
     missing = [label for label in labels if label not in {record.label for record in train}]
     if missing:
-        raise DataError(f"{name} has no train record of {', '.join(missing)}; add some or use another source.")
+        raise DataError(
+            f"{name} has no train record of {', '.join(missing)}; add some or use another source."
+        )
     if not train:
         raise DataError(f"{name} has an empty train set; use another source.")
     if not test:
@@ -224,5 +231,7 @@ def fingerprint(
     digest = hashlib.sha256()
     for split, records in (("train", train), ("test", test), ("public", public)):
         for record in records:
-            digest.update(json.dumps([split, record.label, record.text], ensure_ascii=True).encode() + b"\n")
+            digest.update(
+                json.dumps([split, record.label, record.text], ensure_ascii=True).encode() + b"\n"
+            )
     return digest.hexdigest()

@@ -146,7 +146,9 @@ def open_table(
                 )
             raise DataError(f"{path} must end in {', '.join(SUFFIXES)}.")
         if not format.header and kind not in (*_TABLES, ".xlsx"):
-            raise DataError(f"{path} is no CSV, TSV or Excel file, so its fields have names; leave --no-header out.")
+            raise DataError(
+                f"{path} is no CSV, TSV or Excel file, so its fields have names; leave --no-header out."
+            )
         if kind == ".parquet":
             return _parquet(path, columns)
         if kind == ".xlsx":
@@ -155,10 +157,14 @@ def open_table(
     except OSError as error:
         raise unreadable_error(path, error) from error
     if text.startswith(("version https://git-lfs", "<!DOCTYPE", "<html")):
-        raise DataError(f"{path} is a Git LFS pointer or a web page and holds no record; fetch the file itself.")
+        raise DataError(
+            f"{path} is a Git LFS pointer or a web page and holds no record; fetch the file itself."
+        )
     if text.strip() and (text.lstrip()[0] in "{[") is (kind in _TABLES):
         what, ending = ("JSON", ".jsonl") if kind in _TABLES else ("no JSON (CSV?)", ".csv")
-        raise DataError(f"{path} holds {what}; give it the ending of what it is, for example {name_of(path)}{ending}.")
+        raise DataError(
+            f"{path} holds {what}; give it the ending of what it is, for example {name_of(path)}{ending}."
+        )
     return _csv(path, kind, text, columns, format) if kind in _TABLES else _json(path, kind, text)
 
 
@@ -188,7 +194,9 @@ def _rows_of_frame(frame: Any) -> list[dict[str, Any]]:
     """Raises UsageError for columns that no single name tells apart."""
     names = list(map(str, frame.columns))
     if any(isinstance(name, tuple) for name in frame.columns):
-        raise UsageError("The DataFrame has names of several levels for one column; give each column one name.")
+        raise UsageError(
+            "The DataFrame has names of several levels for one column; give each column one name."
+        )
     if len(set(names)) < len(names):
         raise UsageError("The DataFrame has two columns of one name; rename one of them.")
     return [dict(zip(names, row, strict=True)) for row in frame.itertuples(index=False, name=None)]
@@ -200,7 +208,9 @@ def _row_of_tuple(row: tuple[Any, ...]) -> Mapping[str, Any]:
         names: Mapping[str, Any] = row._asdict()
         return names
     if len(row) != 2:
-        raise UsageError("A record is a tuple of (text, label), or a dictionary where there are more fields.")
+        raise UsageError(
+            "A record is a tuple of (text, label), or a dictionary where there are more fields."
+        )
     return {"text": row[0], "label": row[1]}
 
 
@@ -217,7 +227,9 @@ def _plain_value(value: Any) -> Any:
     """numpy's numbers and texts as Python's, and None for pandas' marks of what is missing."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
-    missing = type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and math.isnan(value))
+    missing = type(value).__name__ in ("NAType", "NaTType") or (
+        isinstance(value, float) and math.isnan(value)
+    )
     return None if missing else value
 
 
@@ -226,7 +238,11 @@ def require_file(path: Path, what: str) -> None:
     should hold."""
     if not path.is_file():
         problem = (
-            "is not a regular file" if path.exists() else "is a broken link" if path.is_symlink() else "is not there"
+            "is not a regular file"
+            if path.exists()
+            else "is a broken link"
+            if path.is_symlink()
+            else "is not there"
         )
         raise DataError(f"{path} {problem}; give a file with {what}.")
 
@@ -249,14 +265,19 @@ def fields_of(
     names = list(dict.fromkeys(name for row in sound for name in row if name.strip()))
     if not names:  # what is wrong with its rows, or that it has none, is said where they are read
         return text or _USUAL[0][0], label or _USUAL[1][0]
-    chosen = [named or _usual_name(names, usual) for named, usual in zip((text, label), _USUAL, strict=True)]
+    chosen = [
+        named or _usual_name(names, usual)
+        for named, usual in zip((text, label), _USUAL, strict=True)
+    ]
     left = [name for name in names if name not in chosen]
     if len(names) == 2 and len(left) == 1:  # of two fields one is known
         chosen = [name or left[0] for name in chosen]
     if None in chosen or chosen[0] == chosen[1]:
         missing = "text" if chosen[0] is None else "label"
         columns = [name for name in names if name != missing and all(name in row for row in sound)]
-        raise missing_column_error(path, [missing], columns)  # a key of some rows alone is part of these records
+        raise missing_column_error(
+            path, [missing], columns
+        )  # a key of some rows alone is part of these records
     return str(chosen[0]), str(chosen[1])
 
 
@@ -271,7 +292,9 @@ def text_field_of(
     if text is not None:
         return text
     if not format.header:
-        raise UsageError("With --no-header columns are called 1, 2, …; say which holds the text: --text-field 1.")
+        raise UsageError(
+            "With --no-header columns are called 1, 2, …; say which holds the text: --text-field 1."
+        )
     sound = _first_sound(path, format)
     names = [name for name in (sound[0] if sound else ()) if all(name in row for row in sound)]
     usual = ("messages", "conversation", "dialogue") if dialogues else _USUAL[0]
@@ -339,8 +362,12 @@ def _json(path: Path, kind: str, text: str) -> FileTable:
     except ValueError as error:
         raise UnreadableContent(f"{path} is not JSON: {error}; repair it.") from None
     if not isinstance(value, list):
-        raise DataError(f"{path} is not a list of records; write [{{…}}, {{…}}], or one object a line in a .jsonl.")
-    return FileTable("record", (_object(number, each) for number, each in enumerate(value, start=1)))
+        raise DataError(
+            f"{path} is not a list of records; write [{{…}}, {{…}}], or one object a line in a .jsonl."
+        )
+    return FileTable(
+        "record", (_object(number, each) for number, each in enumerate(value, start=1))
+    )
 
 
 def _json_row(number: int, line: str, escaped: str = "") -> FileRow:
@@ -356,7 +383,11 @@ def _json_row(number: int, line: str, escaped: str = "") -> FileRow:
 
 
 def _object(number: int, value: Any) -> FileRow:
-    return FileRow(number, value) if isinstance(value, dict) else FileRow(number, {}, "is not a JSON object")
+    return (
+        FileRow(number, value)
+        if isinstance(value, dict)
+        else FileRow(number, {}, "is not a JSON object")
+    )
 
 
 def _csv(
@@ -393,7 +424,9 @@ def _csv(
         }
     except csv.Error as error:
         raise DataError(f"{path}: the first line does not name columns ({error}).") from None
-    mark, names = max(heads.items(), key=lambda entry: (sum(name in entry[1] for name in columns), len(entry[1])))
+    mark, names = max(
+        heads.items(), key=lambda entry: (sum(name in entry[1] for name in columns), len(entry[1]))
+    )
     if not format.header:
         first = next(
             csv.reader(
@@ -509,14 +542,22 @@ def _excel(path: Path, columns: Sequence[str], header: bool) -> FileTable:
 
     try:
         check_workbook(path)
-        frame = pandas.read_excel(path, engine="openpyxl", dtype=object, na_filter=False, header=None)
+        frame = pandas.read_excel(
+            path, engine="openpyxl", dtype=object, na_filter=False, header=None
+        )
     except DataError:
         raise
     except Exception as error:  # whatever two libraries raise for what is damaged
-        raise DataError(f"{path} is not a sound Excel workbook ({type(error).__name__}); save it again.") from None
+        raise DataError(
+            f"{path} is not a sound Excel workbook ({type(error).__name__}); save it again."
+        ) from None
     cells = list(frame.itertuples(index=False, name=None))
     head = cells.pop(0) if header and cells else ()
-    names = [str(name).strip() for name in head] if header else [str(at) for at in range(1, frame.shape[1] + 1)]
+    names = (
+        [str(name).strip() for name in head]
+        if header
+        else [str(at) for at in range(1, frame.shape[1] + 1)]
+    )
     require = _require_columns if header else _require_numbers
     require(path, columns, names)
     first = 2 if header else 1
@@ -540,11 +581,17 @@ def _parquet(path: Path, columns: Sequence[str]) -> FileTable:
         features = datasets.Features.from_arrow_schema(file.schema_arrow)
         _require_columns(path, columns, names)
         check_parquet(path, list(columns) or names)
-        classes = {name: each.names for name, each in features.items() if isinstance(each, datasets.ClassLabel)}
+        classes = {
+            name: each.names
+            for name, each in features.items()
+            if isinstance(each, datasets.ClassLabel)
+        }
         rows = file.read(list(columns) or names).to_pylist()
     except DataError:
         raise
     except Exception as error:  # whatever two libraries raise for what is damaged
-        raise DataError(f"{path} is not a sound Parquet table ({type(error).__name__}); save it again.") from None
+        raise DataError(
+            f"{path} is not a sound Parquet table ({type(error).__name__}); save it again."
+        ) from None
     numbered = (FileRow(number, row) for number, row in enumerate(rows, start=1))
     return FileTable("record", numbered, classes, columns=names)

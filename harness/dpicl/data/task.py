@@ -103,7 +103,9 @@ class PublicTask:
         """No private record is looked at: which records are public must not depend on those."""
         other = self.config.data.out_of_distribution
         if other is None:
-            raise DataError(f"Task {self.name} names no out-of-distribution set; use its own public records ('in').")
+            raise DataError(
+                f"Task {self.name} names no out-of-distribution set; use its own public records ('in')."
+            )
         source = other.source or self.source
         if (other.task, source) == (self.name, self.source):
             raise DataError(
@@ -116,7 +118,9 @@ class PublicTask:
         pool, known = data_sources.read(spec, source, size, None, self.seed)
         pool, _, _ = record_sets.deduplicate(pool, [*known, *self.test, *self.public])
         if len(pool) < size:
-            raise DataError(f"{spec.name} has {len(pool)} records and {self.name} needs {size} of them; bring more.")
+            raise DataError(
+                f"{spec.name} has {len(pool)} records and {self.name} needs {size} of them; bring more."
+            )
         return tuple(
             record_sets.subsample(
                 spec.name,
@@ -219,12 +223,18 @@ class PublicTask:
         completion = self.config.metadata.prompts.completion
         chat = self.config.metadata.prompts.chat
         if self.kind == "generation" or completion is None or chat is None:
-            raise UsageError(f"Task {self.name} has no prompt that asks for more records; use an answer mechanism.")
+            raise UsageError(
+                f"Task {self.name} has no prompt that asks for more records; use an answer mechanism."
+            )
         prompts = completion if style == "completion" else chat
-        shown = prompts.separator.join(prompts.example.format(label=e.label, text=e.text) for e in examples)
+        shown = prompts.separator.join(
+            prompts.example.format(label=e.label, text=e.text) for e in examples
+        )
         if style == "completion":
             return completion.instruction + shown + completion.open.format(label=label)
-        template, prefix = (chat.private, chat.private_prefix) if examples else (chat.public, chat.public_prefix)
+        template, prefix = (
+            (chat.private, chat.private_prefix) if examples else (chat.public, chat.public_prefix)
+        )
         return ChatPrompt(template.format(label=label, examples=shown), prefix.format(label=label))
 
     def icl_prefix(
@@ -255,7 +265,11 @@ class PublicTask:
     def add_continuation(self, shown: Demonstration | Record) -> str:
         """A text with what follows it (continuation): a released text has that at its end already."""
         released = shown.label == NEUTRAL_LABEL
-        return shown.text if released else self.query(shown.text) + self.config.target_delimiter + shown.label
+        return (
+            shown.text
+            if released
+            else self.query(shown.text) + self.config.target_delimiter + shown.label
+        )
 
     def query(self, text: str) -> str:
         """The query part of a prompt: `doc_to_text` of task.yaml (it does not show the text on JSON tasks)."""
@@ -313,18 +327,25 @@ class Task(PublicTask):
         source = data_sources.resolve(source, spec)
         generated = development and source == "synthetic"
         corpus = seed + DEVELOPMENT if generated else seed
-        pool = pool and config.metadata.kind != "json"  # where texts are scored, every seed has the same test records
+        pool = (
+            pool and config.metadata.kind != "json"
+        )  # where texts are scored, every seed has the same test records
         sizes = limit_train, _corpus_size(config, limit_test, pool)
         train, test = data_sources.read(spec, source, *sizes, corpus)
         train, test, dropped = record_sets.deduplicate(train, test)
         if generated:
-            scored = {record_sets.normalise(record.text) for record in data_sources.read(spec, source, *sizes, seed)[1]}
+            scored = {
+                record_sets.normalise(record.text)
+                for record in data_sources.read(spec, source, *sizes, seed)[1]
+            }
             test = [record for record in test if record_sets.normalise(record.text) not in scored]
         public: list[Record] = []
         if spec.public:
             size = spec.public[source]  # type: ignore[index]  # one of its keys by now
             public, train = record_sets.split_public(spec.name, train, size, seed)
-        last = development and not generated and config.metadata.kind != "json"  # where texts are scored
+        last = (
+            development and not generated and config.metadata.kind != "json"
+        )  # where texts are scored
         partitioned, divided = bool(spec.labels), pool and source != "synthetic"
         limits = (limit_train, None if pool and not divided else limit_test, seed, last, divided)
         sampled = record_sets.subsample(spec.name, partitioned, train, test, *limits)
@@ -334,7 +355,9 @@ class Task(PublicTask):
             classes = draw_classes(spec.labels, len(config.classes), code_seed)
             codes = code_map(classes, config.classes, code_seed)
             if len(classes) < len(spec.labels):  # limits are of the records of these classes
-                sampled = record_sets.subsample(spec.name, partitioned, train, test, *limits, classes)
+                sampled = record_sets.subsample(
+                    spec.name, partitioned, train, test, *limits, classes
+                )
                 record_sets.require_records(name, classes, *sampled, dropped)
             sampled = encode_labels(sampled[0], codes), encode_labels(sampled[1], codes)
         return cls(
@@ -445,7 +468,11 @@ class Task(PublicTask):
 
     def queries(self) -> list[Query]:
         """The test records as queries; content-free inputs are none."""
-        return [Query(each["id"], each["text"]) for each in self.documents() if not each.get("content_free")]
+        return [
+            Query(each["id"], each["text"])
+            for each in self.documents()
+            if not each.get("content_free")
+        ]
 
     @cached_property
     def group_sizes(self) -> Mapping[Partition, int]:
@@ -481,7 +508,9 @@ class Task(PublicTask):
 
         Raises DataError for a group without records.
         """
-        required: Mapping[Partition, int] = Counter(shots) if self.partitioned else {None: len(shots)}
+        required: Mapping[Partition, int] = (
+            Counter(shots) if self.partitioned else {None: len(shots)}
+        )
         require_known("label", [label for label in required if label is not None], self.labels)
         sizes = self.group_sizes
         if missing := [label for label in required if not sizes.get(label)]:
@@ -521,7 +550,9 @@ def sample_documents(count: int, label: str) -> list[dict[str, Any]]:
 @cache
 def _template(source: str) -> jinja2.Template:
     """As lm-eval renders doc_to_text (lm_eval.utils.apply_template)."""
-    return jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True).from_string(source)
+    return jinja2.Environment(
+        undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+    ).from_string(source)
 
 
 def _document_id(text: str, label: str) -> str:

@@ -93,7 +93,9 @@ def _refuse_function(value: Any) -> Any:
 
 
 Text = Annotated[str, Field(max_length=_LONGEST), BeforeValidator(_refuse_function)]
-Line = Annotated[str, Field(max_length=_LONGEST), BeforeValidator(_refuse_function), AfterValidator(_one_line)]
+Line = Annotated[
+    str, Field(max_length=_LONGEST), BeforeValidator(_refuse_function), AfterValidator(_one_line)
+]
 Dotted = Annotated[str, BeforeValidator(_refuse_function), AfterValidator(_dotted)]
 FunctionName = Annotated[str, BeforeValidator(_a_function)]
 FilePath = Annotated[
@@ -118,7 +120,9 @@ def _placeholders(*allowed: str) -> AfterValidator:
         for _, name, form, conversion in parts:
             if name is not None and (name not in allowed or form or conversion):
                 known = ", ".join(f"{{{one}}}" for one in allowed)
-                raise ValueError(f"has the placeholder {{{name[:40]}}}; here are {known}, and {{{{ }}}} for braces")
+                raise ValueError(
+                    f"has the placeholder {{{name[:40]}}}; here are {known}, and {{{{ }}}} for braces"
+                )
         return value
 
     return AfterValidator(check)
@@ -148,7 +152,9 @@ def list_template_fields(value: str) -> list[str] | None:
 
 def _template_of_text(value: str) -> str:
     if list_template_fields(value) not in ([], ["text"]):
-        raise ValueError(f"may hold {{{{text}}}} and the filters {', '.join(FILTERS)}, nothing else")
+        raise ValueError(
+            f"may hold {{{{text}}}} and the filters {', '.join(FILTERS)}, nothing else"
+        )
     return value
 
 
@@ -221,11 +227,15 @@ class LocalKeys(_Keys):
     @model_validator(mode="after")
     def _require_whole(self) -> LocalKeys:
         if not self.missing and (not self.label or bool(self.text) is bool(self.reader)):
-            raise ValueError("needs `text` and `label`, or `reader` and `label`, or `missing: REASON`")
+            raise ValueError(
+                "needs `text` and `label`, or `reader` and `label`, or `missing: REASON`"
+            )
         if self.reader:
             _one_line(self.label)
         if self.test and not self.train:
-            raise ValueError("names `test` and no `train`; name both, or put both under $DPICL_DATA")
+            raise ValueError(
+                "names `test` and no `train`; name both, or put both under $DPICL_DATA"
+            )
         return self
 
     @property
@@ -409,7 +419,9 @@ class TaskFile(_Keys):
         """What it says of records; a task of codes has the records of another one."""
         data = (self._base or self).metadata.data
         if data is None:
-            raise DataError(f"Task {self.metadata.name} has the records of another task; load it by its name.")
+            raise DataError(
+                f"Task {self.metadata.name} has the records of another task; load it by its name."
+            )
         return data
 
     @property
@@ -419,7 +431,11 @@ class TaskFile(_Keys):
         config, local = self._base or self, self.data.local
         if local.train and config._path:
             files = {"train": local.train, "test": local.test}
-            there = {split: str(config._path.parent / Path(file).expanduser()) for split, file in files.items() if file}
+            there = {
+                split: str(config._path.parent / Path(file).expanduser())
+                for split, file in files.items()
+                if file
+            }
             local = local.model_copy(update=there)
         return SourceSpec(
             name=config.metadata.name,
@@ -436,7 +452,11 @@ class TaskFile(_Keys):
     def labels(self) -> tuple[str, ...]:
         """The public words that go with records: label words, the symbols that may follow a text (continuation),
         keywords, or the one label of a JSON task; () where the output of a record is text of its own (generation)."""
-        return (self.data.local.label,) if self.metadata.kind == "json" else (*self.doc_to_choice, *self._keywords)
+        return (
+            (self.data.local.label,)
+            if self.metadata.kind == "json"
+            else (*self.doc_to_choice, *self._keywords)
+        )
 
     @property
     def main_metrics(self) -> tuple[str, ...]:
@@ -451,7 +471,9 @@ class TaskFile(_Keys):
         metrics = {metric.metric: metric.higher_is_better for metric in self.metric_list}
         metrics |= dict.fromkeys((*BY_EMBEDDING, *CARRIED), True) if self.classes else {}
         metrics |= {LOG_LOSS: False} if self.metadata.kind in CHOOSING else {}
-        return metrics | {name: name not in self.metadata.lower_is_better for name in self.metadata.aggregates}
+        return metrics | {
+            name: name not in self.metadata.lower_is_better for name in self.metadata.aggregates
+        }
 
 
 def reader_of(metric: str, texts: bool = False, embedding: str = READING_EMBEDDING) -> str:
@@ -539,14 +561,17 @@ def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
         if metric.metric in COMPUTED.get(kind, ()) and not metric.higher_is_better:
             message = f"the harness computes {metric.metric}, of which higher is better."
             yield ("metric_list", number, "higher_is_better"), message
-    if chooses and (unsupported := [name for name in NOT_EVERYWHERE if name in (*metrics, *aggregates)]):
+    if chooses and (
+        unsupported := [name for name in NOT_EVERYWHERE if name in (*metrics, *aggregates)]
+    ):
         yield (
             ("metadata",),
             f"the harness computes {unsupported[0]} itself; leave it out of metric_list and aggregates.",
         )
     for stranger in sorted(set(metadata.lower_is_better) - set(aggregates)):
         message = (
-            f"'{stranger[:40]}' is none of `aggregates`; metrics of metric_list say it there, by higher_is_better."
+            f"'{stranger[:40]}' is none of `aggregates`; metrics of metric_list say it there, by"
+            " higher_is_better."
         )
         yield ("metadata", "lower_is_better"), message
     data = metadata.data

@@ -90,7 +90,13 @@ class Dispatcher:
         """Tries the cell again after all others; `TRIES` times in all."""
         self.deaths[cell.id] += 1
         if (tries := self.deaths[cell.id]) < TRIES:
-            _log.warning("The worker of %s %s; the cell is tried again (%d of %d).", cell, how, tries + 1, TRIES)
+            _log.warning(
+                "The worker of %s %s; the cell is tried again (%d of %d).",
+                cell,
+                how,
+                tries + 1,
+                TRIES,
+            )
             self.waiting.append(cell)
             return
         message = f"{cell}: its worker {how} {tries} times, most often for want of memory; finished cells are kept."

@@ -73,5 +73,7 @@ def make_engine(
     if name == "local":
         return Local(workers or max(1, cores() // 2))
     if workers not in (None, 1):
-        raise UsageError("--workers needs --engine local or ray: the engine 'inline' is one process.")
+        raise UsageError(
+            "--workers needs --engine local or ray: the engine 'inline' is one process."
+        )
     return Inline()

@@ -23,10 +23,14 @@ _SILENT_SECONDS = 10.0
 def show_progress(total: int) -> Iterator[Report]:
     """The function that an engine reports to: a line for each finished cell, and how far the running ones are, which is
     a bar on a terminal and now and then a line elsewhere."""
-    tqdm.set_lock(threading.RLock())  # its own would leave a semaphore behind when the process is killed
+    tqdm.set_lock(
+        threading.RLock()
+    )  # its own would leave a semaphore behind when the process is killed
     finished, start = 0, time.monotonic()
     running: dict[str, tuple[Cell, Counter]] = {}
-    with tqdm(total=total, unit=" cells", leave=False, disable=not sys.stderr.isatty(), file=sys.stderr) as bar:
+    with tqdm(
+        total=total, unit=" cells", leave=False, disable=not sys.stderr.isatty(), file=sys.stderr
+    ) as bar:
 
         def say(text: str) -> None:
             message(text) if bar.disable else bar.write(text, file=sys.stderr)
@@ -41,10 +45,14 @@ def show_progress(total: int) -> Iterator[Report]:
             finished += event.status != "busy"
             bar.update(event.status != "busy")
             left = (time.monotonic() - start) / max(1, finished) * (total - finished)
-            say(f"[{finished}/{total}] {describe_outcome(event)}{f'; about {duration(left)} left' if left else ''}")
+            say(
+                f"[{finished}/{total}] {describe_outcome(event)}{f'; about {duration(left)} left' if left else ''}"
+            )
 
         def say_how_far() -> None:
-            lines = [make_printable(f"{cell}: {counter}") for cell, counter in list(running.values())]
+            lines = [
+                make_printable(f"{cell}: {counter}") for cell, counter in list(running.values())
+            ]
             if not bar.disable:
                 bar.set_postfix_str("; ".join(lines))
             for line in lines if bar.disable else ():
@@ -153,7 +161,9 @@ def count_progress() -> Callable[[int, int, str], None]:
     def report(done: int, total: int, unit: str) -> None:
         now = time.monotonic()
         if terminal:
-            sys.stderr.write(f"\r\033[K{done}/{total} {unit}{'' if done < total else chr(13) + chr(27) + '[K'}")
+            sys.stderr.write(
+                f"\r\033[K{done}/{total} {unit}{'' if done < total else chr(13) + chr(27) + '[K'}"
+            )
         elif now - last[0] >= _SILENT_SECONDS:
             last[0] = now
             sys.stderr.write(f"dpicl: {done}/{total} {unit}\n")

@@ -60,8 +60,12 @@ class _RayTasks:
         self.cpus = engine.cpus or max(1, min(_CPUS, most))
         places = sum(_places(node, self.cpus, self.gpus) for node in nodes)
         if not places:
-            asked = count(self.cpus, "CPU") + (f" and {count(self.gpus, 'GPU')}" if self.gpus else "")
-            raise UsageError(f"No node of the Ray cluster holds a worker of {asked}; change --cpus or --gpus.")
+            asked = count(self.cpus, "CPU") + (
+                f" and {count(self.gpus, 'GPU')}" if self.gpus else ""
+            )
+            raise UsageError(
+                f"No node of the Ray cluster holds a worker of {asked}; change --cpus or --gpus."
+            )
         self.size = engine.workers or places
         self.ray, self.payload, self.heard = ray, ray.put(WorkerPayload.pack(job)), time.monotonic()
         options = {"num_cpus": self.cpus, "num_gpus": self.gpus, "max_retries": 0}
@@ -77,7 +81,9 @@ class _RayTasks:
         ready, _ = self.ray.wait(list(jobs), timeout=POLL_SECONDS)
         if ready or time.monotonic() - self.heard > _QUIET_SECONDS:
             if not ready and self.ray.available_resources().get("CPU", 0) < self.cpus:
-                _log.warning("The Ray cluster is busy: no %s are free; waiting.", count(self.cpus, "CPU"))
+                _log.warning(
+                    "The Ray cluster is busy: no %s are free; waiting.", count(self.cpus, "CPU")
+                )
             self.heard = time.monotonic()
         return list(ready)
 
@@ -123,7 +129,9 @@ def connect(address: str | None) -> Iterator[Any]:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **how)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise UsageError(f"Ray cannot be used: {one_line(error, 500)}") from error
-    with redirect_stdout(sys.stderr):  # what Ray says of its nodes, to its end, is not the answer of a command
+    with redirect_stdout(
+        sys.stderr
+    ):  # what Ray says of its nodes, to its end, is not the answer of a command
         try:
             yield ray
         finally:
@@ -166,8 +174,14 @@ class WorkerPayload:
     @classmethod
     def pack(cls, job: Job) -> WorkerPayload:
         """What the workers of a job need of this machine. The results folder is not among it."""
-        found = {name: value for name, value in os.environ.items() if name.startswith(_CARRIED) and value}
-        found |= {name: str(Path(found[name]).expanduser().absolute()) for name in _FOLDERS if name in found}
+        found = {
+            name: value for name, value in os.environ.items() if name.startswith(_CARRIED) and value
+        }
+        found |= {
+            name: str(Path(found[name]).expanduser().absolute())
+            for name in _FOLDERS
+            if name in found
+        }
         paths = tuple(path.absolute() for path in job.plugins)
         job = replace(job, results=Path(os.devnull), plugins=paths)
         files = tuple((path, path.read_bytes()) for path in paths if path.is_file())
@@ -199,7 +213,9 @@ def _prepare(payload: WorkerPayload, node: str) -> Worker:
     """
     if payload.code != _code_here():
         here, there = (" at ".join(map(str, each)) for each in (payload.code, _code_here()))
-        raise UsageError(f"Node {node} has dpicl {there}, this machine {here}; install the same on every node.")
+        raise UsageError(
+            f"Node {node} has dpicl {there}, this machine {here}; install the same on every node."
+        )
     plugins = dict(payload.plugins)
     with TemporaryDirectory(prefix="dpicl-plugins-", ignore_cleanup_errors=True) as folder:
         paths = []
@@ -211,5 +227,7 @@ def _prepare(payload: WorkerPayload, node: str) -> Worker:
             elif path.is_dir():
                 paths.append(path)
             else:
-                raise PluginError(f"Node {node} has no folder {path}; a plug-in folder must be on every node there.")
+                raise PluginError(
+                    f"Node {node} has no folder {path}; a plug-in folder must be on every node there."
+                )
         return Worker(replace(payload.job, plugins=tuple(paths)))

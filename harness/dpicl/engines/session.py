@@ -59,9 +59,13 @@ def run_missing(
     if not missing:
         return found.there, []
     if releases and progress:
-        message(f"{count(len(releases), 'cell')} only to be scored: an earlier run released what they need.")
+        message(
+            f"{count(len(releases), 'cell')} only to be scored: an earlier run released what they need."
+        )
     _require_there(missing, records)
-    job = Job(selection.reference, selection.store.results, selection.plugins, 0, releases, scores_only)
+    job = Job(
+        selection.reference, selection.store.results, selection.plugins, 0, releases, scores_only
+    )
     return found.there, _run(selection, missing, known, job, engine, progress)
 
 
@@ -71,7 +75,9 @@ def _find_servers(cells: Sequence[Cell]) -> dict[str, str]:
     return {name: models.load(address).identity.pin for name, address in addresses.items()}
 
 
-def _list_to_do(selection: Selection, found: Presence, rerun_stale: bool, advice: str) -> list[Cell]:
+def _list_to_do(
+    selection: Selection, found: Presence, rerun_stale: bool, advice: str
+) -> list[Cell]:
     """The missing cells, and the stale ones, whose files are moved. Raises UsageError for stale ones otherwise."""
     if not found.stale:
         return found.missing
@@ -81,7 +87,9 @@ def _list_to_do(selection: Selection, found: Presence, rerun_stale: bool, advice
             f"{count(len(found.stale), 'result')} under {selection.store.results} {verb} stale"
             f" ({describe_stale(found.stale)}). Nothing was run; {advice}."
         )
-    selection.store.set_aside([Damaged(selection.store.path(each.cell), each.reason) for each in found.stale])
+    selection.store.set_aside(
+        [Damaged(selection.store.path(each.cell), each.reason) for each in found.stale]
+    )
     message(f"{count(len(found.stale), 'stale result')} moved into quarantine/.")
     wanted = {cell.id for cell in (*found.missing, *(each.cell for each in found.stale))}
     return [cell for cell in selection.cells if cell.id in wanted]
@@ -123,5 +131,7 @@ def _require_there(cells: Sequence[Cell], records: Fingerprints) -> None:
     """Raises DpiclError where a model or the records of a cell cannot be had: once, and before the first cell."""
     for name in dict.fromkeys(cell.model for cell in cells):
         models.require_there(name)
-    for cell in {(c.task, c.source, c.train_records, c.test_records, c.fresh_test_records): c for c in cells}.values():
+    for cell in {
+        (c.task, c.source, c.train_records, c.test_records, c.fresh_test_records): c for c in cells
+    }.values():
         records.find_at_hand(cell)

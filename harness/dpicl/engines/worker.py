@@ -102,9 +102,15 @@ class Worker:
         except ResultError:
             raise  # the folder is the same for every cell
         except DpiclError as error:
-            return Outcome(Done(cell, "failed", time.perf_counter() - start, message=one_line(error)))
-        except Exception as error:  # of code that a task or a model brings, or a bug: the other cells go on
-            return Outcome(Done(cell, "failed", time.perf_counter() - start, message=unknown_failure(error)))
+            return Outcome(
+                Done(cell, "failed", time.perf_counter() - start, message=one_line(error))
+            )
+        except (
+            Exception
+        ) as error:  # of code that a task or a model brings, or a bug: the other cells go on
+            return Outcome(
+                Done(cell, "failed", time.perf_counter() - start, message=unknown_failure(error))
+            )
 
     def _make_result(self, cell: Cell, report: Callable[[int, int, str], None]) -> Result:
         scored = self.job.releases.get(cell.id)

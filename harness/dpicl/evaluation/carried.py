@@ -127,7 +127,9 @@ def require_independent(
     mechanism: type[Mechanism] | None = None,
 ) -> None:
     """Raises UsageError for a row whose mechanism uses a reader that is to be independent of all."""
-    used = [READERS[name].title for name in find_readers_used(options, mechanism) if name in INDEPENDENT]
+    used = [
+        READERS[name].title for name in find_readers_used(options, mechanism) if name in INDEPENDENT
+    ]
     if used:
         raise UsageError(
             f"{row} uses {names_text(used)}, by which boards read what texts carry, independently of every mechanism;"
@@ -155,7 +157,9 @@ def _take_apart(
 def _is_in_code(signs: Sequence[str], mechanism: type[Mechanism]) -> bool:
     """Whether one of these words, in small letters, is in the files that a class and its bases are defined in, outside
     of comments and docstrings. The harness's own files are left out."""
-    modules = dict.fromkeys(base.__module__ for base in mechanism.__mro__ if issubclass(base, Mechanism))
+    modules = dict.fromkeys(
+        base.__module__ for base in mechanism.__mro__ if issubclass(base, Mechanism)
+    )
     for name in modules:
         if name not in sys.modules or is_harness(name):
             continue

@@ -25,7 +25,9 @@ def bootstrap_interval(
     seeds would do. Raises UsageError when there is none, or a NaN."""
     values = np.asarray(outcomes, dtype=np.float64)
     if values.ndim != 1 or not values.size or np.isnan(values).any():
-        raise UsageError("An interval needs at least one outcome, and every outcome must be a number.")
+        raise UsageError(
+            "An interval needs at least one outcome, and every outcome must be a number."
+        )
     count = len(values)
     draws = np.random.default_rng(seed).multinomial(
         count,
@@ -81,7 +83,9 @@ def wilson_interval(
     Raises UsageError unless 0 <= successes <= trials and trials >= 1.
     """
     if not 0 <= successes <= trials or trials < 1:
-        raise UsageError(f"A share needs 0 <= successes <= trials and a trial, not {successes} of {trials}.")
+        raise UsageError(
+            f"A share needs 0 <= successes <= trials and a trial, not {successes} of {trials}."
+        )
     z2 = float(special.ndtri((1 + level) / 2)) ** 2
     middle = successes + z2 / 2
     half = math.sqrt(z2 * (successes * (trials - successes) / trials + z2 / 4))

@@ -89,14 +89,20 @@ def evaluate(
         return _evaluate_texts(task, [demonstration.text for demonstration in demonstrations])
     prefix = task.icl_prefix(demonstrations, instruction)
     try:
-        evaluation = evaluate_with(task, LanguageModelLM(model, ended_continuations(task, model)), prefix)
+        evaluation = evaluate_with(
+            task, LanguageModelLM(model, ended_continuations(task, model)), prefix
+        )
     except PromptTooLong as error:
         raise PromptTooLong(
             f"The instruction and {len(demonstrations)} demonstrations of task {task.name} make a prefix of"
             f" {len(model.encode(prefix))} tokens, and a query does not fit with it into the {model.max_length} that"
             f" {model.identity.name} reads; lower `shots` or the mechanism's `tokens`."
         ) from error
-    aggregates = _aggregates(task, [task.add_continuation(each) for each in demonstrations]) if demonstrations else {}
+    aggregates = (
+        _aggregates(task, [task.add_continuation(each) for each in demonstrations])
+        if demonstrations
+        else {}
+    )
     return replace(evaluation, aggregates=aggregates)
 
 
@@ -113,7 +119,9 @@ def evaluate_with(task: Task, lm: LM, prefix: str = "") -> Evaluation:
 def _evaluate_texts(task: Task, texts: Sequence[str]) -> Evaluation:
     """Scores released texts: each is a document, and `metadata.aggregates` of task.yaml looks at all of them."""
     if not texts:
-        raise UsageError(f"Task {task.name} scores released texts, and there is none; ask for at least 1 shot.")
+        raise UsageError(
+            f"Task {task.name} scores released texts, and there is none; ask for at least 1 shot."
+        )
     documents = sample_documents(len(texts), task.labels[0])
     released = {document["id"]: text for document, text in zip(documents, texts, strict=True)}
     samples, reported = _run(task, AnswersLM(released), "", documents)
@@ -175,7 +183,9 @@ def _read(
 ) -> Evaluation:
     """What lm-eval says of every document."""
     ids = [str(sample["doc"]["id"]) for sample in samples]
-    return Evaluation(ids, {metric: [float(sample[metric]) for sample in samples] for metric in metrics})
+    return Evaluation(
+        ids, {metric: [float(sample[metric]) for sample in samples] for metric in metrics}
+    )
 
 
 def _generation(
@@ -187,7 +197,9 @@ def _generation(
     metrics = [each.metric for each in task.config.metric_list]
     unavailable = text_metrics.list_unavailable()
     skipped = {metric: why for metric, why in unavailable.items() if metric in metrics}
-    evaluation = _read(samples, [metric for metric in samples[0]["metrics"] if metric != "similarity"])
+    evaluation = _read(
+        samples, [metric for metric in samples[0]["metrics"] if metric != "similarity"]
+    )
     if "similarity" in samples[0]["metrics"]:
         near = text_metrics.similarities([tuple(sample["similarity"]) for sample in samples])
         evaluation = evaluation.add_metric("similarity", near)

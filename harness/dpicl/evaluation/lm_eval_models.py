@@ -61,7 +61,9 @@ class LanguageModelLM(TemplateLM):
         """(log-probability, greedy) of each request, without lm-eval's progress bar."""
         return super().loglikelihood(requests, disable_tqdm=True)
 
-    def _loglikelihood_tokens(self, requests: list[TokenRequest], **kwargs: Any) -> list[tuple[float, bool]]:
+    def _loglikelihood_tokens(
+        self, requests: list[TokenRequest], **kwargs: Any
+    ) -> list[tuple[float, bool]]:
         """Raises ModelError when a log-probability is not finite, PromptTooLong when a request does not fit."""
         endings = defaultdict[tuple[int, ...], list[Tokens]](list)
         for (_, continuation), context, ending in requests:
@@ -77,18 +79,30 @@ class LanguageModelLM(TemplateLM):
         """Greedy text of each request of one task. Raises UsageError where its generation_kwargs ask for sampling."""
         options = requests[0].args[1]
         contexts = [self.tok_encode(request.args[0]) for request in requests]
-        if options.get("do_sample") or options.get("temperature") or options.get("num_beams", 1) != 1:
-            raise UsageError("Shared-prefix evaluation is greedy; set do_sample: false and temperature: 0 in the task.")
+        if (
+            options.get("do_sample")
+            or options.get("temperature")
+            or options.get("num_beams", 1) != 1
+        ):
+            raise UsageError(
+                "Shared-prefix evaluation is greedy; set do_sample: false and temperature: 0 in the task."
+            )
         stop, most = tuple(options.get("until", ())), options["max_gen_toks"]
         return self.reader.generate(contexts, most, stop, self._read_shared(contexts))
 
-    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> NoReturn:
+    def loglikelihood_rolling(
+        self, requests: list[Instance], disable_tqdm: bool = True
+    ) -> NoReturn:
         """Not possible: what is released stands before a query."""
-        raise UsageError("Log-likelihoods of whole texts have no query; use lm-eval's own model `hf` for such a task.")
+        raise UsageError(
+            "Log-likelihoods of whole texts have no query; use lm-eval's own model `hf` for such a task."
+        )
 
     def _read_shared(self, contexts: Sequence[Tokens]) -> Any:
         """What all contexts begin with, read once."""
-        return self.reader.prefix(contexts[0][: common_prefix_length(contexts)]) if contexts else None
+        return (
+            self.reader.prefix(contexts[0][: common_prefix_length(contexts)]) if contexts else None
+        )
 
 
 class AnswersLM(LM):
@@ -109,7 +123,8 @@ class AnswersLM(LM):
     ) -> list[tuple[float, bool]]:
         """(0.0, True) for the released label of a document, (NOT_CHOSEN, False) for the others."""
         chosen = [
-            bool(request.doc.get("content_free")) or self._answers[request.doc["id"]] == request.args[1].strip()
+            bool(request.doc.get("content_free"))
+            or self._answers[request.doc["id"]] == request.args[1].strip()
             for request in requests
         ]
         return [(0.0, True) if each else (NOT_CHOSEN, False) for each in chosen]
@@ -118,5 +133,7 @@ class AnswersLM(LM):
         """The released answer of each document, as it is."""
         return [self._answers[request.doc["id"]] for request in requests]
 
-    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> NoReturn:
+    def loglikelihood_rolling(
+        self, requests: list[Instance], disable_tqdm: bool = True
+    ) -> NoReturn:
         raise UsageError("Answers are to queries, and whole texts have none; choose another task.")

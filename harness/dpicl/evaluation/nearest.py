@@ -68,7 +68,11 @@ def classify(
 def evaluate_answers(task: Task, answers: Mapping[str, str]) -> Evaluation:
     """Scores of one answer a query, as it is, also by the main metric where that reads texts by embedding."""
     evaluation = evaluate_with(task, AnswersLM(answers))
-    return add_accuracy(evaluation, task.main_metric, evaluation) if task.main_metric in BY_EMBEDDING else evaluation
+    return (
+        add_accuracy(evaluation, task.main_metric, evaluation)
+        if task.main_metric in BY_EMBEDDING
+        else evaluation
+    )
 
 
 def skip_model(task: Task, why: str) -> Evaluation:

@@ -88,7 +88,9 @@ class Differences:
 
     def detectable(self, p: float, power: float = POWER) -> np.ndarray:
         """The true difference that is found at this p-value with probability ``power``."""
-        return self.half_width(p) + special.stdtrit(np.maximum(self.seeds - 1, 1), power) * self.error
+        return (
+            self.half_width(p) + special.stdtrit(np.maximum(self.seeds - 1, 1), power) * self.error
+        )
 
 
 def summarize(differences: np.ndarray) -> Differences:
@@ -157,7 +159,9 @@ def _flip_together(
     p = np.empty(len(t))
     share = (as_large + 1) / (len(signs) + 1)
     p[rising] = np.maximum.accumulate(share[::-1])[::-1]
-    place = int((1 - LEVEL) * (len(signs) + 1))  # above the largest but so many the p-value is at most .05
+    place = int(
+        (1 - LEVEL) * (len(signs) + 1)
+    )  # above the largest but so many the p-value is at most .05
     return p, np.sort(np.concatenate(largest_of_all))[-place] * error
 
 
@@ -224,7 +228,9 @@ class RankSets:
         matrices = np.full((2, *self.comparable.shape), np.nan)
         ones, others = np.nonzero(np.triu(self.comparable))
         if ones.size:
-            matrices[:, ones, others] = compare_together(self.scores[:, ones] - self.scores[:, others])
+            matrices[:, ones, others] = compare_together(
+                self.scores[:, ones] - self.scores[:, others]
+            )
             matrices[:, others, ones] = matrices[:, ones, others]
         p, half = matrices
         return p, half
@@ -278,7 +284,9 @@ class RankSets:
         if self._together[0][place] <= 1 - LEVEL:
             verdict = "better"
         low, high = max(mean - half, -1.0), min(mean + half, 1.0)
-        if verdict == "better":  # where a later step decides, the interval that agrees with it ends at 0
+        if (
+            verdict == "better"
+        ):  # where a later step decides, the interval that agrees with it ends at 0
             if mean > 0:
                 low = max(low, 0.0)
             else:

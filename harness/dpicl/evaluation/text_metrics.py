@@ -39,7 +39,9 @@ def scores(answer: str, reference: str) -> dict[str, float]:
 
     values = {**rouge(answer, reference), "bleu1": bleu1(answer, reference)}
     if "meteor" not in list_unavailable():
-        values["meteor"] = float(single_meteor_score(words(reference), words(answer), wordnet=wordnet))
+        values["meteor"] = float(
+            single_meteor_score(words(reference), words(answer), wordnet=wordnet)
+        )
     return values
 
 
@@ -74,7 +76,11 @@ def words(text: str) -> list[str]:
     import nltk
 
     spaced = scripts.space_out(unicodedata.normalize("NFC", text))
-    return [w for part in _END_OF_SENTENCE.split(spaced) for w in nltk.word_tokenize(part, preserve_line=True)]
+    return [
+        w
+        for part in _END_OF_SENTENCE.split(spaced)
+        for w in nltk.word_tokenize(part, preserve_line=True)
+    ]
 
 
 def similarities(pairs: Sequence[Pair]) -> list[float]:
@@ -99,7 +105,9 @@ def list_unavailable() -> dict[str, str]:
     try:
         wordnet.ensure_loaded()
     except LookupError:
-        reasons["meteor"] = "WordNet is not installed; run `python -m nltk.downloader wordnet` to have METEOR."
+        reasons["meteor"] = (
+            "WordNet is not installed; run `python -m nltk.downloader wordnet` to have METEOR."
+        )
     try:
         _embed([])
     except ModelError as error:
@@ -148,7 +156,11 @@ class _EveryScript:
     latin: Tokenizer
 
     def tokenize(self, text: str) -> list[str]:
-        others = [char for char in text if (char.isalpha() or char.isdecimal()) and not scripts.is_latin(char)]
+        others = [
+            char
+            for char in text
+            if (char.isalpha() or char.isdecimal()) and not scripts.is_latin(char)
+        ]
         if not others:
             return self.latin.tokenize(text) or list("".join(text.split()))
         tokens: list[str] = []

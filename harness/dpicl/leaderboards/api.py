@@ -77,10 +77,16 @@ def view_of(
     if not suite.private_share:
         notes.append(_SAME_RECORDS)
     notes += [*describe_tuning(suite, results), *readings(selection, results)]
-    board = build_board(results, selection.suite_name, evidence, submissions, suite.margin, suite.planned)
+    board = build_board(
+        results, selection.suite_name, evidence, submissions, suite.margin, suite.planned
+    )
     with_results = {(result.cell.label, result.cell.task) for result in results}
     skipped = {
-        (cell.label, cell.task): {"label": cell.label, "task": cell.task, "reason": reasons[cell.id]}
+        (cell.label, cell.task): {
+            "label": cell.label,
+            "task": cell.task,
+            "reason": reasons[cell.id],
+        }
         for cell in selection.cells
         if cell.id in reasons and (cell.label, cell.task) not in with_results
     }
@@ -114,7 +120,9 @@ def select_eligible(results: Sequence[Result], selection: Selection) -> list[Res
         message(
             f"{suite.name}: results of an earlier version of {', '.join(sorted(earlier))}; `dpicl run` makes new ones."
         )
-    return [result for result in admitted if admission.is_current(result) or result.cell.task in earlier]
+    return [
+        result for result in admitted if admission.is_current(result) or result.cell.task in earlier
+    ]
 
 
 def submissions_of(
@@ -128,7 +136,9 @@ def submissions_of(
     Raises UsageError for a folder that is not there.
     """
     if folder is not None and not folder.is_dir():
-        raise UsageError(f"There is no folder {folder}; give one with <team>/<method> below it, or --no-submissions.")
+        raise UsageError(
+            f"There is no folder {folder}; give one with <team>/<method> below it, or --no-submissions."
+        )
     files = [] if suite_file is None else [find_suite(suite_file)]
     submissions, problems = load_submissions(folder or ROOT, known_suites(files), suite)
     for problem in problems:
@@ -147,7 +157,9 @@ def load_evidence(results: Path, mechanisms: Mapping[str, Registered[Mechanism]]
     """The attacks of a results folder, and the default options of known mechanisms."""
 
     def default_options(mechanism: str, task: str) -> Mapping[str, Any]:
-        return resolve_options(mechanisms[mechanism].cls, task, {}) if mechanism in mechanisms else {}
+        return (
+            resolve_options(mechanisms[mechanism].cls, task, {}) if mechanism in mechanisms else {}
+        )
 
     return Evidence(tuple(read_attacks(results)), default_options)
 

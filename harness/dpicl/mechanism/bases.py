@@ -186,7 +186,11 @@ class Mechanism(Pluggable):
         if server is None or server.gives(needs):
             return None
         what = "of a public set of tokens" if needs == "candidates" else "of tokens"
-        gives = f"those of its {server.top_tokens} likeliest ones" if server.top_tokens else "texts alone"
+        gives = (
+            f"those of its {server.top_tokens} likeliest ones"
+            if server.top_tokens
+            else "texts alone"
+        )
         return (
             f"{self.name} on {task.name} needs log-probabilities {what}, and {model.identity.name} gives {gives};"
             " choose another mechanism, or a server that gives them (docs/servers.md)."
@@ -210,7 +214,9 @@ class Mechanism(Pluggable):
         """`events`, with knobs of their own for the labels in ``by_label`` (none: ``knob`` for all)."""
         if not by_label:
             return self.events(knob, sizes)
-        return merge_groups(self.events(by_label[str(label)], sizes.select_group(label)) for label in sizes.shots)
+        return merge_groups(
+            self.events(by_label[str(label)], sizes.select_group(label)) for label in sizes.shots
+        )
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float | None:
         """The epsilon that the authors would have claimed for this knob; None when they state no formula."""
@@ -245,10 +251,14 @@ class DemonstrationMechanism(Mechanism):
     ) -> tuple[str, ...]:
         count: object = self.count_released(shots, task)
         if not isinstance(count, int) or isinstance(count, bool) or count < shots:
-            raise PluginError(f"Mechanism '{self.name}' wants to release {count!r:.40} texts for {shots} shots.")
+            raise PluginError(
+                f"Mechanism '{self.name}' wants to release {count!r:.40} texts for {shots} shots."
+            )
         labels = self.shot_labels(task)
         if task.labels and not (labels and {*labels} <= {*task.labels}):
-            raise PluginError(f"Mechanism '{self.name}' wants to release texts of labels that {task.name} lacks.")
+            raise PluginError(
+                f"Mechanism '{self.name}' wants to release texts of labels that {task.name} lacks."
+            )
         return task.plan_shots(count, generator, labels)
 
     def public_sizes(self, task: Task, shots: Sequence[str], queries: int) -> Sizes:
@@ -258,7 +268,9 @@ class DemonstrationMechanism(Mechanism):
         """The events say how many records are read, how often, and how many tokens are drawn for each reading."""
         value = 0.0 if self.knob is None else math.sqrt(self.knob.low * self.knob.high)
         total = 0.0
-        for component, readings in flatten(self.events(value, Sizes({None: _MANY}, {None: shots}))).items():
+        for component, readings in flatten(
+            self.events(value, Sizes({None: _MANY}, {None: shots}))
+        ).items():
             if isinstance(component, dp.PoissonSampledDpEvent):
                 records = component.sampling_probability * _MANY
                 drawn = sum(flatten(component.event).values())
@@ -271,7 +283,9 @@ class DemonstrationMechanism(Mechanism):
         return shots
 
     @abstractmethod
-    def release(self, private: PrivateSet, context: Context) -> list[Demonstration] | ReleasedPrompt:
+    def release(
+        self, private: PrivateSet, context: Context
+    ) -> list[Demonstration] | ReleasedPrompt:
         """One demonstration for each entry of ``context.shots``, in the same order; or a prompt: an instruction that
         takes the place of the task's own, with these demonstrations or none."""
 
@@ -385,7 +399,9 @@ class AnswerMechanism(Mechanism):
     @property
     def scheme(self) -> SlotScheme:
         """How queries get their slots; a subclass may have another one than the three of ``partition``."""
-        return SamplingScheme(self.slots, self.examples_per_slot, self.partition, self.slot_per_record)
+        return SamplingScheme(
+            self.slots, self.examples_per_slot, self.partition, self.slot_per_record
+        )
 
     @abstractmethod
     def release(self, knob: float) -> dp.DpEvent:

@@ -53,7 +53,9 @@ def _list_beside(
 ) -> dict[str, str]:
     """File -> sha256, of what a plug-in that this process knows imported or read, and of these besides; nothing for one
     that it does not know, or has no file."""
-    module = sys.modules.get(f"{MODULE}{digest[:16]}") or sys.modules.get(registry.module_here(digest))
+    module = sys.modules.get(f"{MODULE}{digest[:16]}") or sys.modules.get(
+        registry.module_here(digest)
+    )
     file = getattr(module, "__file__", None)
     if module is None or file is None:
         return {}

@@ -102,7 +102,9 @@ class ReleasedText:
 
     def demonstration(self, label: str) -> Demonstration:
         """The text before the first stop string, without the quotation marks around it (Tang's post-processing)."""
-        text = self._cut_at_stop(self._model.decode(self.tokens).lstrip()).strip().strip('"').strip()
+        text = (
+            self._cut_at_stop(self._model.decode(self.tokens).lstrip()).strip().strip('"').strip()
+        )
         return Demonstration(text=text, label=label, tokens=len(self.tokens))
 
     def _cut_at_stop(self, text: str) -> str:
@@ -113,7 +115,11 @@ class ReleasedText:
 def public_log_probs(log_probs: object, model: LanguageModel) -> np.ndarray:
     """float64[..., V] of public prompts. Raises ModelError when they are not finite probabilities."""
     values = np.asarray(log_probs, dtype=np.float64)
-    if np.isnan(values).any() or np.isposinf(values).any() or not np.isfinite(values).any(axis=-1).all():
+    if (
+        np.isnan(values).any()
+        or np.isposinf(values).any()
+        or not np.isfinite(values).any(axis=-1).all()
+    ):
         raise ModelError(
             f"Model {model.identity.name} answers a public prompt with NaN or infinite probabilities; load it in"
             " float32 or check its weights."
@@ -131,7 +137,9 @@ def public_vocabulary(
     The top_k most likely tokens (None: all) that have any probability, of which top_p keeps the smallest head with at
     least that probability under the public prompt (PTA, algorithm 2). Ties go to the lower id. At least one is kept.
     """
-    possible = max(1, int(np.count_nonzero(public > -np.inf)))  # others are what a model server leaves out
+    possible = max(
+        1, int(np.count_nonzero(public > -np.inf))
+    )  # others are what a model server leaves out
     keep = possible if top_k is None else min(top_k, possible)
     likely = np.flatnonzero(public >= np.partition(public, -keep)[-keep])  # ties included
     order = likely[np.argsort(-public[likely], kind="stable")]
@@ -179,7 +187,9 @@ def _plain_endings(task: PublicTask, model: LanguageModel) -> list[list[int]]:
         return []
     base = task.query("")
     start = len(model.encode(base))
-    return [model.encode(base + task.config.target_delimiter + label)[start:] for label in task.labels]
+    return [
+        model.encode(base + task.config.target_delimiter + label)[start:] for label in task.labels
+    ]
 
 
 def _ended(
@@ -191,7 +201,9 @@ def _ended(
     start = len(model.encode(base))
     ended = []
     for label, tokens in zip(task.labels, plain, strict=True):
-        shown = model.encode(base + config.target_delimiter + label + config.fewshot_delimiter + base)
+        shown = model.encode(
+            base + config.target_delimiter + label + config.fewshot_delimiter + base
+        )
         ended.append(shown[start : start + len(tokens) + 1])
     if (pair := _find_beginning(ended)) is not None:
         first, second = (task.labels[at] for at in pair)

@@ -49,7 +49,8 @@ class Given:
 def given_mechanism(mechanism: GivenMechanism, plugins: Sequence[Path] = ()) -> Given:
     """Makes the mechanism known; plugins: files with more. Raises UsageError or PluginError for what is none."""
     if isinstance(mechanism, Mechanism):
-        options = {each.name: getattr(mechanism, each.name) for each in dataclasses.fields(mechanism) if each.init}  # type: ignore[arg-type]
+        fields = dataclasses.fields(mechanism)  # type: ignore[arg-type]
+        options = {each.name: getattr(mechanism, each.name) for each in fields if each.init}
         return dataclasses.replace(given_mechanism(type(mechanism), plugins), options=options)
     if inspect.isclass(mechanism) and issubclass(mechanism, Mechanism):
         registered = load_mechanisms(plugins).get(getattr(mechanism, "name", ""))
@@ -57,16 +58,22 @@ def given_mechanism(mechanism: GivenMechanism, plugins: Sequence[Path] = ()) -> 
             return Given(registered)
         return Given(register(mechanism), here=True)
     if not isinstance(mechanism, str | Path):
-        raise UsageError(f"A mechanism is a name, a class, an instance or the path of a file, not {mechanism!r:.60}.")
+        raise UsageError(
+            f"A mechanism is a name, a class, an instance or the path of a file, not {mechanism!r:.60}."
+        )
     path = Path(mechanism)
-    if path.suffix != ".py" and not os.path.isfile(path):  # False where no file may have such a name
+    if path.suffix != ".py" and not os.path.isfile(
+        path
+    ):  # False where no file may have such a name
         known = load_mechanisms(plugins)
         find_mechanism(str(mechanism), known)
         return Given(known[str(mechanism)])
     loaded = load_plugin(path)
     if len(loaded) != 1:
         names = ", ".join(item.cls.name for item in loaded) or "none"
-        raise UsageError(f"{path} must define one mechanism, and defines {names}; give the class instead.")
+        raise UsageError(
+            f"{path} must define one mechanism, and defines {names}; give the class instead."
+        )
     return Given(loaded[0], plugin=path)
 
 
@@ -99,5 +106,7 @@ def entries_of(
             )[:200]
     labels = Counter(entry.get("label", entry["name"]) for entry in entries)
     if twice := [label for label, number in labels.items() if number > 1]:
-        raise UsageError(f"'{twice[0]}' is given twice; leave one out, or give instances that differ in their options.")
+        raise UsageError(
+            f"'{twice[0]}' is given twice; leave one out, or give instances that differ in their options."
+        )
     return entries

@@ -55,7 +55,9 @@ class LabelTexts(DemonstrationMechanism):
         """One text of the label; ``context.knob`` is that of the label."""
 
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
-        return context.for_each_shot(lambda label: self.write(label, private, context.for_label(label)))
+        return context.for_each_shot(
+            lambda label: self.write(label, private, context.for_label(label))
+        )
 
     def shot_labels(self, task: PublicTask) -> Sequence[str]:
         require_known("label", self.dropped or (), task.labels)
@@ -80,7 +82,9 @@ def compose_labels(
     events = {}
     for group, shots in sizes.shots.items():
         rate = sampling_rate(expected, sizes.records[group], group)
-        events[group] = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, release), times * shots)
+        events[group] = dp.SelfComposedDpEvent(
+            dp.PoissonSampledDpEvent(rate, release), times * shots
+        )
     return parallel(events)
 
 
@@ -111,7 +115,9 @@ class OneSampleTexts(LabelTexts):
 
     def write(self, label: str, private: PrivateSet, context: Context) -> Demonstration:
         model, next_token = context.model, self.next_token(context)
-        prompts = PromptWriter(context.task, model, label, self.tokens, self.record_tokens, self.style)
+        prompts = PromptWriter(
+            context.task, model, label, self.tokens, self.record_tokens, self.style
+        )
         sample = private.poisson_slots(
             self.prompts,
             None,
@@ -119,14 +125,18 @@ class OneSampleTexts(LabelTexts):
             releases=self.text_event(context.knob),
         ).draw()
         public = model.decoder([prompts.public], prompts.prefix)
-        private_rows = model.decoder([prompts.private(slot) for slot in sample.slots], prompts.prefix)
+        private_rows = model.decoder(
+            [prompts.private(slot) for slot in sample.slots], prompts.prefix
+        )
         text = ReleasedText(context.task, model)
         while not text.ended and len(text.tokens) < self.tokens:
             if text.tokens:
                 public.append(text.tokens[-1])
                 private_rows.append(text.tokens[-1])
             public_row = public_log_probs(public.log_probs, model)[0]
-            known = np.flatnonzero(public_row > -np.inf)  # a model server may show the likeliest tokens only
+            known = np.flatnonzero(
+                public_row > -np.inf
+            )  # a model server may show the likeliest tokens only
             if len(known) == len(public_row):
                 text.append(next_token(private_rows.log_probs.numpy(), public_row, sample))
             else:
@@ -204,7 +214,9 @@ class NoisyTokens(LabelTexts):
         return GaussianSum(knob, self.own_slots).choose(rows, sample, allowed)
 
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
-        return compose_labels(sizes, self.slots * self.examples_per_slot, self.token_event(knob), self.tokens)
+        return compose_labels(
+            sizes, self.slots * self.examples_per_slot, self.token_event(knob), self.tokens
+        )
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float | None:
         """The estimate, not the upper bound, of the PRV accountant for Poisson sampling (Tang: section 4.1; PTA:
@@ -222,7 +234,9 @@ class NoisyTokens(LabelTexts):
             releases=self.token_event(context.knob),
             times=self.tokens,
         )
-        prompts = PromptWriter(context.task, model, label, self.tokens, self.record_tokens, self.style)
+        prompts = PromptWriter(
+            context.task, model, label, self.tokens, self.record_tokens, self.style
+        )
         decoder = model.decoder(self.public_prompts(prompts.public), prompts.prefix)
         text = ReleasedText(context.task, model)
         randomness = context.streams.stream_of_shot(self.name)
@@ -232,7 +246,9 @@ class NoisyTokens(LabelTexts):
             likeliest = public_log_probs(decoder.likeliest(self.top_k), model)
             allowed = public_vocabulary(likeliest[0], self.top_k, self.top_p)
             public = likeliest
-            if not (likeliest[:, allowed] > -np.inf).all():  # a server has shown other tokens after another prompt
+            if not (
+                likeliest[:, allowed] > -np.inf
+            ).all():  # a server has shown other tokens after another prompt
                 public = public_log_probs(decoder.listed(allowed.tolist()), model)
 
             sample = sampler.draw()
@@ -241,7 +257,9 @@ class NoisyTokens(LabelTexts):
             empty = self.distributions(public[:1], public, allowed)
             rows = np.tile(empty, (len(sample.slots), 1))
             if filled:
-                private_rows = model.listed_log_probs(filled, allowed.tolist(), prompts.prefix).numpy()
+                private_rows = model.listed_log_probs(
+                    filled, allowed.tolist(), prompts.prefix
+                ).numpy()
                 rows[: len(filled)] = self.distributions(private_rows, public, allowed)
             text.append(
                 self.choose(
@@ -258,7 +276,9 @@ class NoisyTokens(LabelTexts):
 def normalise(logits: np.ndarray) -> np.ndarray:
     """Probabilities of float64 rows of logits, each row on its own; a row that is not finite stays so, and counts as 0
     in the primitive."""
-    logits = np.ascontiguousarray(logits)  # the order of a sum must not depend on how many rows there are
+    logits = np.ascontiguousarray(
+        logits
+    )  # the order of a sum must not depend on how many rows there are
     with np.errstate(invalid="ignore", over="ignore"):
         weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
         return weights / weights.sum(axis=-1, keepdims=True)

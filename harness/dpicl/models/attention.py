@@ -172,7 +172,9 @@ def attend(
 @cache
 def _plan_of(device: str) -> type[KernelPlan] | None:
     """How kernels attend: on a GPU, where its torch has brought Triton and there is a C compiler."""
-    plan: type[KernelPlan] | None = getattr(kernels(), "KernelPlan", None) if device == "cuda" else None
+    plan: type[KernelPlan] | None = (
+        getattr(kernels(), "KernelPlan", None) if device == "cuda" else None
+    )
     return plan
 
 
@@ -227,7 +229,9 @@ def _attention(
         visible = None if mask is None or bool(mask.all()) else mask
         out = scaled_dot_product_attention(folded, keys, values, attn_mask=visible, scale=scaling)
         return out[:, :, : heads // groups].reshape(1, heads, 1, -1)
-    if keys.device.type != "cpu" and heads > groups:  # other devices have fast kernels for equal numbers of heads only
+    if (
+        keys.device.type != "cpu" and heads > groups
+    ):  # other devices have fast kernels for equal numbers of heads only
         keys, values = (each.repeat_interleave(heads // groups, dim=1) for each in (keys, values))
     plain = mask is None and count == length
     if mask is None and not plain:
@@ -293,7 +297,9 @@ def _attend_capped(
     softcap: float,
 ) -> torch.Tensor:
     """Attention whose scores are softcap * tanh(score / softcap) (Gemma 2), in float32."""
-    keys, values = (each.repeat_interleave(query.shape[1] // each.shape[1], dim=1) for each in (keys, values))
+    keys, values = (
+        each.repeat_interleave(query.shape[1] // each.shape[1], dim=1) for each in (keys, values)
+    )
     scores = query.float() @ keys.float().transpose(2, 3) * (scaling or query.shape[-1] ** -0.5)
     scores = torch.tanh(scores / softcap) * softcap
     weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)

@@ -45,7 +45,9 @@ def cached_folder(
                 try:
                     make(fresh)
                     files = {path.name: file_sha256(path) for path in sorted(fresh.iterdir())}
-                    (fresh / _COMPLETE).write_text(json.dumps({"format": format, "files": files}), encoding="utf-8")
+                    (fresh / _COMPLETE).write_text(
+                        json.dumps({"format": format, "files": files}), encoding="utf-8"
+                    )
                     fresh.rename(folder)
                 finally:
                     shutil.rmtree(fresh, ignore_errors=True)

@@ -65,7 +65,11 @@ class Writer:
             self.texts[row] = BrokenText(self.texts[row])
         self._model._count_broken(sound.count(False))
         chosen = likeliest.tolist() if not self._temperature else self._sample(logits, rows, sound)
-        going = [place for place, row in enumerate(rows) if sound[place] and self._write(row, chosen[place])]
+        going = [
+            place
+            for place, row in enumerate(rows)
+            if sound[place] and self._write(row, chosen[place])
+        ]
         return going, torch.tensor(
             [chosen[place] for place in going],
             dtype=torch.long,
@@ -84,7 +88,9 @@ class Writer:
             if sound[place]:
                 with np.errstate(over="ignore"):
                     scaled = (values - values.max()) / self._temperature
-                chosen[place] = int((scaled + self._noise[rows[place]].gumbel(size=len(scaled))).argmax())
+                chosen[place] = int(
+                    (scaled + self._noise[rows[place]].gumbel(size=len(scaled))).argmax()
+                )
         return chosen
 
     def _write(self, row: int, token: int) -> bool:
@@ -106,7 +112,9 @@ def _generators(
 ) -> list[np.random.Generator]:
     """One generator a row; none when decoding is greedy."""
     if not (math.isfinite(temperature) and temperature >= 0):
-        raise UsageError(f"A temperature must be 0 (greedy) or a positive number, not {temperature}.")
+        raise UsageError(
+            f"A temperature must be 0 (greedy) or a positive number, not {temperature}."
+        )
     if not temperature:
         return []
     if seeds is None or len(seeds) != rows:

@@ -159,7 +159,9 @@ def _mend(tokenizer: Any, model: PackagedModel) -> PreTrainedTokenizerFast:
     """
     backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     if model.digits_apart:
-        byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=True, use_regex=True)
+        byte_level = pre_tokenizers.ByteLevel(
+            add_prefix_space=False, trim_offsets=True, use_regex=True
+        )
         digits = pre_tokenizers.Digits(individual_digits=True)
         backend.pre_tokenizer = pre_tokenizers.Sequence([digits, byte_level])
     else:
@@ -173,5 +175,9 @@ def _mend(tokenizer: Any, model: PackagedModel) -> PreTrainedTokenizerFast:
         chat_template=tokenizer.chat_template,
         clean_up_tokenization_spaces=False,
         model_max_length=model.context,
-        **({} if model.digits_apart else {"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]}),
+        **(
+            {}
+            if model.digits_apart
+            else {"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]}
+        ),
     )

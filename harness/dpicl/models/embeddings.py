@@ -71,7 +71,9 @@ class EmbeddingModel(ABC):
         filled = [i for i, text in enumerate(texts) if text.strip()]
         if filled:
             # A lone surrogate cannot be encoded, and tokenizers refuse it.
-            rows[filled] = self._raw([texts[i].encode("utf-8", errors="replace").decode() for i in filled])
+            rows[filled] = self._raw(
+                [texts[i].encode("utf-8", errors="replace").decode() for i in filled]
+            )
         with np.errstate(invalid="ignore", over="ignore"):
             lengths = np.linalg.norm(rows, axis=1)
         good = np.isfinite(lengths) & (lengths > 0)
@@ -81,7 +83,9 @@ class EmbeddingModel(ABC):
 
     def encode_alone(self, texts: Sequence[str]) -> np.ndarray:
         """As `encode`, every text by itself: a row is a function of its own text to the last bit."""
-        return np.concatenate([np.zeros((0, self.dimension)), *(self.encode([text]) for text in texts)])
+        return np.concatenate(
+            [np.zeros((0, self.dimension)), *(self.encode([text]) for text in texts)]
+        )
 
     @abstractmethod
     def _raw(self, texts: Sequence[str]) -> np.ndarray:
@@ -168,7 +172,9 @@ class _SentenceTransformer(EmbeddingModel):
 
         with self._one_at_a_time, self._products():
             threads = torch.get_num_threads()
-            torch.set_num_threads(1 if len(texts) == 1 else threads)  # waiting takes longer than one text
+            torch.set_num_threads(
+                1 if len(texts) == 1 else threads
+            )  # waiting takes longer than one text
             try:
                 return np.asarray(
                     self._model.encode(

@@ -99,7 +99,9 @@ def tokenizer() -> PreTrainedTokenizerFast:
     words = {word: symbol for symbol, word in enumerate((*language().words, END, UNKNOWN))}
     backend = Tokenizer(models.WordLevel(words, unk_token=UNKNOWN))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    backend.post_processor = processors.TemplateProcessing(single=f"{END} $A", special_tokens=[(END, words[END])])
+    backend.post_processor = processors.TemplateProcessing(
+        single=f"{END} $A", special_tokens=[(END, words[END])]
+    )
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         bos_token=END,
@@ -134,7 +136,10 @@ def pretrain(training: Training, target: Path) -> float:
             torch.nn.utils.clip_grad_norm_(model.parameters(), _LONGEST_GRADIENT)
             optimizer.step()
         loss_now = validation_loss(model.eval(), training)
-    weights = {f"transformer.{name}": each.contiguous() for name, each in model.transformer.state_dict().items()}
+    weights = {
+        f"transformer.{name}": each.contiguous()
+        for name, each in model.transformer.state_dict().items()
+    }
     save_file(weights, target, metadata={"format": "pt"})
     return loss_now
 
@@ -170,7 +175,9 @@ def _prepend_start(blocks: np.ndarray) -> torch.Tensor:
 def _loss(model: Any, block: torch.Tensor) -> torch.Tensor:
     """Mean cross-entropy of every token after the first."""
     logits = model(block).logits[:, :-1]
-    return torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), block[:, 1:].reshape(-1))
+    return torch.nn.functional.cross_entropy(
+        logits.reshape(-1, logits.shape[-1]), block[:, 1:].reshape(-1)
+    )
 
 
 @contextmanager

@@ -91,9 +91,13 @@ class HMM:
         state: int | None = None,
     ) -> np.ndarray:
         """int64[length] symbols, from a start state (None: drawn from `start`)."""
-        states = [int(_draw_each(np.cumsum(self.start)[None], generator)[0]) if state is None else state]
+        states = [
+            int(_draw_each(np.cumsum(self.start)[None], generator)[0]) if state is None else state
+        ]
         while len(states) < length:
-            states.append(int(_draw_each(np.cumsum(self.transition[states[-1]])[None], generator)[0]))
+            states.append(
+                int(_draw_each(np.cumsum(self.transition[states[-1]])[None], generator)[0])
+            )
         return self.emission[states]
 
 
@@ -120,7 +124,9 @@ class Language:
     @property
     def said(self) -> tuple[str, ...]:
         """The words that some state has, in order of symbols, without the delimiter."""
-        return tuple(self.words[symbol] for symbol in np.unique(self.concepts[0].emission) if symbol)
+        return tuple(
+            self.words[symbol] for symbol in np.unique(self.concepts[0].emission) if symbol
+        )
 
     def documents(
         self,
@@ -152,7 +158,9 @@ def language(seed: int = SEED) -> Language:
     words = (DELIMITER, *("".join(pair) for pair in itertools.islice(letters, VOCABULARY - 1)))
     table = generator.integers(1, VOCABULARY, size=(ENTITIES, PROPERTIES))
     table[:, 0] = 0
-    entity = (1 - ENTITY_IDENTITY) * _permutations(ENTITIES, generator) + ENTITY_IDENTITY * np.eye(ENTITIES)
+    entity = (1 - ENTITY_IDENTITY) * _permutations(ENTITIES, generator) + ENTITY_IDENTITY * np.eye(
+        ENTITIES
+    )
     moves, emissions = [], []
     for _ in range(CONCEPTS):
         moves.append(_permutations(PROPERTIES, generator))

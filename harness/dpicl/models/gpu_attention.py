@@ -51,12 +51,16 @@ class KernelPlan:
             number, count = len(rows), len(piece.tokens)
             stored = piece.begin if piece.store is None else piece.end
             rows.append((begin, count, stored, piece.end, 0 if mask is None else mask.data_ptr()))
-            blocks += [(number, first) for first in range(0, count * (self._heads // groups), LINES)]
+            blocks += [
+                (number, first) for first in range(0, count * (self._heads // groups), LINES)
+            ]
             if piece.store is not None:
                 placed += [(number, first) for first in range(0, count, LINES)]
             self._pieces.append(piece)
         self._counts = len(blocks), len(placed)
-        self._rows, self._asked, self._placed = (_table(each, query.device) for each in (rows, blocks, placed))
+        self._rows, self._asked, self._placed = (
+            _table(each, query.device) for each in (rows, blocks, placed)
+        )
 
     def multiply(
         self,
@@ -70,9 +74,13 @@ class KernelPlan:
         result = value.new_zeros(1, self._tokens, self._heads, value.shape[3])
         if not self._pieces:
             return result
-        query, key, value = (each if each.stride(3) == 1 else each.contiguous() for each in (query, key, value))
+        query, key, value = (
+            each if each.stride(3) == 1 else each.contiguous() for each in (query, key, value)
+        )
         for piece in self._pieces:
-            piece.reserve(layer, key, value)  # all of them before an address is taken, since a place may move
+            piece.reserve(
+                layer, key, value
+            )  # all of them before an address is taken, since a place may move
         stores = _table([_addresses(piece, layer) for piece in self._pieces], query.device)
         new = (
             key,

@@ -52,7 +52,9 @@ def require_there(reference: str) -> bool:
     if Path(source).is_dir():
         return True
     if source.startswith(("/", "./", "../", "~")):
-        raise ModelError(f"There is no folder {source}; give one with config.json, weights and tokenizer.")
+        raise ModelError(
+            f"There is no folder {source}; give one with config.json, weights and tokenizer."
+        )
     return _is_served(source, revision)
 
 

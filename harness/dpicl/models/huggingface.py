@@ -46,7 +46,9 @@ def load_huggingface(reference: str, device: str, dtype: torch.dtype | None) -> 
     folder, there, sha256 = Path(source), require_there(reference), None
     if folder.is_dir():
         check_folder(folder)
-        sha256 = identify_folder(folder)  # before it is read: what is edited meanwhile is another model
+        sha256 = identify_folder(
+            folder
+        )  # before it is read: what is edited meanwhile is another model
     dtype = dtype or preferred_dtype(device)
     # where the hub does not answer, each file would be asked for again and again
     options: dict[str, Any] = {
@@ -59,7 +61,9 @@ def load_huggingface(reference: str, device: str, dtype: torch.dtype | None) -> 
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             source, dtype=dtype, use_safetensors=True, output_loading_info=True, **options
         )
-    except Exception as error:  # whatever three libraries raise for a file that is damaged or made to be
+    except (
+        Exception
+    ) as error:  # whatever three libraries raise for a file that is damaged or made to be
         raise ModelError(_explain(source, revision, error)) from error
     model, info = loaded
     if lacking := sorted(info["missing_keys"]):
@@ -68,7 +72,9 @@ def load_huggingface(reference: str, device: str, dtype: torch.dtype | None) -> 
             " random ones would take their place; get the whole model."
         )
     if tokenizer.eos_token_id is None:
-        raise ModelError(f"The tokenizer of {source} has no EOS token; choose a model that has one.")
+        raise ModelError(
+            f"The tokenizer of {source} has no EOS token; choose a model that has one."
+        )
     model.to(device)
     identity = ModelIdentity(
         name=f"hf:{folder.name if folder.is_dir() else source}",
@@ -98,13 +104,17 @@ def check_folder(folder: Path) -> None:
     _check_shards(folder, names)
     for name in _SETTINGS:
         try:
-            settings = json_text.loads(content_of(folder / name), plain=False) if name in names else {}
+            settings = (
+                json_text.loads(content_of(folder / name), plain=False) if name in names else {}
+            )
         except (OSError, ValueError) as error:
             raise ModelError(f"{folder / name} is damaged: {error}; get it again.") from None
         if not isinstance(settings, dict):
             raise ModelError(f"{folder / name} is not a JSON object; download it again.")
         if name == "config.json" and (problem := _find_too_large(settings)):
-            raise ModelError(f"{folder / name} asks for {problem}, which no model has; get it again.")
+            raise ModelError(
+                f"{folder / name} asks for {problem}, which no model has; get it again."
+            )
 
 
 def _check_shards(folder: Path, names: Sequence[str]) -> None:
@@ -134,7 +144,10 @@ def _find_too_large(settings: dict[str, Any]) -> str:
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         most = _MOST_LAYERS if key.endswith("layers") or key == "n_layer" else _LARGEST_SIZE
-        if key.endswith(("_size", "_dim", "layers", "_heads", "n_layer", "n_embd", "_embeddings")) and value > most:
+        if (
+            key.endswith(("_size", "_dim", "layers", "_heads", "n_layer", "n_embd", "_embeddings"))
+            and value > most
+        ):
             return f"{key} = {value:.4g}"
     return ""
 

@@ -172,7 +172,9 @@ class ListingModel(TokenizedModel, StatelessModel):
     ) -> list[str]:
         """Texts that the engine writes; see LanguageModel. A sample is the engine's own, with the seed modulo 2^31 - 1:
         another engine, or version, may draw another one."""
-        Writer(self, len(prompts), max_tokens, stop, temperature, seeds, broken)  # refuses what makes no sense
+        Writer(
+            self, len(prompts), max_tokens, stop, temperature, seeds, broken
+        )  # refuses what makes no sense
         opened = [self._tokenize_opening(prompt, max_tokens) for prompt in prompts]
         if max_tokens < 1:
             return [""] * len(prompts)
@@ -193,7 +195,11 @@ class ListingModel(TokenizedModel, StatelessModel):
 
     def likeliest_log_probs(self, prompts: Sequence[Tokens], count: int) -> torch.Tensor:
         """As `next_token_log_probs`, of the ``count`` likeliest tokens at least, where so many can be had."""
-        top = self.most_top if count < 0 or 0 <= self.most_top < count else min(count, self.vocab_size)
+        top = (
+            self.most_top
+            if count < 0 or 0 <= self.most_top < count
+            else min(count, self.vocab_size)
+        )
         return self._rows(
             self._ask(
                 [self._tokenize_opening(prompt) for prompt in prompts],
@@ -241,7 +247,9 @@ class ListingModel(TokenizedModel, StatelessModel):
         known = dict(zip(nodes, answers, strict=True))
         return [
             [
-                self._score([(known[at, tuple(ending[:step])], token) for step, token in enumerate(ending)])
+                self._score(
+                    [(known[at, tuple(ending[:step])], token) for step, token in enumerate(ending)]
+                )
                 for ending in endings
             ]
             for at, (_, endings) in enumerate(queries)

@@ -82,7 +82,9 @@ def bits_among(probe: ProductProbe, size: int) -> bytes | None:
     results = []
     others = torch.tensor(HOSTILE, device=probe.line.device).to(probe.line.dtype)
     for first in (0, 1):
-        lines = others[(torch.arange(size) + first) % len(others)][:, None].repeat(1, len(probe.line))
+        lines = others[(torch.arange(size) + first) % len(others)][:, None].repeat(
+            1, len(probe.line)
+        )
         lines[first::2] = probe.line
         results.append(probe.product(lines)[first::2])
     bits = torch.cat(results).view(torch.uint8).cpu()
@@ -145,15 +147,21 @@ def _probe(module: torch.nn.Linear | Conv1D, is_replaced: bool) -> ProductProbe:
             .float()
             .exp2()
         )
-        return torch.cat([half, torch.zeros(count, inner % 2), sign * half.flip(1)], dim=1).to(module.weight)
+        return torch.cat([half, torch.zeros(count, inner % 2), sign * half.flip(1)], dim=1).to(
+            module.weight
+        )
 
     rows, (line,) = wide(min(outer, _DIFFERENT), -1), wide(1, 1)
     weight = torch.empty_like(module.weight)
-    weight.copy_(rows[torch.arange(outer) % len(rows)] if linear else rows[torch.arange(outer) % len(rows)].T)
+    weight.copy_(
+        rows[torch.arange(outer) % len(rows)] if linear else rows[torch.arange(outer) % len(rows)].T
+    )
     twin = copy.copy(module)
     twin._parameters = {"weight": torch.nn.Parameter(weight, requires_grad=False), "bias": None}
     if module.bias is not None:
-        twin._parameters["bias"] = torch.nn.Parameter(torch.zeros_like(module.bias), requires_grad=False)
+        twin._parameters["bias"] = torch.nn.Parameter(
+            torch.zeros_like(module.bias), requires_grad=False
+        )
 
     twins = [twin] if is_replaced and isinstance(twin, torch.nn.Linear) else []
 

@@ -37,7 +37,9 @@ def memory_limit() -> int:
     except ValueError:
         gigabytes = 0.0
     if not 0 < gigabytes < float("inf"):
-        raise UsageError(f"DPICL_MEMORY is '{text}'; set it to the GB that keys and values may take, such as 4.")
+        raise UsageError(
+            f"DPICL_MEMORY is '{text}'; set it to the GB that keys and values may take, such as 4."
+        )
     return int(gigabytes * 1e9)
 
 
@@ -126,7 +128,9 @@ class Piece:
     seen_inside: torch.Tensor | None = None
     scored: Sequence[int] = ()
     take: Callable[[torch.Tensor], None] = lambda log_probs: None
-    _masks: dict[int | None, tuple[torch.Tensor | None, int]] = field(default_factory=dict, repr=False)
+    _masks: dict[int | None, tuple[torch.Tensor | None, int]] = field(
+        default_factory=dict, repr=False
+    )
 
     @property
     def end(self) -> int:
@@ -293,7 +297,9 @@ def row_of(
                 begin + start,
                 past,
                 store,
-                range(begin + start) if not tree or start <= stem else [*range(begin), *positions[:start]],
+                range(begin + start)
+                if not tree or start <= stem
+                else [*range(begin), *positions[:start]],
                 tree.mask_seen(begin, stem, start, end) if tree and end > stem else None,
                 [at - start for at in inside],
                 partial(take, inside),

@@ -18,7 +18,9 @@ from torch.nn.functional import linear
 #: For how many shapes of products oneDNN keeps the code that it made, about 1 MB each; it reads this when it
 #: multiplies first. A pass of rows has two for each of its rows that differ in length, and five of its own.
 CODE_KEPT = 192
-if "DNNL_PRIMITIVE_CACHE_CAPACITY" not in os.environ:  # its older name, which oneDNN reads where the new one is not set
+if (
+    "DNNL_PRIMITIVE_CACHE_CAPACITY" not in os.environ
+):  # its older name, which oneDNN reads where the new one is not set
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(CODE_KEPT))
 
 
@@ -30,7 +32,11 @@ def prefers_mkl() -> bool:
 
 def linear_layers(model: Any) -> list[torch.nn.Linear]:
     """The linear layers that `use_products` takes: those of float32 on a CPU, where this torch has oneDNN."""
-    if model.device.type != "cpu" or model.dtype != torch.float32 or not torch.backends.mkldnn.is_available():
+    if (
+        model.device.type != "cpu"
+        or model.dtype != torch.float32
+        or not torch.backends.mkldnn.is_available()
+    ):
         return []
     return [module for module in model.modules() if type(module) is torch.nn.Linear]
 
@@ -71,7 +77,9 @@ def split_products(
         yield
         return
     whole, before = layer.forward, layer.__dict__.get("forward")
-    layer.__dict__["forward"] = lambda inputs: torch.cat([whole(part) for part in inputs.split(most, dim=1)], dim=1)
+    layer.__dict__["forward"] = lambda inputs: torch.cat(
+        [whole(part) for part in inputs.split(most, dim=1)], dim=1
+    )
     try:
         yield
     finally:

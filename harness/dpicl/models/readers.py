@@ -82,7 +82,9 @@ def reader_of(
         measured = find_measured(packed)
         if measured.agrees:
             packed.read_in(measured.shapes)
-            packed.identity = replace(identity, batch_invariant=measured.alone, arithmetic=measured.bits)
+            packed.identity = replace(
+                identity, batch_invariant=measured.alone, arithmetic=measured.bits
+            )
             return packed
         _log.warning(
             "%s is read one row a pass: packed rows give other numbers than transformers.",
@@ -126,7 +128,9 @@ def find_measured(model: TransformersLM) -> Measured:
     settings = [
         torch.get_float32_matmul_precision(),
         *sorted(f"{k}={v}" for k, v in os.environ.items() if _SETS.match(k)),
-        *(["MKL"] if products.linear_layers(model.model) and products.prefers_mkl() else []),  # it was oneDNN before
+        *(
+            ["MKL"] if products.linear_layers(model.model) and products.prefers_mkl() else []
+        ),  # it was oneDNN before
     ]
     key = hashlib.sha256(json.dumps([*matters, *versions, *settings]).encode()).hexdigest()[:32]
     path = models_folder() / "independence" / f"{key}.json"
@@ -242,7 +246,9 @@ def _kind(layer: torch.nn.Module) -> list[Any]:
         for name, value in {"": None, **vars(module)}.items()
         if name != "layer_idx" and (value is None or isinstance(value, int | float | str))
     ]
-    weights = [(each.shape, each.stride(), each.dtype, each.data_ptr() % 64) for each in layer.parameters()]
+    weights = [
+        (each.shape, each.stride(), each.dtype, each.data_ptr() % 64) for each in layer.parameters()
+    ]
     return [settings, weights]
 
 
@@ -266,7 +272,9 @@ def _companies(
             mine = [watched[at] for at in group]
             free = int(random.integers(min(16, (shape - before) // 2)))
             room = shape - free - sum(len(row) + lead for row in mine)
-            unit = next((row for row in watched if room <= _COPIES * (len(row) + 1 + 2 * lead)), watched[0])
+            unit = next(
+                (row for row in watched if room <= _COPIES * (len(row) + 1 + 2 * lead)), watched[0]
+            )
             fill = [unit, spoilt] * (max(0, room) // (len(unit) + 1 + 2 * lead))
             yield [*mine, *fill] if first else [*fill[::-1], *mine]
             first = not first
@@ -304,7 +312,9 @@ def digest(log_probs: torch.Tensor) -> str:
 def _groups(lengths: Sequence[int], room: int) -> list[list[int]]:
     """Numbers of the rows that share a pass of so many tokens, as many as fit; one that fits in none is left out."""
     groups, left = [list[int]()], room
-    for at in sorted((at for at, length in enumerate(lengths) if length <= room), key=lengths.__getitem__):
+    for at in sorted(
+        (at for at, length in enumerate(lengths) if length <= room), key=lengths.__getitem__
+    ):
         if lengths[at] > left:
             groups.append([])
             left = room

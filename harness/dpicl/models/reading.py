@@ -61,7 +61,9 @@ class Reading(ServiceRequest):
 
     def count_bytes(self) -> int:
         """Bytes of keys and values that these rows will take beyond what is held."""
-        return sum(row[-1].store.count_bytes(row[-1].end) for row in self.rows if row[-1].store is not None)
+        return sum(
+            row[-1].store.count_bytes(row[-1].end) for row in self.rows if row[-1].store is not None
+        )
 
 
 class Passes(Service):
@@ -142,7 +144,10 @@ class Passes(Service):
         held_up = set[int]()
         while self._ready and len(passed_by) < LOOKED_AT and tokens < self.most:
             request, piece = self._ready.popleft()
-            fits = tokens + len(piece.tokens) <= self.most and predicted + len(piece.scored) <= MOST_PREDICTED
+            fits = (
+                tokens + len(piece.tokens) <= self.most
+                and predicted + len(piece.scored) <= MOST_PREDICTED
+            )
             if not chosen or (fits and id(piece.store) not in held_up):
                 chosen.append((request, piece))
                 tokens, predicted = tokens + len(piece.tokens), predicted + len(piece.scored)
@@ -168,7 +173,9 @@ class Passes(Service):
                 self._fill_up(scored, output),
             )
         logits, words = logits.float(), logits.shape[1]
-        if logits.is_cuda:  # it sums a line by fours, beginning where memory is aligned: all lines begin alike
+        if (
+            logits.is_cuda
+        ):  # it sums a line by fours, beginning where memory is aligned: all lines begin alike
             logits = torch.nn.functional.pad(
                 logits,
                 (0, -words % 4),
@@ -208,4 +215,6 @@ def shape_of(count: int, shapes: Sequence[int]) -> int:
 
 def is_out_of_memory(error: Exception) -> bool:
     """Whether an allocation failed, on whatever device."""
-    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
+    return isinstance(
+        error, (MemoryError, torch.OutOfMemoryError)
+    ) or "can't allocate memory" in str(error)

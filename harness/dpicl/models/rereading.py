@@ -115,7 +115,11 @@ class _GrowingPrompts(Decoder):
 
     def likeliest(self, count: int | None) -> torch.Tensor:
         """See Decoder."""
-        return self.log_probs if count is None else self._model.likeliest_log_probs(self._prompts, count)
+        return (
+            self.log_probs
+            if count is None
+            else self._model.likeliest_log_probs(self._prompts, count)
+        )
 
     def listed(self, tokens: Sequence[int]) -> torch.Tensor:
         """See Decoder."""
@@ -128,4 +132,6 @@ class _GrowingPrompts(Decoder):
             prompt.append(int(token))
 
     def _check(self, more: int) -> None:
-        self._model._check_length(more + self._model.answer_room + max(map(len, self._prompts), default=0))
+        self._model._check_length(
+            more + self._model.answer_room + max(map(len, self._prompts), default=0)
+        )

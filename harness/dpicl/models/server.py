@@ -73,14 +73,20 @@ class ServerLM(ListingModel):
                 "tokenizer",
             }
         )
-        pinned = hashlib.sha256(json.dumps([about, self.vocab_size], sort_keys=True).encode()).hexdigest()
-        self.identity = ModelIdentity(name, pinned, None, "server", "server", probed.parameters, batch_invariant=False)
+        pinned = hashlib.sha256(
+            json.dumps([about, self.vocab_size], sort_keys=True).encode()
+        ).hexdigest()
+        self.identity = ModelIdentity(
+            name, pinned, None, "server", "server", probed.parameters, batch_invariant=False
+        )
 
     def _list(
         self, prompts: Sequence[list[int]], requests: Sequence[Listing], rows: Sequence[int]
     ) -> list[LogProbs | None]:
         if not self._record.top_tokens:
-            raise ModelError(f"The model server {self._connection.settings.url} gives texts, and no log-probabilities.")
+            raise ModelError(
+                f"The model server {self._connection.settings.url} gives texts, and no log-probabilities."
+            )
         return self._answers(prompts, requests, rows)
 
     def _answers(
@@ -100,7 +106,11 @@ class ServerLM(ListingModel):
             groups.setdefault(want, []).append(at)
         calls, places = [], []
         for want, group in groups.items():
-            size = 1 if salt is None else min(self._dialect.most_prompts(want), self._connection.window)
+            size = (
+                1
+                if salt is None
+                else min(self._dialect.most_prompts(want), self._connection.window)
+            )
             for first in range(0, len(group), size):
                 share = group[first : first + size]
                 places += share
@@ -112,12 +122,19 @@ class ServerLM(ListingModel):
                     )
                 )
         answers = [answer for share in self._connection.answers(calls) for answer in share]
-        failed = {rows[at]: str(one) for at, one in zip(places, answers, strict=True) if isinstance(one, Exception)}
+        failed = {
+            rows[at]: str(one)
+            for at, one in zip(places, answers, strict=True)
+            if isinstance(one, Exception)
+        }
         self.usage.failures.update(failed.values())
         self.usage.tokens_read += sum(map(len, prompts))
         self.usage.forward_calls += len(prompts)
         in_order = dict(zip(places, answers, strict=True))
-        return [None if isinstance(in_order[at], Exception) else in_order[at] for at in range(len(prompts))]
+        return [
+            None if isinstance(in_order[at], Exception) else in_order[at]
+            for at in range(len(prompts))
+        ]
 
     def _silence_error(self) -> ModelError:
         return ModelError(
@@ -131,7 +148,9 @@ class ServerLM(ListingModel):
         if len(prompts) > 1:
             with suppress(Denied, Refused, Unanswered, Unsound):
                 answers = await self._dialect.answer_all(self._connection.ask_once, prompts, want)
-        lacking = [at for at, answer in enumerate(answers) if answer is None or isinstance(answer, Unsound)]
+        lacking = [
+            at for at, answer in enumerate(answers) if answer is None or isinstance(answer, Unsound)
+        ]
         alone = await gather(*(self._answer(prompts[at], want) for at in lacking))
         for at, answer in zip(lacking, alone, strict=True):
             answers[at] = answer

@@ -58,8 +58,12 @@ class _LlamaCompletion(_Answer):
 
     model: str = ""
     text: str = Field("", validation_alias="content")
-    likely: list[_Likely] = Field([], validation_alias=AliasPath("completion_probabilities", 0, "top_logprobs"))
-    shares: list[_Share] = Field([], validation_alias=AliasPath("completion_probabilities", 0, "top_probs"))
+    likely: list[_Likely] = Field(
+        [], validation_alias=AliasPath("completion_probabilities", 0, "top_logprobs")
+    )
+    shares: list[_Share] = Field(
+        [], validation_alias=AliasPath("completion_probabilities", 0, "top_probs")
+    )
     truncated: Literal[False] | None = None
     prompt_tokens: int | None = Field(None, validation_alias="tokens_evaluated")
 
@@ -69,7 +73,9 @@ class _Choice(_Answer):
 
     text: str
     index: int = 0
-    likely: list[dict[_TokenName, _LogProb]] = Field([], validation_alias=AliasPath("logprobs", "top_logprobs"))
+    likely: list[dict[_TokenName, _LogProb]] = Field(
+        [], validation_alias=AliasPath("logprobs", "top_logprobs")
+    )
 
 
 class _Completion(_Answer):
@@ -205,7 +211,9 @@ class Dialect(ABC):
         def read(answer: _LlamaCompletion | _Choice) -> str:
             if len(answer.text) > LETTERS * want.max_tokens:
                 raise ValueError("too long a text")
-            return answer.text[: min((at for at in map(answer.text.find, want.stop) if at >= 0), default=None)]
+            return answer.text[
+                : min((at for at in map(answer.text.find, want.stop) if at >= 0), default=None)
+            ]
 
         return read
 
@@ -223,7 +231,9 @@ class Dialect(ABC):
         """Asks for ``max_tokens`` (of the body) tokens that follow a prompt. read: what is made of its part of the
         answer."""
 
-    def _require_same(self, answer: _LlamaCompletion | _Completion, prompts: Sequence[Prompt] = ()) -> None:
+    def _require_same(
+        self, answer: _LlamaCompletion | _Completion, prompts: Sequence[Prompt] = ()
+    ) -> None:
         """Raises Unsound for the answer of another model than the first one's, or to ``prompts`` of another length."""
         self.answers_as = self.answers_as or answer.model
         if answer.model and answer.model != self.answers_as:
@@ -289,7 +299,9 @@ class LlamaCpp(Dialect):
         def read(answer: _LlamaCompletion) -> LogProbs:
             tokens = [entry["id"] for entry in answer.likely]
             values = [entry["logprob"] for entry in answer.likely]
-            return LogProbs.from_answer(tokens, values, self.vocab_size, min(least, self.vocab_size))
+            return LogProbs.from_answer(
+                tokens, values, self.vocab_size, min(least, self.vocab_size)
+            )
 
         return self._call(prompt, body, read)
 
@@ -458,7 +470,11 @@ class VLLM(Dialect):
                 raise Unsound("it lists tokens for more or fewer places than one")
             tokens = [int(name.removeprefix("token_id:")) for name in choice.likely[0]]
             values = [*choice.likely[0].values()]
-            if any(value <= LOWEST for token, value in zip(tokens, values, strict=True) if token < self.vocab_size):
+            if any(
+                value <= LOWEST
+                for token, value in zip(tokens, values, strict=True)
+                if token < self.vocab_size
+            ):
                 raise Unsound(f"it gives {LOWEST:g} in place of a log-probability")
             row = LogProbs.from_answer(tokens, values, self.vocab_size, least, want.listed)
             if want.top < 0 and len(row.tokens) < self.vocab_size:
@@ -495,7 +511,8 @@ class VLLM(Dialect):
                 "min_p": 0.0,
                 "repetition_penalty": 1.0,
             },  # not the model's own defaults
-            "cache_salt": prompts[0].salt or secrets.token_urlsafe(32),  # a salt of its own finds nothing
+            "cache_salt": prompts[0].salt
+            or secrets.token_urlsafe(32),  # a salt of its own finds nothing
             **body,
         }
         count = body.get("logprobs")

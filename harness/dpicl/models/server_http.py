@@ -146,7 +146,9 @@ class Connection:
 
     def answers(self, calls: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
         """What these give, in order, asked at the same time. Raises the first error, and cancels the others."""
-        return result_of(asyncio.run_coroutine_threadsafe(_ask_together(calls), _loop_of(os.getpid())))
+        return result_of(
+            asyncio.run_coroutine_threadsafe(_ask_together(calls), _loop_of(os.getpid()))
+        )
 
     async def ask(self, call: Call) -> Any:
         """What ``call.read`` makes of the answer, after as many tries as the settings' patience has room for. Raises
@@ -158,7 +160,9 @@ class Connection:
                 return await self._try(call)
             except _Failed as failure:
                 unsound += failure.unsound
-                wait = max(pause * self._jitter.uniform(0.5, 1.5), min(failure.after, LONGEST_PAUSE))
+                wait = max(
+                    pause * self._jitter.uniform(0.5, 1.5), min(failure.after, LONGEST_PAUSE)
+                )
                 if time.monotonic() + wait >= end or unsound == UNSOUND_TRIES:
                     raise (Unsound if failure.unsound else Unanswered)(str(failure)) from None
             await asyncio.sleep(wait)
@@ -173,7 +177,9 @@ class Connection:
 
     def silence_error(self, error: Exception) -> ModelError:
         """The error of a server that does not answer; error: why, in our words."""
-        return ModelError(f"The model server {self.settings.url} gives no sound answer: {error}; see that it runs.")
+        return ModelError(
+            f"The model server {self.settings.url} gives no sound answer: {error}; see that it runs."
+        )
 
     async def _try(self, call: Call) -> Any:
         """One try, of a server that is what it was. Raises _Failed, Refused or ModelError."""
@@ -208,9 +214,13 @@ class Connection:
             raise _Failed(f"the connection failed ({type(error).__name__})") from None
         url = self.settings.url
         if status == 401:
-            raise Denied(f"The model server {url} refuses the API key; set the variable that `key` names.")
+            raise Denied(
+                f"The model server {url} refuses the API key; set the variable that `key` names."
+            )
         if 300 <= status < 400:
-            raise Denied(f"The model server {url} redirects elsewhere, and prompts follow no redirect.")
+            raise Denied(
+                f"The model server {url} redirects elsewhere, and prompts follow no redirect."
+            )
         if status in _BUSY or status >= 500:
             raise _Failed(f"it answers {status}", after)
         if status != 200:
@@ -238,7 +248,9 @@ class Connection:
             extensions=extensions,
         ) as response:
             body = bytearray()
-            async for part in response.aiter_raw():  # a small answer that is compressed could be a large one
+            async for (
+                part
+            ) in response.aiter_raw():  # a small answer that is compressed could be a large one
                 body += part
                 if len(body) > (LARGEST if call.whole else SMALL):
                     raise ValueError("too large")

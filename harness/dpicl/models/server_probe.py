@@ -74,7 +74,9 @@ class Probed:
 
     async def _find_difference(self, ask: Ask) -> str:
         """What is not as it was, in words; "" where nothing is."""
-        served = _find_served(self.settings, await ask(Call("/v1/models", ModelList.model_validate_json)))
+        served = _find_served(
+            self.settings, await ask(Call("/v1/models", ModelList.model_validate_json))
+        )
         about = await _describe(self.dialect, served, ask)
         for name, value in about.items():
             if value != self.about[name]:
@@ -140,10 +142,14 @@ async def _probe(connection: Connection, salt: str) -> Probed:
     settings, ask = connection.settings, connection.ask
     served = _find_served(settings, await ask(Call("/v1/models", ModelList.model_validate_json)))
     if (key := settings.secret()) and key in served.id:
-        raise UsageError(f"The server {settings.url} has its API key in the name of its model; give the model another.")
+        raise UsageError(
+            f"The server {settings.url} has its API key in the name of its model; give the model another."
+        )
     dialect = await _choose_dialect(settings, served, ask)
     tokens, cache = dialect.tokens, settings.cache != "no"
-    prompts = [Prompt([*tokens.lead, *tokens.encode(text)], salt if cache else None) for text in FIXED]
+    prompts = [
+        Prompt([*tokens.lead, *tokens.encode(text)], salt if cache else None) for text in FIXED
+    ]
     about = await _describe(dialect, served, ask)
     top_tokens = await _find_most(dialect, ask, prompts[0], settings.top)
     ids = sorted({at * dialect.vocab_size // dialect.lists for at in range(dialect.lists)})
@@ -233,7 +239,9 @@ async def _find_most(
         return 0
     for top in dialect.tops_below(most):
         shown = await _count_shown(dialect, ask, prompt, top)
-        if isinstance(dialect, VLLM) and 0 < shown < top == dialect.vocab_size:  # it pads its output layer
+        if (
+            isinstance(dialect, VLLM) and 0 < shown < top == dialect.vocab_size
+        ):  # it pads its output layer
             dialect.whole = -1
             shown = await _count_shown(dialect, ask, prompt, -1) or shown
         if shown:

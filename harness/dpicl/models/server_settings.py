@@ -38,10 +38,21 @@ def _base(url: str) -> str:
     """The base of an address, without /v1 at its end. Raises UsageError for one that is no plain address of a host."""
     try:
         parts = urlsplit(url)
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not parts.fragment
+        sound = (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and parts.port != 0
+            and not parts.fragment
+        )
     except ValueError:
         sound = False
-    if not sound or "@" in unquote(parts.netloc) or " " in url or not url.isascii() or not url.isprintable():
+    if (
+        not sound
+        or "@" in unquote(parts.netloc)
+        or " " in url
+        or not url.isascii()
+        or not url.isprintable()
+    ):
         raise UsageError(
             f"A server's address is http(s)://HOST:PORT, as in {EXAMPLE}: without user and password (?key=NAME names"
             " the variable with a key), blanks and #."
@@ -51,7 +62,9 @@ def _base(url: str) -> str:
 
 def _variable(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,199}", name):
-        raise UsageError("The setting key of a server is the name of an environment variable, never the key itself.")
+        raise UsageError(
+            "The setting key of a server is the name of an environment variable, never the key itself."
+        )
     return name
 
 
@@ -102,8 +115,12 @@ class ServerSettings(BaseModel):
             return None
         key = os.environ.get(self.key, "")
         if not re.fullmatch(r"[\x21-\x7e]{1,4096}", key):
-            name = self.key if self.key.isupper() else "that `key` names"  # it may be the key itself
-            raise UsageError(f"The environment variable {name} holds no API key; set it, or leave `key` out.")
+            name = (
+                self.key if self.key.isupper() else "that `key` names"
+            )  # it may be the key itself
+            raise UsageError(
+                f"The environment variable {name} holds no API key; set it, or leave `key` out."
+            )
         return key
 
 
@@ -158,7 +175,11 @@ class ServerRecord(BaseModel):
         sent = f"private prompts were sent to a model server {where} ({self.kind}); what it does with them is trusted"
         if self.vocabulary or not self.top_tokens:
             return (sent,)
-        slots = "its listed tokens" if self.listed_ids else "its own likeliest ones; what it leaves out has mass 0"
+        slots = (
+            "its listed tokens"
+            if self.listed_ids
+            else "its own likeliest ones; what it leaves out has mass 0"
+        )
         shown = f"a public prompt shows its {self.top_tokens} likeliest tokens, a slot {slots}"
         return sent, f"truncated by the server: {shown}"
 
@@ -177,7 +198,9 @@ def settings_of(rest: str) -> ServerSettings:
     if "://" in rest:
         return parse_name(ServerSettings, rest, "a server", EXAMPLE)
     if not _NAME.fullmatch(rest):
-        raise UsageError(f"A model on a server has an address or a name of letters and digits; write {EXAMPLE}.")
+        raise UsageError(
+            f"A model on a server has an address or a name of letters and digits; write {EXAMPLE}."
+        )
     variable = NAMED + re.sub(r"[^A-Z0-9]", "_", rest.upper())
     if "://" not in (address := os.environ.get(variable, "")):
         raise UsageError(
@@ -233,7 +256,9 @@ def parse_name(
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
     except ValueError:
-        raise UsageError(f"What follows the ? in a model's name is key=value&key=value, as in {example}.") from None
+        raise UsageError(
+            f"What follows the ? in a model's name is key=value&key=value, as in {example}."
+        ) from None
     values = dict(pairs)
     if len(values) < len(pairs) or "" in values.values():
         raise UsageError(f"Each setting of {noun} must stand once, with a value.")
@@ -244,4 +269,6 @@ def parse_name(
         return kind.model_validate({**values, first: base})
     except ValidationError as error:
         problem = error.errors()[0]
-        raise UsageError(f"The setting {problem['loc'][0]} of {noun} {problem_words(problem)}.") from None
+        raise UsageError(
+            f"The setting {problem['loc'][0]} of {noun} {problem_words(problem)}."
+        ) from None

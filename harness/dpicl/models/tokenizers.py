@@ -20,7 +20,9 @@ class Tokenizer:
         self.tokenizer = tokenizer
         self.lead = leading_tokens(tokenizer)
         self.vocab_size, self.eos_token_id = len(tokenizer), tokenizer.eos_token_id
-        self.start = next(t for t in (start, tokenizer.bos_token_id, tokenizer.eos_token_id) if t is not None)
+        self.start = next(
+            t for t in (start, tokenizer.bos_token_id, tokenizer.eos_token_id) if t is not None
+        )
 
     def encode(self, content: str) -> list[int]:
         """Tokens of a text, without any that the tokenizer adds."""
@@ -28,13 +30,21 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of tokens, special ones left out."""
-        return str(self.tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
+        return str(
+            self.tokenizer.decode(
+                list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
+            )
+        )
 
     def text_of(self, ids: Sequence[int]) -> str:
         """Text of a prompt's tokens, special ones included, without those that stand before every prompt."""
         lead = len(self.lead)
         rest = list(ids[lead:] if list(ids[:lead]) == self.lead else ids)
-        return str(self.tokenizer.decode(rest, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        return str(
+            self.tokenizer.decode(
+                rest, skip_special_tokens=False, clean_up_tokenization_spaces=False
+            )
+        )
 
     @property
     def digest(self) -> str:
@@ -47,7 +57,9 @@ class Tokenizer:
     def chat(self, prompt: ChatPrompt) -> str:
         """The text of a chat turn. Raises ModelError without a chat template."""
         if not self.tokenizer.chat_template:
-            raise ModelError("The model has no chat template; use prompts of the style 'completion'.")
+            raise ModelError(
+                "The model has no chat template; use prompts of the style 'completion'."
+            )
         turns = [{"role": "user", "content": prompt.user}]
         text = self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
         return str(text) + prompt.assistant_prefix
@@ -72,7 +84,9 @@ class ByteTokenizer(Tokenizer):
         return list(content.encode("utf-8", errors="replace"))
 
     def decode(self, ids: Sequence[int]) -> str:
-        return bytes(token for token in ids if token < self.eos_token_id).decode("utf-8", errors="ignore")
+        return bytes(token for token in ids if token < self.eos_token_id).decode(
+            "utf-8", errors="ignore"
+        )
 
     def text_of(self, ids: Sequence[int]) -> str:
         return self.decode(ids)
@@ -90,7 +104,9 @@ class TokenizedModel(LanguageModel):
 
     def encode(self, prompt: str | ChatPrompt) -> list[int]:
         """Tokens of a prompt; see LanguageModel. Raises ModelError for a ChatPrompt without a chat template."""
-        return self._tokens.encode(self._tokens.chat(prompt) if isinstance(prompt, ChatPrompt) else prompt)
+        return self._tokens.encode(
+            self._tokens.chat(prompt) if isinstance(prompt, ChatPrompt) else prompt
+        )
 
     def decode(self, tokens: Tokens) -> str:
         """Text of tokens, special tokens left out."""
@@ -113,7 +129,9 @@ def load_tokenizer(name: str, revision: str | None = None) -> Tokenizer:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
+        tokenizer: Any = AutoTokenizer.from_pretrained(
+            name, revision=revision, trust_remote_code=False
+        )
         if tokenizer.eos_token_id is None:
             raise ValueError("it has no EOS token")
         return Tokenizer(tokenizer)

@@ -95,7 +95,9 @@ class TransformersLM(CausalModel):
     ) -> None:
         super().__init__(model, tokenizer, identity, start_token)
         self.memory = Memory(memory_limit(), _bytes_a_token(model))
-        self._configs = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}.values()
+        self._configs = {
+            id(m.config): m.config for m in model.modules() if hasattr(m, "config")
+        }.values()
         self._layers = linear_layers(model)
         self._passes = Passes(
             self._forward,
@@ -131,7 +133,9 @@ class TransformersLM(CausalModel):
 
     def decoder(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> Decoder:
         """Reads the B prompts once; every one of them keeps its keys and values."""
-        decoder = _CachedDecoder(self, [self._tokenize_opening(prompt) for prompt in prompts], prefix, DECODED)
+        decoder = _CachedDecoder(
+            self, [self._tokenize_opening(prompt) for prompt in prompts], prefix, DECODED
+        )
         self._count_lost(decoder.log_probs)
         return decoder
 
@@ -175,7 +179,9 @@ class TransformersLM(CausalModel):
             )
         self._read(rows)
         scored = [each.endings() for each in scores]
-        self._count_broken(sum(any(math.isnan(ending.log_prob) for ending in row) for row in scored))
+        self._count_broken(
+            sum(any(math.isnan(ending.log_prob) for ending in row) for row in scored)
+        )
         return scored
 
     def generate(
@@ -352,7 +358,9 @@ def explain_unsupported(model: Any) -> str | None:
     if any(getattr(config, name, None) for name in _EXPERTS):
         return "its experts read as many tokens as are sent to them, so a row could change the rounding of another"
     positions = getattr(config, "rope_parameters", None) or {}
-    if "longrope" in [each.get("rope_type") for each in (positions, *positions.values()) if isinstance(each, dict)]:
+    if "longrope" in [
+        each.get("rope_type") for each in (positions, *positions.values()) if isinstance(each, dict)
+    ]:
         return "the longest row of a pass would scale the positions of all"
     if any(hasattr(module, "sinks") for module in model.modules()):
         return "its attention has sinks"

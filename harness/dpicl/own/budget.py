@@ -27,7 +27,13 @@ from typing import Any
 from dpicl.accounting.events import to_json
 from dpicl.accounting.group_privacy import of_person
 from dpicl.core.cell import large_delta
-from dpicl.core.errors import BudgetExceeded, ResultError, UnsupportedEvent, UsageError, require_known
+from dpicl.core.errors import (
+    BudgetExceeded,
+    ResultError,
+    UnsupportedEvent,
+    UsageError,
+    require_known,
+)
 from dpicl.core.files import hold_lock, own_folder
 from dpicl.core.json_text import to_plain
 from dpicl.core.messages import count, names_text, show_rounded_up
@@ -121,7 +127,9 @@ def warn_of_uncounted() -> None:
     """Says which budgets of this user's releases do not count, before anything is charged to others."""
     for folder in uncounted_budgets():
         _log.warning(
-            "DPICL_CACHE is set: budgets are those in %s, and those in %s do not count.", private_folder(), folder
+            "DPICL_CACHE is set: budgets are those in %s, and those in %s do not count.",
+            private_folder(),
+            folder,
         )
 
 
@@ -187,9 +195,13 @@ def _charge_all(hashes: frozenset[bytes], release: NewRelease, to: ChargeTo) -> 
     return charged
 
 
-def _choose_ledgers(there: Sequence[PrivateLedger], hashes: frozenset[bytes], to: ChargeTo) -> list[PrivateLedger]:
+def _choose_ledgers(
+    there: Sequence[PrivateLedger], hashes: frozenset[bytes], to: ChargeTo
+) -> list[PrivateLedger]:
     """The sets that pay: the named one and all that have one of the records; a new one where there is none."""
-    chosen = [ledger for ledger in there if ledger.name == to.name or not hashes.isdisjoint(ledger.hashes)]
+    chosen = [
+        ledger for ledger in there if ledger.name == to.name or not hashes.isdisjoint(ledger.hashes)
+    ]
     name = to.name or (None if chosen else to.default)
     if name is None or any(ledger.name == name for ledger in chosen):
         return chosen
@@ -219,7 +231,9 @@ def _totals(limit: Limit) -> tuple[float, float | None]:
     return limit.total_epsilon, limit.total_delta
 
 
-def _new_limit(ledger: PrivateLedger, total_epsilon: float | None, total_delta: float | None, delta: float) -> Limit:
+def _new_limit(
+    ledger: PrivateLedger, total_epsilon: float | None, total_delta: float | None, delta: float
+) -> Limit:
     """The limit that stands, with what is given in the place of what was stated."""
     stated = ledger.limit
     if total_epsilon is None:
@@ -229,7 +243,9 @@ def _new_limit(ledger: PrivateLedger, total_epsilon: float | None, total_delta: 
     return Limit(when=_now(), total_epsilon=total_epsilon, delta=delta, total_delta=total_delta)
 
 
-def _refuse_higher(ledger: PrivateLedger, total_epsilon: float | None, total_delta: float | None) -> None:
+def _refuse_higher(
+    ledger: PrivateLedger, total_epsilon: float | None, total_delta: float | None
+) -> None:
     """Raises UsageError for a limit above the one that stands."""
     stated = ledger.limit
     limits = [
@@ -340,7 +356,11 @@ def _refusal(ledger: PrivateLedger, to: ChargeTo) -> str:
     """Why a set is not to stand so; '' where it may."""
     limit, delta_limit, (epsilon, delta) = _limit(ledger), _delta_limit(ledger), _sums(ledger)
     named = to.name or to.default
-    known = "" if ledger.name == named else f" These are records of private set '{ledger.name}', not only '{named}'."
+    known = (
+        ""
+        if ledger.name == named
+        else f" These are records of private set '{ledger.name}', not only '{named}'."
+    )
     releases = f"With this, {count(len(ledger.charges), 'release')} of private set '{ledger.name}' would add up to"
     shows = f"(dpicl budget --private-set {ledger.name} shows what is left).{known}"
     if limit is not None and epsilon > limit * _ROUNDING:

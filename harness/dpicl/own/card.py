@@ -154,7 +154,9 @@ class PrivacyCard(Part):
         if self.private and self.noise != "secure":
             raise ValueError("a release is private with secure noise, and only then")
         if not self.private and self.noise == "secure" and not self.unchecked:
-            raise ValueError("a release with secure noise is private, unless its code was not checked")
+            raise ValueError(
+                "a release with secure noise is private, unless its code was not checked"
+            )
         if not self.private and self.warning is None:
             raise ValueError("a card warns where the release is not private")
         return self
@@ -170,7 +172,9 @@ class PrivacyCard(Part):
         warning = self.warning or ""
         if self.noise != "secure" or not self.unchecked or warning.startswith(UNCHECKED):
             return self
-        return self.model_copy(update={"private": False, "warning": f"{UNCHECKED} {warning}".strip()})
+        return self.model_copy(
+            update={"private": False, "warning": f"{UNCHECKED} {warning}".strip()}
+        )
 
 
 def card(

@@ -17,7 +17,13 @@ from typing import Any
 from dpicl.accounting.group_privacy import of_person
 from dpicl.core.messages import count, names_text, show_rounded_up
 from dpicl.core.vocabulary import NEIGHBOURS_TEXT, model_name
-from dpicl.own.card import NOT_MEASURED, describe_proof, guarantee_of, is_up_to_rounding, unit_of_card
+from dpicl.own.card import (
+    NOT_MEASURED,
+    describe_proof,
+    guarantee_of,
+    is_up_to_rounding,
+    unit_of_card,
+)
 from dpicl.own.utility import Utility
 from dpicl.results.schema import KnobValue
 
@@ -88,7 +94,10 @@ def card_html(content: Mapping[str, Any]) -> str:
     ]
     bodies = []
     for name, head, sections in pages:
-        shown = "".join(f"<h2>{_plain(each.title)}</h2>{''.join(map(_html, each.blocks))}\n" for each in sections)
+        shown = "".join(
+            f"<h2>{_plain(each.title)}</h2>{''.join(map(_html, each.blocks))}\n"
+            for each in sections
+        )
         bodies.append(f'<section class="{name}">{head}{shown}</section>')
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     return (
@@ -120,13 +129,19 @@ def first_page(content: Mapping[str, Any]) -> list[Section]:
         ("About whom", _about_whom(content)),
         ("Spent by this release", _spent(content) if promises else "nothing: it is not private"),
         ("Left", _left(content)),
-        ("Who to ask", content.get("contact") or "whoever gave you this card (no contact was named)"),
+        (
+            "Who to ask",
+            content.get("contact") or "whoever gave you this card (no contact was named)",
+        ),
         ("May it be published?", _may_be_published(content)),
     ]
     people = "People who are named in the rows of others, families, and copies that were edited."
     return [
         Section("For whoever signs this", [*blocks, Rows((), facts)]),
-        Section("What this does not cover", [Bullets([people, *_NOT_COVERED, *content.get("reading", ())])]),
+        Section(
+            "What this does not cover",
+            [Bullets([people, *_NOT_COVERED, *content.get("reading", ())])],
+        ),
     ]
 
 
@@ -136,7 +151,9 @@ def _odds_sentence(content: Mapping[str, Any]) -> str:
     epsilon, delta = guarantee_of(content)
     who = "person" if content.get("person") else "record"
     subject = "Whatever" if content["private"] else "If the code does what it declares: whatever"
-    failing = f" With a chance of at most {_chance(delta)} this protection fails." if delta > 0 else ""
+    failing = (
+        f" With a chance of at most {_chance(delta)} this protection fails." if delta > 0 else ""
+    )
     if epsilon > _WORTHLESS:
         return (
             f"Next to nothing is promised: at epsilon = {show_rounded_up(epsilon)} what was released may show whether a"
@@ -162,16 +179,24 @@ def _rows_table(content: Mapping[str, Any]) -> Rows:
         else:
             theirs, share = of_person(epsilon, delta, number)
         nothing = theirs > _WORTHLESS or share >= 1
-        shown = ("nothing is promised", "") if nothing else (f"at most {_factor(theirs)}", _chance(share))
+        shown = (
+            ("nothing is promised", "")
+            if nothing
+            else (f"at most {_factor(theirs)}", _chance(share))
+        )
         rows.append((count(number, "row"), *shown))
     return Rows(("A person with", "odds change by a factor of", "chance that it fails"), rows)
 
 
 def _released(content: Mapping[str, Any]) -> str:
-    what = content.get("released") or ("demonstrations" if content["kind"] == "demonstrations" else "answers")
+    what = content.get("released") or (
+        "demonstrations" if content["kind"] == "demonstrations" else "answers"
+    )
     labels = content["task"]["labels"]
     shown = names_text(labels[:20]) + (f" and {len(labels) - 20} more" if len(labels) > 20 else "")
-    return f"{what}, made by the method {content['mechanism']}; {count(len(labels), 'label')}: {shown}"
+    return (
+        f"{what}, made by the method {content['mechanism']}; {count(len(labels), 'label')}: {shown}"
+    )
 
 
 def _about_whom(content: Mapping[str, Any]) -> str:
@@ -187,7 +212,11 @@ def _about_whom(content: Mapping[str, Any]) -> str:
 def _spent(content: Mapping[str, Any]) -> str:
     epsilon, delta = guarantee_of(content)
     covered = content["privacy"]["queries"]
-    times = "however often it is used" if covered is None else f"for {count(covered, 'question')}, all of them together"
+    times = (
+        "however often it is used"
+        if covered is None
+        else f"for {count(covered, 'question')}, all of them together"
+    )
     return f"epsilon = {show_rounded_up(epsilon, 4)} at delta = {delta:g}, {times}"
 
 
@@ -226,14 +255,26 @@ def _engineers_pages(content: Mapping[str, Any]) -> list[Section]:
     person = content.get("person") or {"rows": 1}
     target = float(privacy["epsilon_target"]) * person["rows"]
     knob = "" if privacy["knob"] is None else f", {KnobValue(**privacy['knob'])}"
-    version = f"{manifest['commit']}{' (with changes)' if manifest['dirty'] else ''}" if manifest["commit"] else "none"
+    version = (
+        f"{manifest['commit']}{' (with changes)' if manifest['dirty'] else ''}"
+        if manifest["commit"]
+        else "none"
+    )
     state = content.get("state_sha256")
     rows = [
-        ("mechanism", f"{content['mechanism']} ({content['source']})" if content["source"] else content["mechanism"]),
+        (
+            "mechanism",
+            f"{content['mechanism']} ({content['source']})"
+            if content["source"]
+            else content["mechanism"],
+        ),
         ("options", _json(content["options"])),
         ("task", f"{content['task']['name']}, {content['task']['kind']}"),
         ("labels", ", ".join(content["task"]["labels"][:50])),
-        ("model", f"{model_name(manifest['model']['name'])}, {manifest['dtype']}, {_pin(manifest['model'])}"),
+        (
+            "model",
+            f"{model_name(manifest['model']['name'])}, {manifest['dtype']}, {_pin(manifest['model'])}",
+        ),
         *([("embedding model", _json(manifest["embedding"]))] if manifest.get("embedding") else []),
         *([("answered from", f"a state, sha256 {state}, at no further cost")] if state else []),
         (
@@ -243,7 +284,10 @@ def _engineers_pages(content: Mapping[str, Any]) -> list[Section]:
         ("delta", f"{delta:.6g}"),
         ("unit and neighbours", f"{unit_of_card(content)}; {_neighbours(content)}"),
         *_of_more_rows(content),
-        ("queries covered", "any number" if privacy["queries"] is None else str(privacy["queries"])),
+        (
+            "queries covered",
+            "any number" if privacy["queries"] is None else str(privacy["queries"]),
+        ),
         ("noise", content["noise"] + knob),
         ("declared sizes", _json(manifest["data"]["sizes"])),
         ("dpicl", f"commit {version}, {_json(manifest['packages'])}"),
@@ -288,7 +332,11 @@ def _utility(measured: Mapping[str, Any] | None) -> list[Block]:
 
 def _promise(content: Mapping[str, Any]) -> str:
     privacy = content["privacy"]
-    subject = "This release is" if content["private"] else "If its code does what it declares, this release is"
+    subject = (
+        "This release is"
+        if content["private"]
+        else "If its code does what it declares, this release is"
+    )
     rounding = ", up to rounding," if is_up_to_rounding(privacy["notes"]) else ""
     epsilon, delta = guarantee_of(content)
     more = "one record more"
@@ -312,13 +360,19 @@ def _of_more_rows(content: Mapping[str, Any]) -> list[tuple[str, str]]:
     epsilon, delta = float(privacy["epsilon_proved"]), float(privacy["delta"])
     if content.get("person"):
         shown = f"{show_rounded_up(epsilon, 6)} at delta = {delta:.6g}"
-        return [("epsilon of one row that was used", shown)] if content["person"]["rows"] > 1 else []
+        return (
+            [("epsilon of one row that was used", shown)] if content["person"]["rows"] > 1 else []
+        )
     if content["noise"] != "secure":
         return []
     rows = []
     for number in _NUMBERS_OF_ROWS:
         theirs, share = of_person(epsilon, delta, number)
-        shown = f"{show_rounded_up(theirs)} at delta = {show_rounded_up(share)}" if share < 1 else "nothing"
+        shown = (
+            f"{show_rounded_up(theirs)} at delta = {show_rounded_up(share)}"
+            if share < 1
+            else "nothing"
+        )
         rows.append((f"epsilon for somebody with {number} records", shown))
     return rows
 

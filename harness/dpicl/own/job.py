@@ -31,7 +31,14 @@ from dpicl.own.released import PrivateRelease, try_places
 from dpicl.own.state import require_readable, state_text
 from dpicl.own.texts import labels_without_text
 from dpicl.own.utility import Utility, measure
-from dpicl.releasing.release import Charger, NewRelease, Release, expected_release, plan_labels, release
+from dpicl.releasing.release import (
+    Charger,
+    NewRelease,
+    Release,
+    expected_release,
+    plan_labels,
+    release,
+)
 from dpicl.results.schema import Manifest
 from dpicl.run.pipeline import manifest_of
 
@@ -82,8 +89,12 @@ class ReleaseJob:
         if isinstance(self.size, int):
             return dict.fromkeys(classes or [""], self.size)
         if set(self.size) != set(classes):
-            need = f"one number, or one for each of {', '.join(classes)}" if classes else "one number"
-            raise UsageError(f"The declared sizes do not fit the labels: give {need} (--size N or --size LABEL=N).")
+            need = (
+                f"one number, or one for each of {', '.join(classes)}" if classes else "one number"
+            )
+            raise UsageError(
+                f"The declared sizes do not fit the labels: give {need} (--size N or --size LABEL=N)."
+            )
         return {label: self.size[label] for label in classes}
 
     @cached_property
@@ -163,18 +174,26 @@ class ReleaseJob:
                 " --allow-unchecked, and the card will say so in its first sentence."
             )
         if self.records.form != "labelled" and self.public_test is not None:
-            raise UsageError("The utility of texts without labels is not measured; leave --public-test out.")
+            raise UsageError(
+                "The utility of texts without labels is not measured; leave --public-test out."
+            )
         if self.measure_only and self.public_test is None:
-            raise UsageError("--measure-only measures utility on public records; give them with --public-test FILE.")
+            raise UsageError(
+                "--measure-only measures utility on public records; give them with --public-test FILE."
+            )
         if self.measure_only and not self.config.secure:
-            raise UsageError("--measure-only goes with secure noise; --noise seeded charges nothing anyway.")
+            raise UsageError(
+                "--measure-only goes with secure noise; --noise seeded charges nothing anyway."
+            )
         if self.sizes is not None:
             self.config.require_small_delta(sum(self.sizes.values()))
         reason = skip_reason(self.mechanism, self.task)
         if reason:
             raise UsageError(f"{self.mechanism.name} cannot do this task: {reason}.")
         self.planned  # noqa: B018  refuses numbers of labels that do not fit
-        require_different({"--data": self.data, "--public": self.public, "--public-test": self.public_test})
+        require_different(
+            {"--data": self.data, "--public": self.public, "--public-test": self.public_test}
+        )
 
     def run(self) -> PrivateRelease:
         """Loads records and model, and releases. Files and the budget are checked before the model is loaded. With
@@ -205,14 +224,18 @@ class _Run:
         secure = job.config.secure
         if job.out is not None:
             try_places(job.out)
-        known = None if job.public_test is None else read_public(job.public_test, job.records, job.tell)
+        known = (
+            None if job.public_test is None else read_public(job.public_test, job.records, job.tell)
+        )
         loaded = load_own(job.records, job.data, job.sizes, secure, job.public, job.tell)
         without = replace(loaded.task, train=())
         if secure and not job.measure_only:
             self._try_charge(loaded, without)
         self._tell_of_settings(is_compared=known is not None)
         loading = f"loading the model {job.model}"
-        self.stages.begin(loading, f"{loading} (its first time on a machine takes a minute or more)")
+        self.stages.begin(
+            loading, f"{loading} (its first time on a machine takes a minute or more)"
+        )
         model = models.load(job.model, dtype="float32" if secure else None)
         manifest = manifest_of(loaded.task, model, secure, job.source.registered.plugin_hash)
         utility = None if known is None else self._measure(loaded.task, known, model)
@@ -226,7 +249,9 @@ class _Run:
             return rehearsal
         rehearsed = self.stages.seconds
         expected = self._estimate(releaser, without, rehearsed)
-        pay = partial(self._pay, loaded, f"releasing ({duration(rehearsed)} without a record)", expected)
+        pay = partial(
+            self._pay, loaded, f"releasing ({duration(rehearsed)} without a record)", expected
+        )
         try:
             return releaser.release(loaded.task, job.record_config, pay)
         except Concealed as error:
@@ -235,7 +260,9 @@ class _Run:
     def _try_charge(self, loaded: LoadedRecords, without: Task) -> None:
         """Raises what charging the release will raise, before anything is loaded for it."""
         job = self.job
-        expected = expected_release(job.mechanism, without, job.model, job.record_config, job.queries)
+        expected = expected_release(
+            job.mechanism, without, job.model, job.record_config, job.queries
+        )
         price = job.price(expected)
         charge(loaded.read, price, job.payer_of_all, persons=loaded.persons, trial=True)
 
@@ -257,7 +284,9 @@ class _Run:
         job = self.job
         self.stages.begin("measuring the utility on public records")
         report = self.stages.report
-        utility = measure(job.mechanism, task, known, model, job.record_config, job.queries, job.tell, report)
+        utility = measure(
+            job.mechanism, task, known, model, job.record_config, job.queries, job.tell, report
+        )
         if not job.measure_only:  # which answers with it
             job.tell(utility.sentence)
         return utility
@@ -292,15 +321,23 @@ class _Run:
         more = max(0.0, self.stages.seconds - rehearsed)
         return rehearsed + more * sum(sizes.values()) / len(records)
 
-    def _pay(self, loaded: LoadedRecords, stage: str, expected: float | None, new: NewRelease) -> tuple[str, ...]:
+    def _pay(
+        self, loaded: LoadedRecords, stage: str, expected: float | None, new: NewRelease
+    ) -> tuple[str, ...]:
         """Charges a release; returns the names of the private sets that paid."""
         job = self.job
         price = job.price(new)
-        self.stages.begin(f"charging epsilon = {show_rounded_up(price.epsilon)} at delta = {price.delta:g}")
+        self.stages.begin(
+            f"charging epsilon = {show_rounded_up(price.epsilon)} at delta = {price.delta:g}"
+        )
         self.paid.append(price)
         names = charge(loaded.read, price, job.payer_of_all, persons=loaded.persons)
         sets = ", ".join(map(repr, names)) or "no private set"
-        about = "" if expected is None else f", about {duration(expected)} for the declared number of records"
+        about = (
+            ""
+            if expected is None
+            else f", about {duration(expected)} for the declared number of records"
+        )
         self.stages.begin(stage, f"charged to {sets}; releasing{about}", expected)
         return names
 
@@ -318,7 +355,9 @@ class _Releaser:
     def release(self, task: Task, config: ReleaseConfig, pay: Charger | None) -> PrivateRelease:
         """pay: charges it, and is called before a record is read; None for public or no records."""
         job = self.job
-        released = release(job.mechanism, task, self.model, config, job.queries, report=self.report, charge=pay)
+        released = release(
+            job.mechanism, task, self.model, config, job.queries, report=self.report, charge=pay
+        )
         about_it = self._card(task, released, config)
         state = None
         if released.more is not None and not job.queries:
@@ -388,7 +427,9 @@ class _Releaser:
             what = "a state from which any number of questions is answered"
         else:
             texts = count(len(job.planned), "text")
-            what = f"an instruction and {texts}" if released.prompt.instruction is not None else texts
+            what = (
+                f"an instruction and {texts}" if released.prompt.instruction is not None else texts
+            )
         return AboutRelease(what, job.records.reading_notes, job.contact, job.payer.total_epsilon)
 
 

@@ -166,7 +166,9 @@ def read_all() -> list[PrivateLedger]:
     try:
         return [_read(path) for path in list_budgets(private_folder())]
     except OSError as error:
-        raise ResultError(f"{private_folder()} cannot be read ({error.strerror}); fix its rights.") from error
+        raise ResultError(
+            f"{private_folder()} cannot be read ({error.strerror}); fix its rights."
+        ) from error
 
 
 def hashes_of(texts: Iterable[str], persons: Iterable[str] = ()) -> frozenset[bytes]:
@@ -198,7 +200,9 @@ def _read(path: Path) -> PrivateLedger:
         if path != _path(name):
             raise ValueError(f"it is the ledger of '{name}', under another name")
     except NewerFile as error:
-        raise ResultError(f"The budget {path} was {error}; nothing is released until then.") from None
+        raise ResultError(
+            f"The budget {path} was {error}; nothing is released until then."
+        ) from None
     except ValueError as error:
         raise ResultError(
             f"The budget {path} cannot be used: {error}. A damaged ledger is not taken for an empty one, so nothing is"
@@ -220,7 +224,9 @@ def _parse(text: str) -> tuple[str, tuple[Charge | Limit, ...], str]:
         raise ValueError("it was cut or changed, since its last line does not fit the others")
     head = _line(_Head, lines[0], "line 1")
     if not hmac.compare_digest(head.key.encode(), _key_check().encode()):
-        raise ValueError(f"it was made with another key than {private_folder() / 'key'}; put that key back")
+        raise ValueError(
+            f"it was made with another key than {private_folder() / 'key'}; put that key back"
+        )
     entries, before = [], hashlib.sha256(lines[0].encode())
     for number, line in enumerate(lines[1:], start=2):
         read = _line(_Entry, line, f"line {number}")
@@ -266,7 +272,9 @@ def _line(schema: type[L], line: str, place: str) -> L:
         json_text.loads(line, LARGEST)
         return schema.model_validate_json(line)
     except ValidationError as error:
-        raise ValueError(f"{place} is not what this version writes: {first_problem(error)}") from None
+        raise ValueError(
+            f"{place} is not what this version writes: {first_problem(error)}"
+        ) from None
     except ValueError as error:
         raise ValueError(f"{place} is damaged: {error}") from None
 

@@ -57,11 +57,17 @@ from dpicl.own.private_ledger import machine_key
 _SEEDED_KEY = b"seeded"
 #: How a prompt without records asks for texts of a form, and a public example of one.
 _FORMS: Mapping[str, tuple[str, str]] = {
-    "pairs": (" with its output, as INPUT / Output: OUTPUT", write_pair("What time is it?", "It is noon.")),
+    "pairs": (
+        " with its output, as INPUT / Output: OUTPUT",
+        write_pair("What time is it?", "It is noon."),
+    ),
     "dialogues": (
         " as User: TEXT / Assistant: TEXT",
         write_dialogue(
-            [{"role": "user", "content": "What time is it?"}, {"role": "assistant", "content": "It is noon."}]
+            [
+                {"role": "user", "content": "What time is it?"},
+                {"role": "assistant", "content": "It is noon."},
+            ]
         ),
     ),
 }
@@ -96,9 +102,13 @@ class OwnRecords:
     def require_one_unit(self) -> None:
         """Raises UsageError where it is not clear whom the guarantee is for."""
         if self.person_field and self.per_record:
-            raise UsageError("--person-field protects a person and --per-record a single record; give one of the two.")
+            raise UsageError(
+                "--person-field protects a person and --per-record a single record; give one of the two."
+            )
         if self.rows_per_person != 1 and not self.person_field:
-            raise UsageError("--rows-per-person needs --person-field NAME, the column that says whose a row is.")
+            raise UsageError(
+                "--rows-per-person needs --person-field NAME, the column that says whose a row is."
+            )
 
     @property
     def reading_notes(self) -> list[str]:
@@ -131,10 +141,14 @@ class OwnRecords:
         if self.task is None:
             return make_config(list(dict.fromkeys(self.labels.values())), self.text_is)
         if self.text_is != "text":
-            raise UsageError(f"--text-is goes with --labels: {self.task} has prompts of its own; leave it out.")
+            raise UsageError(
+                f"--text-is goes with --labels: {self.task} has prompts of its own; leave it out."
+            )
         config = load_config(self.task)
         if config.metadata.codes:
-            raise UsageError(f"{self.task} has secret codes for labels, which is for benchmarks; use its base task.")
+            raise UsageError(
+                f"{self.task} has secret codes for labels, which is for benchmarks; use its base task."
+            )
         return config
 
     def spec(self, path: Table) -> SourceSpec:
@@ -143,21 +157,32 @@ class OwnRecords:
         local = source.local
         if local.reader:
             if self.text_field or self.label_field:
-                raise UsageError(f"{self.task} reads its records in a way of its own; leave the names of fields out.")
+                raise UsageError(
+                    f"{self.task} reads its records in a way of its own; leave the names of fields out."
+                )
         elif local.missing:
-            raise DataError(f"{self.task} has no records of a file: {local.missing} Choose another task, or --labels.")
+            raise DataError(
+                f"{self.task} has no records of a file: {local.missing} Choose another task, or --labels."
+            )
         elif self.form != "labelled":
             text = text_field_of(path, self.text_field, self.format, self.form == "dialogues")
             output, dialogues = self.output_field or "", self.form == "dialogues"
-            local = local.model_copy(update={"text": text, "output": output, "dialogues": dialogues})
+            local = local.model_copy(
+                update={"text": text, "output": output, "dialogues": dialogues}
+            )
         elif self.task is None:
             text, label = fields_of(path, self.text_field, self.label_field, self.format)
             local = LocalKeys(text=text, label=label, labels=dict(self.labels))
         else:
-            fields = {"text": self.text_field or local.text, "label": self.label_field or local.label}
+            fields = {
+                "text": self.text_field or local.text,
+                "label": self.label_field or local.label,
+            }
             local = local.model_copy(update=fields)
         if self.person_field in local.fields:
-            raise UsageError(f"--person-field names '{self.person_field}', which holds the text or the label.")
+            raise UsageError(
+                f"--person-field names '{self.person_field}', which holds the text or the label."
+            )
         changes: dict[str, Any] = {
             "skip_invalid": self.skip_invalid or local.skip_invalid,
             "skip_other_labels": self.skip_other_labels or local.skip_other_labels,
@@ -260,7 +285,9 @@ def _explain_unreadable(data: Table) -> str:
     )
 
 
-def read_public(data: Table, described: OwnRecords, tell: Callable[[str], None] = lambda text: None) -> list[Record]:
+def read_public(
+    data: Table, described: OwnRecords, tell: Callable[[str], None] = lambda text: None
+) -> list[Record]:
     """Records that everybody may know. Raises DataError, with the line, for one that cannot be read."""
     reading = read_records(data, replace(described, person_field=None).spec(data))
     _tell_notes(reading, tell)
@@ -286,7 +313,9 @@ def require_different(tables: Mapping[str, Table | None]) -> None:
             private = "private records would be used as public ones"
             twice = "the utility would be measured on records that the mechanism has seen"
             reason = private if first == "--data" else twice
-            raise UsageError(f"{first} and {second} are the same records, so {reason}; give others with {second}.")
+            raise UsageError(
+                f"{first} and {second} are the same records, so {reason}; give others with {second}."
+            )
 
 
 def _are_same(one: Table, other: Table) -> bool:
@@ -304,7 +333,9 @@ def _are_same(one: Table, other: Table) -> bool:
     return rows == [row.values for row in open_table(other).rows]
 
 
-def queries_of(data: Table, described: OwnRecords, tell: Callable[[str], None] = lambda text: None) -> list[Query]:
+def queries_of(
+    data: Table, described: OwnRecords, tell: Callable[[str], None] = lambda text: None
+) -> list[Query]:
     """The queries of a file, in order: a text file with one a line, or a table with the field of texts (and `id`, if it
     has one that is neither null nor empty). A blank line is a query without text. Raises DataError."""
     of_task = "" if described.task is None else described.config().data.local.text
@@ -360,10 +391,14 @@ def make_config(labels: Sequence[str], text_is: str) -> TaskFile:
     for label in labels:
         is_line = label and label == " ".join(label.split())
         if not is_line or len(label) > 200 or Reader.NON_PRINTABLE.search(label):
-            raise UsageError(f"The label '{label[:60]}' must be words in one line, with single spaces.")
+            raise UsageError(
+                f"The label '{label[:60]}' must be words in one line, with single spaces."
+            )
     different = {normalize("NFC", label) for label in labels}
     if not 2 <= len(labels) <= 1000 or len(different) < len(labels):
-        raise UsageError("A classification needs at least two labels, at most 1,000, each of them once.")
+        raise UsageError(
+            "A classification needs at least two labels, at most 1,000, each of them once."
+        )
     listed = f"{', '.join(labels[:-1])} or {labels[-1]}"
     if len(listed) > _LONGEST_LIST:
         raise UsageError(
@@ -382,12 +417,22 @@ def make_text_config(text_is: str, form: Form = "plain") -> TaskFile:
 def _fill(name: str, text_is: str, listed: str, form: Form = "labelled") -> dict[str, Any]:
     """A task file with these words; form: of texts, which a prompt without records shows by a public example."""
     if not re.fullmatch(r"[^\W_](?:[\w '-]{0,58}\w)?", text_is):
-        raise UsageError(f"--text-is '{text_is[:60]}' must be a word or a few, such as 'support ticket'.")
+        raise UsageError(
+            f"--text-is '{text_is[:60]}' must be a word or a few, such as 'support ticket'."
+        )
     title = text_is[0].upper() + text_is[1:]
     form_words, example = _FORMS.get(form, ("", ""))
     shown = f"{title}: {example} END\n" if example else ""
-    words = {"listed": listed, "text_is": text_is, "title": title, "form": form_words, "example": shown}
-    quoted = {key: json.dumps(word, ensure_ascii=False)[1:-1] for key, word in words.items()}  # as in YAML's quotes
+    words = {
+        "listed": listed,
+        "text_is": text_is,
+        "title": title,
+        "form": form_words,
+        "example": shown,
+    }
+    quoted = {
+        key: json.dumps(word, ensure_ascii=False)[1:-1] for key, word in words.items()
+    }  # as in YAML's quotes
     template = Path(__file__).with_name(name)
     filled = Template(template.read_text("utf-8")).substitute(quoted)
     return dict(parse(filled, template, functions=True).data)
@@ -398,7 +443,9 @@ def _lines(path: Path, format: FileFormat) -> list[str]:
         require_file(path, "queries")
         text = read_text(path, format)
     except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}); give a file with queries.") from None
+        raise DataError(
+            f"{path} cannot be read ({error.strerror}); give a file with queries."
+        ) from None
     lines = io.StringIO(text, newline=None).read().split("\n")  # every line end becomes one
     for number, line in enumerate(lines, start=1):
         if is_escaped(line):

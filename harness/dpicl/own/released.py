@@ -116,11 +116,16 @@ def check_places(out: Path) -> list[Path]:
     release is not made twice."""
     if not out.name or "\0" in str(out):
         raise UsageError(f"Invalid file name '{out}'; give another --out.")
-    paths = [out, *(out.with_name(f"{out.stem}.card.{ending}") for ending in ("md", "json", "html"))]
+    paths = [
+        out,
+        *(out.with_name(f"{out.stem}.card.{ending}") for ending in ("md", "json", "html")),
+    ]
     try:
         there = next((path for path in paths if path.exists() or path.is_symlink()), None)
     except OSError as error:  # too long a name, a folder that may not be entered
-        raise UsageError(f"{out} cannot be written ({error.strerror}); give another --out.") from error
+        raise UsageError(
+            f"{out} cannot be written ({error.strerror}); give another --out."
+        ) from error
     if there is not None:
         raise UsageError(f"{there} already exists and is not overwritten; give another --out.")
     return paths
@@ -142,7 +147,9 @@ def try_places(out: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
-def format_release(prompt: ReleasedPrompt, task: PublicTask, form: str, texts: Form = "labelled") -> str | bytes:
+def format_release(
+    prompt: ReleasedPrompt, task: PublicTask, form: str, texts: Form = "labelled"
+) -> str | bytes:
     """A file's content. texts: whether they have labels; those without have the rows of `_rows_of`, and a prompt and
     messages hold those alone that have an answer.
 
@@ -255,7 +262,9 @@ def _parquet(table: Mapping[str, Sequence[str | None]], classes: Sequence[str]) 
     return file.getvalue()
 
 
-def messages(prompt: ReleasedPrompt, task: PublicTask, texts: Form = "labelled") -> list[dict[str, str]]:
+def messages(
+    prompt: ReleasedPrompt, task: PublicTask, texts: Form = "labelled"
+) -> list[dict[str, str]]:
     """The prompt as the messages of a chat: the instruction, a question and its answer for each demonstration, and the
     question that is to be asked, about `PLACE`. Without labels: the messages of the texts, and `PLACE`."""
     if texts != "labelled":
@@ -274,15 +283,25 @@ def check_format(form: str, task: PublicTask, texts: Form = "labelled") -> None:
     """Raises UsageError as `format_release` does, and where the library of a format is missing."""
     require_known("format", [form], FORMATS)
     if form.startswith("messages") and texts == "plain":
-        raise UsageError("Texts without labels answer nothing, and a chat does; use --format prompt or jsonl.")
+        raise UsageError(
+            "Texts without labels answer nothing, and a chat does; use --format prompt or jsonl."
+        )
     if form == "hf" and texts != "labelled":
-        raise UsageError("Texts without labels have no classes for a Hugging Face data set; use --format parquet.")
+        raise UsageError(
+            "Texts without labels have no classes for a Hugging Face data set; use --format parquet."
+        )
     if form.startswith("messages") and task.kind == "continuation":
-        raise UsageError(f"{task.name} goes on with a text, and a chat answers one; use --format prompt or jsonl.")
+        raise UsageError(
+            f"{task.name} goes on with a text, and a chat answers one; use --format prompt or jsonl."
+        )
     if form == "hf" and task.kind != "classification":
-        raise UsageError(f"{task.name} has no classes for a Hugging Face data set; use --format parquet.")
+        raise UsageError(
+            f"{task.name} has no classes for a Hugging Face data set; use --format parquet."
+        )
     if form in _BINARY and importlib.util.find_spec("pyarrow") is None:
-        raise UsageError(f"--format {form} needs pyarrow; `pip install pyarrow`, or use --format jsonl.")
+        raise UsageError(
+            f"--format {form} needs pyarrow; `pip install pyarrow`, or use --format jsonl."
+        )
 
 
 def _lines(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -101,7 +101,9 @@ class SavedState:
         return card.model_copy(update={"state_sha256": self.sha256}).model_dump(mode="json")
 
 
-def state_text(mechanism: Mechanism, released: Release, card: PrivacyCard, records: OwnRecords, seed: int) -> str:
+def state_text(
+    mechanism: Mechanism, released: Release, card: PrivacyCard, records: OwnRecords, seed: int
+) -> str:
     """The content of a state's file. Raises PluginError where a mechanism's state cannot be saved."""
     if released.state is None:
         raise PluginError(
@@ -124,7 +126,9 @@ def require_readable(mechanism: Mechanism, text: str) -> None:
     try:
         read_part(StateFile, text, SCHEMA_VERSION, "state")
     except ValueError as error:
-        raise PluginError(f"What {mechanism.name} prepares cannot be saved: its file would be {error}.") from None
+        raise PluginError(
+            f"What {mechanism.name} prepares cannot be saved: its file would be {error}."
+        ) from None
 
 
 def read_state(path: Path) -> SavedState:
@@ -133,7 +137,9 @@ def read_state(path: Path) -> SavedState:
         text = json_text.text_of(path)
         file = read_part(StateFile, text, SCHEMA_VERSION, "state that `dpicl release` wrote")
     except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}); --state names a file of `dpicl release`.") from None
+        raise DataError(
+            f"{path} cannot be read ({error.strerror}); --state names a file of `dpicl release`."
+        ) from None
     except NewerFile as error:
         raise DataError(f"{path} was {error}.") from None
     except ValueError as error:
@@ -146,11 +152,17 @@ def public_task(saved: SavedState) -> PublicTask:
     try:
         task = Task.from_records(saved.own.config(), (), {}).public_view()
     except UsageError as error:
-        if saved.file.task is not None:  # an unknown task may be one of a plug-in that was not named
+        if (
+            saved.file.task is not None
+        ):  # an unknown task may be one of a plug-in that was not named
             raise
-        raise DataError(f"{saved.path} cannot be used as --state: its labels are none, or its `text_is`.") from error
+        raise DataError(
+            f"{saved.path} cannot be used as --state: its labels are none, or its `text_is`."
+        ) from error
     if list(task.labels) != saved.file.card.task.labels:
-        raise UsageError(f"{saved.path} was made for other labels than {task.name} has; make the release again.")
+        raise UsageError(
+            f"{saved.path} was made for other labels than {task.name} has; make the release again."
+        )
     return task
 
 
@@ -158,20 +170,32 @@ def require_same(saved: SavedState, mechanism: Mechanism, options: Mapping[str, 
     """Raises UsageError for another mechanism, other options or another embedding model than those of the state."""
     card = saved.file.card
     if card.mechanism != mechanism.name:
-        raise UsageError(f"{saved.path} was made by '{card.mechanism[:80]}', not by {mechanism.name}.")
+        raise UsageError(
+            f"{saved.path} was made by '{card.mechanism[:80]}', not by {mechanism.name}."
+        )
     now = to_plain(options)
     names = sorted({*now, *card.options})
     differ = [name for name in names if now.get(name) != card.options.get(name)]
     if differ:
         if other := sorted(now.keys() ^ card.options.keys()):
-            raise UsageError(f"{saved.path} was made by a {mechanism.name} of other options ('{other[0][:80]}').")
+            raise UsageError(
+                f"{saved.path} was made by a {mechanism.name} of other options ('{other[0][:80]}')."
+            )
         settings = [shlex.quote(f"{name}={card.options[name]!s:.200}") for name in differ]
         flags = " ".join(f"--option {setting}" for setting in settings)
-        raise UsageError(f"{saved.path} was made with other options; if you trust it, say so: {flags}")
+        raise UsageError(
+            f"{saved.path} was made with other options; if you trust it, say so: {flags}"
+        )
     here, then = embedding_of(mechanism, None), card.manifest.embedding
     if here != then:
-        model = "another" if then is None else f"'{then.name[:80]}', in another version or under another name"
-        raise UsageError(f"The embedding model of {saved.path} is {model}; its answers need the same one.")
+        model = (
+            "another"
+            if then is None
+            else f"'{then.name[:80]}', in another version or under another name"
+        )
+        raise UsageError(
+            f"The embedding model of {saved.path} is {model}; its answers need the same one."
+        )
 
 
 def answers_from(

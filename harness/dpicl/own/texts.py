@@ -14,7 +14,9 @@ _BROKEN = "\ufffd"
 _NAMED = 20
 
 
-def read_texts(texts: Sequence[Demonstration], labels: Sequence[str], limit: int | None) -> list[str]:
+def read_texts(
+    texts: Sequence[Demonstration], labels: Sequence[str], limit: int | None
+) -> list[str]:
     """Sentences about texts that repeat each other or their label, were cut or are broken, and labels without a text.
 
     labels: of the classification; () where there are none. limit: most tokens of a text, None where there is no limit.
@@ -29,7 +31,9 @@ def read_texts(texts: Sequence[Demonstration], labels: Sequence[str], limit: int
             each.tokens == limit for each in texts
         ),
     }
-    sentences = [f"{number} of {len(texts)} texts {what}." for what, number in counts.items() if number]
+    sentences = [
+        f"{number} of {len(texts)} texts {what}." for what, number in counts.items() if number
+    ]
     missing = labels_without_text(texts, labels)
     return [*sentences, missing] if missing else sentences
 

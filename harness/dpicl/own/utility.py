@@ -12,7 +12,14 @@ from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import DataError
 from dpicl.core.messages import duration, names_text
 from dpicl.core.seeds import streams
-from dpicl.core.vocabulary import Demonstration, Query, Record, ReleasedPrompt, Report, report_nothing
+from dpicl.core.vocabulary import (
+    Demonstration,
+    Query,
+    Record,
+    ReleasedPrompt,
+    Report,
+    report_nothing,
+)
 from dpicl.data.splits import deduplicate
 from dpicl.data.task import PublicTask, Task
 from dpicl.data.task_file import BY_EMBEDDING
@@ -56,7 +63,9 @@ class Utility(Part):
 
     @property
     def sentence(self) -> str:
-        rows = "; ".join(f"{row.name} {row.score:.3f} [{row.low:.3f}, {row.high:.3f}]" for row in self.rows)
+        rows = "; ".join(
+            f"{row.name} {row.score:.3f} [{row.low:.3f}, {row.high:.3f}]" for row in self.rows
+        )
         summary = f"{self.metric} on {self.tested} public records, made from {self.trained_on} others: {rows}."
         return f"{summary} {self.doubt}".rstrip()
 
@@ -70,7 +79,9 @@ class Utility(Part):
         sentence = f"The utility of {first.name} is not shown to be better than that of {others}"
         higher = [row.name for row in controls if row.score > first.score]
         if higher:
-            sentence += f" ({names_text(higher)} {'scores' if len(higher) == 1 else 'score'} higher)"
+            sentence += (
+                f" ({names_text(higher)} {'scores' if len(higher) == 1 else 'score'} higher)"
+            )
         return f"{sentence}."
 
 
@@ -101,7 +112,9 @@ def measure(
         released = release(one, stand_in, model, public_config, report=report)
         outcomes[one.name] = _outcomes(stand_in, model, released.prompt, released.answers)
         taken = duration(time.monotonic() - begun)
-        tell(f"measured {one.name}, {number} of {len(compared)}: {fmean(outcomes[one.name]):.3f}; {taken} so far")
+        tell(
+            f"measured {one.name}, {number} of {len(compared)}: {fmean(outcomes[one.name]):.3f}; {taken} so far"
+        )
     if task.kind != "json":
         shown = ReleasedPrompt(None, _spread(stand_in.train, config))
         outcomes[RECORDS] = _outcomes(stand_in, model, shown, None)
@@ -123,7 +136,9 @@ def _split(task: Task, records: Sequence[Record], config: ReleaseConfig, most: i
     second = [records[at] for at in order[half:][: min(MOST_TESTED, most)]]
     train, test, _ = deduplicate(first, second)
     if len(train) < 2 or len(test) < 2:
-        raise DataError("Utility is measured on four public records at least; give more of them with --public-test.")
+        raise DataError(
+            "Utility is measured on four public records at least; give more of them with --public-test."
+        )
     return replace(task, train=tuple(train), test=tuple(test), fingerprint="", dropped={})
 
 

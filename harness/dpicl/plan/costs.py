@@ -50,7 +50,9 @@ class Costs:
         here = machine()
         for result in results:
             known = result.manifest.machine
-            spent = sum(seconds for phase, seconds in result.cost.seconds.items() if phase != "load")
+            spent = sum(
+                seconds for phase, seconds in result.cost.seconds.items() if phase != "load"
+            )
             elsewhere = (known.cpu, known.cores) != (here.cpu, here.cores)
             if elsewhere or not spent or result.scored_release is not None:
                 continue
@@ -74,7 +76,9 @@ class Costs:
             if cell.id in scored:
                 estimates[cell.id] = self._estimate_by_tokens(cell, _evaluation_tokens(cell))
             else:
-                estimates[cell.id] = self._estimate(cell, 0 if cell.id in repeated else self.tokens(cell))
+                estimates[cell.id] = self._estimate(
+                    cell, 0 if cell.id in repeated else self.tokens(cell)
+                )
         return estimates
 
     def sort_by_collection(self, cells: Sequence[Cell]) -> list[Cell]:
@@ -86,7 +90,11 @@ class Costs:
         """Ids of the cells that ask the model what an earlier one asks."""
         collected = {cell.id: self._collection(cell) for cell in cells}
         first = {collection: name for name, collection in reversed(collected.items())}
-        return {name for name, collection in collected.items() if collection is not None and first[collection] != name}
+        return {
+            name
+            for name, collection in collected.items()
+            if collection is not None and first[collection] != name
+        }
 
     def _collection(self, cell: Cell) -> Hashable:
         """What cells that share their model outputs have in common; None for demonstrations."""
@@ -141,8 +149,12 @@ class Costs:
         if registered is None or not set(cell.options) <= set(option_types(registered.cls)):
             return evaluation  # a result of a plugin that is not loaded, or of an older version of the mechanism
         try:
-            return build(registered.cls, cell.options).tokens_estimate(cell.shots, cell.test_records or _ALL_RECORDS)
-        except Exception:  # of options that are now refused, or somebody's `events`: the cell itself says so
+            return build(registered.cls, cell.options).tokens_estimate(
+                cell.shots, cell.test_records or _ALL_RECORDS
+            )
+        except (
+            Exception
+        ):  # of options that are now refused, or somebody's `events`: the cell itself says so
             return evaluation
 
 

@@ -35,7 +35,9 @@ def expand(
     _check_changes(suite, mechanisms, options)
     cells: list[Cell] = []
     readers = {task: _models_of(suite, i, task) for i, task in enumerate(suite.tasks)}
-    for model in dict.fromkeys([*suite.models, *(name for names in readers.values() for name in names)]):
+    for model in dict.fromkeys(
+        [*suite.models, *(name for names in readers.values() for name in names)]
+    ):
         for task in (task for task in suite.tasks if model in readers[task]):
             for i, entry in enumerate(suite.mechanisms):
                 if not entry.has_task(task, model if model in suite.models else ""):
@@ -63,7 +65,11 @@ def _cells_of(
     config = load_config(task)
     source = resolve(suite.source, config.source)
     place: Place = ("mechanisms", position)
-    changed = {change.name: change.value for change in changes if _is_applicable(change, entry, registered.cls)}
+    changed = {
+        change.name: change.value
+        for change in changes
+        if _is_applicable(change, entry, registered.cls)
+    }
     chosen = {
         **entry.options,
         **suite.choose_options(entry.row, task),
@@ -80,7 +86,9 @@ def _cells_of(
     except UsageError as error:
         raise (UsageError(str(error)) if changed else suite.error(place, str(error))) from None
     suffix = "".join(f"+{name}={value}" for name, value in sorted(changed.items()))
-    epsilons = [epsilon for epsilon in suite.epsilons if not entry.epsilons or epsilon in entry.epsilons]
+    epsilons = [
+        epsilon for epsilon in suite.epsilons if not entry.epsilons or epsilon in entry.epsilons
+    ]
     for epsilon in epsilons if own_epsilon is None else [own_epsilon]:
         seeds = [(seed, suite.is_development) for seed in suite.seeds_of(task, epsilon, entry)]
         if entry.name in REFERENCES:
@@ -125,7 +133,9 @@ def _own_epsilon(mechanism: Mechanism) -> float | None:
 
 
 def _is_applicable(change: OptionChange, entry: MechanismEntry, cls: type[Mechanism]) -> bool:
-    return change.target in (entry.row, entry.name) or (change.target is None and change.name in option_types(cls))
+    return change.target in (entry.row, entry.name) or (
+        change.target is None and change.name in option_types(cls)
+    )
 
 
 def _check_names(suite: Suite, mechanisms: Mapping[str, Registered]) -> None:
@@ -143,7 +153,9 @@ def _check_names(suite: Suite, mechanisms: Mapping[str, Registered]) -> None:
             raise suite.error(place, str(unknown_name(kind, name, known)))
     for task, metric in suite.task_metrics.items():
         if metric not in (metrics := load_config(task).main_metrics):
-            raise suite.error(("task_metrics", task), str(unknown_name(f"metric of {task}", metric, metrics)))
+            raise suite.error(
+                ("task_metrics", task), str(unknown_name(f"metric of {task}", metric, metrics))
+            )
 
 
 def _names(
@@ -180,6 +192,10 @@ def _check_changes(
         ):
             continue
         if change.target is not None:
-            raise unknown_name("mechanism", change.target, (entry.row for entry in suite.mechanisms))
-        choices = {name for entry in suite.mechanisms for name in option_types(mechanisms[entry.name].cls)}
+            raise unknown_name(
+                "mechanism", change.target, (entry.row for entry in suite.mechanisms)
+            )
+        choices = {
+            name for entry in suite.mechanisms for name in option_types(mechanisms[entry.name].cls)
+        }
         raise unknown_name("option", change.name, choices)

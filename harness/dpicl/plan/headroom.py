@@ -85,7 +85,9 @@ def measure_headroom(results: Iterable[Result]) -> dict[str, Headroom]:
         group = [result for result in results if result.cell.development is development]
         public, real = _end(group, PUBLIC, 0.0), _end(group, REAL, math.inf)
         if not public and group and _is_text_task(group[0].cell.task):
-            public = _end(group, ZERO_SHOT, 0.0)  # which releases the texts of the public prompt there
+            public = _end(
+                group, ZERO_SHOT, 0.0
+            )  # which releases the texts of the public prompt there
         if seeds := sorted(public.keys() & real.keys()):
             pairs = [(public[seed], real[seed]) for seed in seeds]
             first = pairs[0][0]
@@ -93,7 +95,9 @@ def measure_headroom(results: Iterable[Result]) -> dict[str, Headroom]:
                 first.main_metric,
                 *(name for name in first.scores if name != first.main_metric),
             ]
-            others = {name: _end(group, name, 0.0) for name in _OTHERS if name != first.cell.mechanism}
+            others = {
+                name: _end(group, name, 0.0) for name in _OTHERS if name != first.cell.mechanism
+            }
             pairs_of = {
                 name: [(ends[seed], real[seed]) for seed in seeds]
                 for name, ends in others.items()
@@ -165,7 +169,9 @@ def _headroom(
         development=first.cell.development,
         public_row=first.cell.label,
         real_row=last.cell.label,
-        others=tuple(_gain(name, *ends, lower) for name, ends in against.items() if ends is not None),
+        others=tuple(
+            _gain(name, *ends, lower) for name, ends in against.items() if ends is not None
+        ),
     )
 
 
@@ -184,7 +190,8 @@ def _outcomes(
     if min(map(len, shared)) < 2 or len(set(map(len, shared))) > 1:
         return None
     ends = [
-        [[by_id[name] for name in sorted(names)] for by_id in pair] for pair, names in zip(scores, shared, strict=True)
+        [[by_id[name] for name in sorted(names)] for by_id in pair]
+        for pair, names in zip(scores, shared, strict=True)
     ]
     public, real = np.array(ends).transpose(1, 0, 2)
     return public, real

@@ -113,9 +113,13 @@ def describe_completeness(
     if len(done) == len(expected):
         return None
     all_of, done_of = Counter(expected.values()), Counter(expected[which] for which in done)
-    split = "; ".join(f"ε {e:g}: {done_of[e]:,} of {all_of[e]:,}" for e in sorted(all_of) if 0 < e < math.inf)
+    split = "; ".join(
+        f"ε {e:g}: {done_of[e]:,} of {all_of[e]:,}" for e in sorted(all_of) if 0 < e < math.inf
+    )
     by_epsilon = f" ({split})" if split else ""
-    return f"Incomplete: {len(done):,} of {count(len(expected), 'cell')} of {suite} done{by_epsilon}."
+    return (
+        f"Incomplete: {len(done):,} of {count(len(expected), 'cell')} of {suite} done{by_epsilon}."
+    )
 
 
 def which_of(cell: Cell) -> Hashable:
@@ -158,17 +162,25 @@ def select_current(
         except NotRead:
             pass
         except DpiclError as error:
-            notes.append(f"{task}: cannot tell whether these results were computed on the present data. {error}")
+            notes.append(
+                f"{task}: cannot tell whether these results were computed on the present data. {error}"
+            )
         difference = ", ".join(dict.fromkeys(others.values()))
         if len(others) == len(group):
             current += group
-            if {str(result.cell.task_version) for result in group} == {str(load_config(task).metadata.version)}:
-                stale[difference].append(task)  # of an earlier version of the task other data is no news
+            if {str(result.cell.task_version) for result in group} == {
+                str(load_config(task).metadata.version)
+            }:
+                stale[difference].append(
+                    task
+                )  # of an earlier version of the task other data is no news
             continue
         current += [result for result in group if id(result) not in others]
         if others:
             lost = count(len(others), "result")
-            notes.append(f"{task}: left out {lost} computed on different data (fingerprint mismatch: {difference}).")
+            notes.append(
+                f"{task}: left out {lost} computed on different data (fingerprint mismatch: {difference})."
+            )
     notes += [
         f"{', '.join(tasks)}: results computed on different data (fingerprint mismatch: {difference}); `dpicl run"
         " --rerun-stale` makes new ones."

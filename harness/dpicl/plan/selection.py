@@ -92,7 +92,9 @@ def shard(cells: Sequence[Cell], number: int, of: int) -> list[Cell]:
     a part has the cells of as few models as that allows. Among those of one model chance (their ids) decides, so that
     slow mechanisms are spread over all parts.
     """
-    models = {model: place for place, model in enumerate(dict.fromkeys(cell.model for cell in cells))}
+    models = {
+        model: place for place, model in enumerate(dict.fromkeys(cell.model for cell in cells))
+    }
     dealt = sorted(cells, key=lambda cell: (models[cell.model], cell.id))
     first, last = ((len(cells) * end) // of for end in (number - 1, number))
     mine = {cell.id for cell in dealt[first:last]}

@@ -136,12 +136,16 @@ def _table(
         seeds=int(now[0]),
         detects=float(compute_detectable(deviation, len(rows), now, power)[0]),
         needed=needed,
-        seconds=needed and needed * len(rows) * fmean(sum(result.cost.seconds.values()) for result in every),
+        seconds=needed
+        and needed * len(rows) * fmean(sum(result.cost.seconds.values()) for result in every),
     )
 
 
 def _scores(rows: Sequence[Mapping[int, Result]]) -> np.ndarray:
     """float64[S, p]; NaN where a row lacks a seed."""
     seeds = sorted({seed for row in rows for seed in row})
-    scores = [{seed: result.scores[result.main_metric].value for seed, result in row.items()} for row in rows]
+    scores = [
+        {seed: result.scores[result.main_metric].value for seed, result in row.items()}
+        for row in rows
+    ]
     return np.array([[row.get(seed, math.nan) for row in scores] for seed in seeds])

@@ -56,7 +56,9 @@ class Comparison:
 
     def describe_unknown(self) -> str:
         """What could not be compared, in one line; '' where all could."""
-        parts = [f"{what} of {count(n, 'result')} ({why})" for (what, why), n in self.unknown.items()]
+        parts = [
+            f"{what} of {count(n, 'result')} ({why})" for (what, why), n in self.unknown.items()
+        ]
         return f"Not compared with what is here now: {'; '.join(parts)}." if parts else ""
 
     def _compare_prompts(self, result: Result) -> str:
@@ -88,7 +90,9 @@ class Comparison:
     def _compare_version(self, result: Result) -> str:
         registered = self._mechanisms.get(result.cell.mechanism)
         then = result.manifest.mechanism_version
-        if registered is None or result.cell.plugin is not None:  # the cell has the hash of its file
+        if (
+            registered is None or result.cell.plugin is not None
+        ):  # the cell has the hash of its file
             return ""
         if then is None:
             self.unknown["the mechanism's version", _UNSAID] += 1
@@ -132,4 +136,8 @@ def _is_partly_said(result: Result) -> bool:
     if server is not None:
         return server.tokenizer is None
     folder = Path(hub.split_reference(kind[2])[0])
-    return kind[0] == "hf" and folder.is_dir() and hub.identify_weights(folder) == result.manifest.model.sha256
+    return (
+        kind[0] == "hf"
+        and folder.is_dir()
+        and hub.identify_weights(folder) == result.manifest.model.sha256
+    )

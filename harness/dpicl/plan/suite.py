@@ -108,7 +108,9 @@ class Suite(BaseModel):
     epsilon_seeds: dict[TargetEpsilon, Quantity] = {}
     margin: Portion = 0.03
     tasks: Annotated[list[Word], Field(min_length=1)]
-    mechanisms: Annotated[list[Annotated[MechanismEntry, BeforeValidator(_entry)]], Field(min_length=1)]
+    mechanisms: Annotated[
+        list[Annotated[MechanismEntry, BeforeValidator(_entry)]], Field(min_length=1)
+    ]
     contrasts: list[Contrast] = []
 
     #: What SUITE.tuned.yaml says.
@@ -127,7 +129,9 @@ class Suite(BaseModel):
     @classmethod
     def _name(cls, value: str) -> str:
         if value in _RESERVED:
-            raise ValueError(f"'{value}' is a results folder of its own or a word of the command line; choose another")
+            raise ValueError(
+                f"'{value}' is a results folder of its own or a word of the command line; choose another"
+            )
         return value
 
     @property
@@ -193,7 +197,11 @@ class Suite(BaseModel):
             entry.row
             for entry in self.mechanisms
             if entry.tune
-            and not all(self.choose_options(entry.row, task) for task in self.tasks if self.has_task(entry, task))
+            and not all(
+                self.choose_options(entry.row, task)
+                for task in self.tasks
+                if self.has_task(entry, task)
+            )
         ]
 
     def has_task(self, entry: MechanismEntry, task: str) -> bool:
@@ -279,7 +287,9 @@ def _find_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
     for i, entry in enumerate(suite.mechanisms):
         place: Place = ("mechanisms", i)
         if (entry.seeds or 0) > len(suite.seeds):
-            message = f"{entry.row} asks for {entry.seeds} seeds, and 'seeds' lists {len(suite.seeds)}."
+            message = (
+                f"{entry.row} asks for {entry.seeds} seeds, and 'seeds' lists {len(suite.seeds)}."
+            )
             yield (*place, "seeds"), message
         if isinstance(entry.tune, str) and not grids.get(entry.tune):
             yield (
@@ -338,7 +348,10 @@ def _contrast_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
 
 
 def _repetitions(suite: Suite) -> Iterator[tuple[Place, str]]:
-    lists = {key: getattr(suite, key) for key in ("seeds", "baseline_seeds", "epsilons", "tasks", "models")}
+    lists = {
+        key: getattr(suite, key)
+        for key in ("seeds", "baseline_seeds", "epsilons", "tasks", "models")
+    }
     lists["mechanisms"] = [entry.row for entry in suite.mechanisms]
     lists["models"] = list(map(name_in_results, suite.models))
     lists["contrasts"] = [contrast.name for contrast in suite.contrasts]
@@ -453,13 +466,19 @@ def apply_changes(suite: Suite, changes: Changes, known: Mapping[str, Any]) -> S
         if getattr(changes, key):
             update[key] = list(dict.fromkeys(getattr(changes, key)))
     if "models" in update:
-        update["models"] = list({name_in_results(model): model for model in update["models"]}.values())
+        update["models"] = list(
+            {name_in_results(model): model for model in update["models"]}.values()
+        )
     if "seeds" in update:
-        update["baseline_seeds"] = [seed for seed in suite.baseline_seeds if seed in update["seeds"]]
+        update["baseline_seeds"] = [
+            seed for seed in suite.baseline_seeds if seed in update["seeds"]
+        ]
         update["seeds"] = [seed for seed in update["seeds"] if seed not in suite.baseline_seeds]
     if changes.mechanisms:
         update["mechanisms"] = [
-            entry for name in dict.fromkeys(changes.mechanisms) for entry in _entries(suite, name, known)
+            entry
+            for name in dict.fromkeys(changes.mechanisms)
+            for entry in _entries(suite, name, known)
         ]
     if added := [model for model in changes.models if model not in suite.models]:
         entries = update.get("mechanisms", suite.mechanisms)

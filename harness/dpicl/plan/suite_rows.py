@@ -23,15 +23,21 @@ SETTINGS = 6
 
 
 def _grid(value: Any) -> Any:
-    lists = isinstance(value, dict) and all(isinstance(each, list) and each for each in value.values())
+    lists = isinstance(value, dict) and all(
+        isinstance(each, list) and each for each in value.values()
+    )
     if not lists and not isinstance(value, str):
-        raise ValueError("must list values of options, as in {alpha: [1, 2], top_k: [5, 10, 20]}, or name another row")
+        raise ValueError(
+            "must list values of options, as in {alpha: [1, 2], top_k: [5, 10, 20]}, or name another row"
+        )
     return value
 
 
 def _tasks(value: Any) -> Any:
     lists = list(value.values()) if isinstance(value, dict) else [value]
-    if not all(isinstance(tasks, list) and all(isinstance(task, str) for task in tasks) for tasks in lists):
+    if not all(
+        isinstance(tasks, list) and all(isinstance(task, str) for task in tasks) for tasks in lists
+    ):
         raise ValueError("must be a list of tasks, or one for each model, as in {embedded: [trec]}")
     if value == {} or (isinstance(value, dict) and not all(lists)):
         raise ValueError("names no task of a model; leave it out for all tasks")
@@ -77,7 +83,10 @@ class MechanismEntry(BaseModel):
         """Every combination of the values of ``tune``, in their order; none where nothing is tuned."""
         if not self.tune or isinstance(self.tune, str):
             return []
-        return [dict(zip(self.tune, values, strict=True)) for values in itertools.product(*self.tune.values())]
+        return [
+            dict(zip(self.tune, values, strict=True))
+            for values in itertools.product(*self.tune.values())
+        ]
 
     @model_validator(mode="after")
     def _fair_grid(self) -> MechanismEntry:
@@ -90,7 +99,9 @@ class MechanismEntry(BaseModel):
             raise ValueError("lists one setting twice")
         for name in self.tune:
             if name in self.options or any(name in options for options in self.per_task.values()):
-                raise ValueError(f"tunes {name}, which its options or per_task set already; leave it out there")
+                raise ValueError(
+                    f"tunes {name}, which its options or per_task set already; leave it out there"
+                )
         return self
 
 
@@ -157,7 +168,9 @@ class TunedTask(BaseModel):
         alike."""
         for name in (field for field in TunedTask.model_fields if field != "rows"):
             if (mine := getattr(self, name)) != (theirs := getattr(other, name)):
-                raise ValueError(f"the rows that are there were tuned with {name} {mine}, these with {theirs}")
+                raise ValueError(
+                    f"the rows that are there were tuned with {name} {mine}, these with {theirs}"
+                )
         return self.model_copy(update={"rows": {**self.rows, **other.rows}})
 
 
@@ -174,7 +187,10 @@ class Tuned(BaseModel):
         return Tuned(
             tasks={
                 **mine,
-                **{t: mine[t].join(tuned) if t in mine else tuned for t, tuned in other.tasks.items()},
+                **{
+                    t: mine[t].join(tuned) if t in mine else tuned
+                    for t, tuned in other.tasks.items()
+                },
             }
         )
 

@@ -57,7 +57,9 @@ def tuning_suite(
     rows, unfit = list[MechanismEntry](), list[str]()
     for entry in (entry for entry in suite.mechanisms if entry.settings):
         mechanism = build(mechanisms[entry.name].cls, entry.options)
-        fits = [task for task in suite.tasks if skip_reason(mechanism, Task.read_public(task)) is None]
+        fits = [
+            task for task in suite.tasks if skip_reason(mechanism, Task.read_public(task)) is None
+        ]
         if not fits:
             unfit.append(entry.row)
             continue
@@ -72,7 +74,9 @@ def tuning_suite(
             }
             rows.append(entry.model_copy(update=change))
     if unfit and not rows:
-        raise UsageError(f"{', '.join(unfit)} can do none of {', '.join(suite.tasks)}; name others by --task.")
+        raise UsageError(
+            f"{', '.join(unfit)} can do none of {', '.join(suite.tasks)}; name others by --task."
+        )
     if not rows:
         raise UsageError(
             f"No row of suite {suite.name} has a grid to try; add `tune: {{OPTION: [VALUE, ...]}}` to one."
@@ -153,7 +157,9 @@ def _rank(
             )
         )
     if seeds != {frozenset(SEEDS)}:
-        raise UsageError(f"Not every setting of {entry.row} has its results; run the same command again.")
+        raise UsageError(
+            f"Not every setting of {entry.row} has its results; run the same command again."
+        )
     return sorted(scored, key=lambda one: -one.score)
 
 
@@ -174,7 +180,9 @@ def write_choice(path: Path, tuned: Tuned) -> Path:
         try:
             tuned = earlier.join(tuned)
         except ValueError as error:
-            raise UsageError(f"{choice} keeps what it has: {error}; tune all alike, or move that file away.") from error
+            raise UsageError(
+                f"{choice} keeps what it has: {error}; tune all alike, or move that file away."
+            ) from error
     text = yaml.safe_dump(
         tuned.model_dump(mode="json"),
         sort_keys=False,
@@ -182,7 +190,9 @@ def write_choice(path: Path, tuned: Tuned) -> Path:
         width=150,
     )
     try:
-        put_whole(choice, "# Written by `dpicl tune`; run it again instead of changing this.\n" + text)
+        put_whole(
+            choice, "# Written by `dpicl tune`; run it again instead of changing this.\n" + text
+        )
     except OSError as error:
         raise UsageError(
             f"Cannot write {choice}: {error.strerror}; fix that, and run the same command again."
@@ -204,7 +214,9 @@ def tuning_of(suite: Suite) -> Tuned:
     }
     return Tuned(
         tasks={
-            task: tasks[task].model_copy(update={"rows": tuned_row}) for task, tuned_row in chosen.items() if tuned_row
+            task: tasks[task].model_copy(update={"rows": tuned_row})
+            for task, tuned_row in chosen.items()
+            if tuned_row
         }
     )
 
@@ -221,7 +233,8 @@ def tuning_table(tuned: Tuned) -> Table:
         ]
         for task, on in tuned.tasks.items()
         for row, tuned_row in on.rows.items()
-        if (best := tuned_row.settings[0]) and (scores := [score_text(tuned_row.settings[at].score) for at in (0, -1)])
+        if (best := tuned_row.settings[0])
+        and (scores := [score_text(tuned_row.settings[at].score) for at in (0, -1)])
     ]
     title = f"Tuned on generated public records, the best of {SETTINGS} settings each"
     return text_table(["row", "chosen", "score", "worst", "on", "shots"], rows, title)
@@ -232,7 +245,13 @@ def describe_tuning(suite: Suite, results: Sequence[Result]) -> list[str]:
     cells = [result.cell for result in results]
     chosen = ((cell, suite.choose_options(cell.label, cell.task)) for cell in cells)
     rows = ", ".join(
-        sorted({cell.label for cell, options in chosen if options and options.items() <= cell.options.items()})
+        sorted(
+            {
+                cell.label
+                for cell, options in chosen
+                if options and options.items() <= cell.options.items()
+            }
+        )
     )
     note = f"Tuned: {rows} ({count(SETTINGS, 'setting')} a row, on public records; SUITE.tuned.yaml has the scores)."
     return [note] if rows else []

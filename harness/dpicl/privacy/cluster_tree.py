@@ -119,7 +119,11 @@ class ClusterTree:
     def split_epsilon(self) -> float:
         """epsilon' of the splits of one level; infinite without noise."""
         sigma = self.noise_multiplier
-        return 2 * math.sqrt(self._share(self.split_share) / self.levels) / sigma if sigma > 0 else math.inf
+        return (
+            2 * math.sqrt(self._share(self.split_share) / self.levels) / sigma
+            if sigma > 0
+            else math.inf
+        )
 
     @property
     def sum_multiplier(self) -> float:
@@ -150,7 +154,9 @@ class ClusterTree:
         points = clip_norm(points, self.radius)
         number = float(len(points)) if self.expected is None else self.expected
         split_event, count_event, sum_event = self._parts()
-        levels = [(sample.spend(split_event), sample.spend(count_event)) for _ in range(self.levels)]
+        levels = [
+            (sample.spend(split_event), sample.spend(count_event)) for _ in range(self.levels)
+        ]
         sums = sample.spend(sum_event)
         edge = np.full(points.shape[1], self.radius)
         open_boxes = [_Box(-edge, edge, np.arange(len(points)), number)]
@@ -168,7 +174,9 @@ class ClusterTree:
             limit = number / 2 ** (self.levels + 1)
             both = [bool(pair) and min(half.weight for half in pair) > limit for pair in halves]
             whole += [box for box, split in zip(open_boxes, both, strict=True) if not split]
-            open_boxes = [half for pair, split in zip(halves, both, strict=True) if split for half in pair]
+            open_boxes = [
+                half for pair, split in zip(halves, both, strict=True) if split for half in pair
+            ]
         return self._add_centres(whole + open_boxes, points, sums)
 
     def _split(
@@ -233,7 +241,10 @@ class ClusterTree:
     ) -> list[Cluster]:
         clean = np.array([points[box.members].sum(axis=0) for box in boxes])
         sums = permit.noisy_sum(clean, self.sum_bound)
-        clusters = [Cluster(total / max(box.weight, 1.0), box.weight) for box, total in zip(boxes, sums, strict=True)]
+        clusters = [
+            Cluster(total / max(box.weight, 1.0), box.weight)
+            for box, total in zip(boxes, sums, strict=True)
+        ]
         return sorted(clusters, key=lambda cluster: -cluster.weight)
 
     def _share(self, share: float) -> float:
@@ -281,12 +292,16 @@ def split_scores(
     """
     columns = points.T[:, None, :]
     below = (columns < grid[:, None]).sum(axis=2)
-    near = ((columns >= grid[:, None] - interval / 2) & (columns < grid[:, None] + interval / 2)).sum(axis=2)
+    near = (
+        (columns >= grid[:, None] - interval / 2) & (columns < grid[:, None] + interval / 2)
+    ).sum(axis=2)
     smaller = np.minimum(below, len(points) - below)
     centreness = np.interp(
         smaller / expected,
         [0, OUTER_QUANTILE, 0.5],
         [0, OUTER_SHARE, 1.0],
     )
-    scores: np.ndarray = CENTRE_WEIGHT * expected * centreness + EMPTY_WEIGHT * np.maximum(0.0, expected - near)
+    scores: np.ndarray = CENTRE_WEIGHT * expected * centreness + EMPTY_WEIGHT * np.maximum(
+        0.0, expected - near
+    )
     return scores

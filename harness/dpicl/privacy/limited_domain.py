@@ -62,7 +62,9 @@ class LimitedDomain:
     @property
     def choice(self) -> dp.DpEvent:
         """Of the choice alone."""
-        return bounded_range_choice(self.width / self.temperature if self.temperature > 0 else math.inf)
+        return bounded_range_choice(
+            self.width / self.temperature if self.temperature > 0 else math.inf
+        )
 
     @property
     def event(self) -> dp.DpEvent:
@@ -78,7 +80,9 @@ class LimitedDomain:
         """
         check_slots(votes, True, sample)
         if not 0 < self.domain < size:
-            raise PluginError(f"The domain of {self.domain} indices must be smaller than the {size} that there are.")
+            raise PluginError(
+                f"The domain of {self.domain} indices must be smaller than the {size} that there are."
+            )
         cast = votes[(votes >= 0) & (votes < size)]
         scores = self.scores(np.bincount(cast, minlength=size))
         if self.temperature > 0:

@@ -57,7 +57,9 @@ class NearCentre:
         if not self.radii or not increasing or not math.isfinite(self.radii[-1]):
             raise UsageError("The radii of a ball must be above 0, finite and increasing.")
         if not 0 < self.histogram_share < 1 or not 0 < self.share <= 1 or not self.expected > 0:
-            raise UsageError("The share of slots must lie in (0, 1], that of the histogram between 0 and 1.")
+            raise UsageError(
+                "The share of slots must lie in (0, 1], that of the histogram between 0 and 1."
+            )
 
     @property
     def event(self) -> dp.DpEvent:
@@ -103,7 +105,12 @@ class NearCentre:
         return int(ids[int(np.argmax(base + noisy))])
 
     def _radius(self, distances: np.ndarray, sample: Sample) -> float | None:
-        counts = np.bincount(np.searchsorted(self.radii, distances), minlength=len(self.radii) + 1).astype(np.float64)
+        counts = np.bincount(
+            np.searchsorted(self.radii, distances), minlength=len(self.radii) + 1
+        ).astype(np.float64)
         bound = 1.0 if self.own_slots else math.sqrt(2)
-        inside = np.cumsum(sample.spend(self._histogram).noisy_sum(counts, bound)[:-1]) >= self.share * self.expected
+        inside = (
+            np.cumsum(sample.spend(self._histogram).noisy_sum(counts, bound)[:-1])
+            >= self.share * self.expected
+        )
         return self.radii[int(inside.argmax())] if inside.any() else None

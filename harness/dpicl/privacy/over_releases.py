@@ -79,7 +79,9 @@ def total(
     accounted = accounted_delta(delta, "secure")
     if not events:
         return Bounds(0.0, 0.0, 0.0, {"exact": 0.0})
-    everything = ParallelDpEvent(tuple((str(at), event) for at, event in enumerate(events)))  # its sums are added up
+    everything = ParallelDpEvent(
+        tuple((str(at), event) for at, event in enumerate(events))
+    )  # its sums are added up
     for _ in range(_SHARES):
         best = _find_smallest(events, accounted, quick)
         needed = floating_point_delta(everything, best.upper) if math.isfinite(best.upper) else 0.0
@@ -105,7 +107,9 @@ def _find_smallest(events: Sequence[dp.DpEvent], delta: float, quick: bool) -> B
         proofs.append(_prove(_add_up, events, delta, quick))
     known = [bounds for bounds in proofs if bounds is not None]
     if not known:
-        raise UnsupportedEvent("No theorem covers these releases together, so nothing is known of what they cost.")
+        raise UnsupportedEvent(
+            "No theorem covers these releases together, so nothing is known of what they cost."
+        )
     return min(known, key=lambda bounds: bounds.upper)
 
 
@@ -125,7 +129,9 @@ def person_total(events: Sequence[dp.DpEvent], delta: float, rows: int) -> float
     )
     if stored := calibration_cache.read_value(calibration_cache.DEFAULT, key):
         return float(stored[0])
-    bound = total(events, delta, quick=True).upper if rows == 1 else _group_total(events, delta, rows)
+    bound = (
+        total(events, delta, quick=True).upper if rows == 1 else _group_total(events, delta, rows)
+    )
     calibration_cache.write_value(calibration_cache.DEFAULT, key, bound)
     return bound
 
@@ -164,7 +170,9 @@ def _prove(
 
 def _bound_together(events: Sequence[dp.DpEvent], delta: float, account: Accountant) -> Bounds:
     bounds = account(compose(map(join_groups, events)), delta)
-    return replace(bounds, accountants={**bounds.accountants, "over_releases": "composition of all events"})
+    return replace(
+        bounds, accountants={**bounds.accountants, "over_releases": "composition of all events"}
+    )
 
 
 def _add_up(events: Sequence[dp.DpEvent], delta: float, account: Accountant) -> Bounds:

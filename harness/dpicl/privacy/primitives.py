@@ -58,7 +58,9 @@ def _find_id(place: int, ids: np.ndarray | None) -> int:
 
 def project_sub_simplex(rows: np.ndarray) -> np.ndarray:
     """float64[M, K]: every row mapped into {x >= 0, sum(x) <= 1}; values that are not finite count as 0."""
-    rows = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64, order="C").clip(0.0, 1.0)  # a sum in one order
+    rows = (
+        np.where(np.isfinite(rows), rows, 0.0).astype(np.float64, order="C").clip(0.0, 1.0)
+    )  # a sum in one order
     mass = rows.sum(axis=1, keepdims=True)
     return rows / np.maximum(mass, 1.0)
 
@@ -244,7 +246,9 @@ class NoisySum:
         check_slots(vectors, True, sample)
         step = math.ldexp(_WEIGHT_STEP, math.frexp(self.radius)[1])
         factors = np.full((len(vectors), 1), self.radius) if weights is None else weights
-        total = _steps(clip_norm(factors, self.radius), step).T @ _steps(clip_norm(vectors, _INSIDE), _VECTOR_STEP)
+        total = _steps(clip_norm(factors, self.radius), step).T @ _steps(
+            clip_norm(vectors, _INSIDE), _VECTOR_STEP
+        )
         return sample.spend(self.event).noisy_sum(
             total.astype(np.int64),
             self.bound,
@@ -329,7 +333,9 @@ class BoundedRangeChoice(RangeChoice):
 
     def _scores(self, rows: np.ndarray, public: np.ndarray) -> np.ndarray:
         private = clip_scores(rows, self.clip).sum(axis=0) / self.divisor
-        return self.weight * private + (1 - self.weight) * clip_scores(public[None, :], self.clip)[0]
+        return (
+            self.weight * private + (1 - self.weight) * clip_scores(public[None, :], self.clip)[0]
+        )
 
 
 @dataclass(frozen=True)
@@ -345,7 +351,10 @@ class DifferenceChoice(BoundedRangeChoice):
     weight: float = 1.0
 
     def _scores(self, rows: np.ndarray, public: np.ndarray) -> np.ndarray:
-        return public + self.weight * clip_differences(rows, public, self.clip).sum(axis=0) / self.divisor
+        return (
+            public
+            + self.weight * clip_differences(rows, public, self.clip).sum(axis=0) / self.divisor
+        )
 
 
 @dataclass(frozen=True)

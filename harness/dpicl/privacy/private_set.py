@@ -152,9 +152,15 @@ class Sample:
             nonlocal unspent
             components = flatten(event)
             if dp.NonPrivateDpEvent() in unspent:
-                components.pop(dp.NonPrivateDpEvent(), None)  # epsilon is infinite: once more costs no more
+                components.pop(
+                    dp.NonPrivateDpEvent(), None
+                )  # epsilon is infinite: once more costs no more
             if not is_open or not components <= unspent:
-                why = "was not charged when its sample was drawn" if is_open else "comes after its sample was closed"
+                why = (
+                    "was not charged when its sample was drawn"
+                    if is_open
+                    else "comes after its sample was closed"
+                )
                 raise BudgetExceeded(
                     f"The release {event!r} {why}; declare every release of a sample in `poisson_slots(...,"
                     " releases=...)`, and make it before the next sample is drawn. Nothing was drawn."
@@ -197,7 +203,9 @@ class SlotSampler:
         def draw(*query: str) -> Sample:
             nonlocal left, last
             if left <= 0:
-                raise BudgetExceeded("More samples were drawn than were charged; raise `times` in `poisson_slots`.")
+                raise BudgetExceeded(
+                    "More samples were drawn than were charged; raise `times` in `poisson_slots`."
+                )
             left -= 1
             close()
             last = next_sample(*query)
@@ -260,7 +268,9 @@ class _Records:
         nearest: int | None,
     ) -> SlotSampler:
         if (embed := self.embed) is None:
-            raise PluginError("Records join queries in runs of answer mechanisms alone; draw Poisson samples here.")
+            raise PluginError(
+                "Records join queries in runs of answer mechanisms alone; draw Poisson samples here."
+            )
         if not self.noise.seeded:
             require_few_rows(slots)
         self.ledger.charge(
@@ -278,7 +288,9 @@ class _Records:
             joined = joining.join(embed([query], embedding)[0])
             assigned = tuple(tuple(group[at] for at in slot if group) for slot in joined)
             assignment = Assigned(None, 1.0, slots, len(group), assigned, uses)
-            return self._sample(assignment, releases, own_slots=False, replaced=1 if nearest is None else 2)
+            return self._sample(
+                assignment, releases, own_slots=False, replaced=1 if nearest is None else 2
+            )
 
         return self._sampler(next_sample, times)
 
@@ -373,7 +385,9 @@ class PrivateSet:
     def size(self, partition: Partition) -> int:
         """n_y, a public constant. Raises DataError for a group that the task does not name."""
         if not self._sizes.get(partition):
-            raise DataError(f"There is no private record of {partition!r}; choose another label or load more records.")
+            raise DataError(
+                f"There is no private record of {partition!r}; choose another label or load more records."
+            )
         return self._sizes[partition]
 
     def poisson_slots(
@@ -441,7 +455,9 @@ class PrivateSet:
 
 def _require_count(what: str, number: int) -> None:
     if not isinstance(number, int) or number < 1:
-        raise UsageError(f"The number of {what} must be a whole number of at least 1, not {number!r}.")
+        raise UsageError(
+            f"The number of {what} must be a whole number of at least 1, not {number!r}."
+        )
 
 
 def _assign_slots(

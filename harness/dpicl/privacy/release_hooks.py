@@ -251,7 +251,9 @@ class Permit:
                 return math.sqrt(1 / (2 * self._event.rho))
             case dp.NonPrivateDpEvent():
                 return 0.0
-        raise UnsupportedEvent(f"{self._count} x {self._event!r} was spent, and a noisy sum is one Gaussian mechanism.")
+        raise UnsupportedEvent(
+            f"{self._count} x {self._event!r} was spent, and a noisy sum is one Gaussian mechanism."
+        )
 
     def _range_epsilon(self) -> float:
         match self._event:
@@ -261,7 +263,9 @@ class Permit:
                 return math.sqrt(8 * self._event.rho)
             case dp.NonPrivateDpEvent():
                 return math.inf
-        raise UnsupportedEvent(f"{self._event!r} was spent, and a noisy choice is a bounded-range event.")
+        raise UnsupportedEvent(
+            f"{self._event!r} was spent, and a noisy choice is a bounded-range event."
+        )
 
     def _round_epsilon(self) -> float:
         match self._event:
@@ -269,11 +273,15 @@ class Permit:
                 return float(self._event.epsilon)
             case dp.NonPrivateDpEvent():
                 return math.inf
-        raise UnsupportedEvent(f"{self._count} x {self._event!r} was spent, and a round is one of AboveThreshold.")
+        raise UnsupportedEvent(
+            f"{self._count} x {self._event!r} was spent, and a round is one of AboveThreshold."
+        )
 
     def _use(self) -> NoiseSource:
         if self._noise is None:
-            raise BudgetExceeded("This permit was used: a second release needs a second charge. Nothing was drawn.")
+            raise BudgetExceeded(
+                "This permit was used: a second release needs a second charge. Nothing was drawn."
+            )
         self._require_valid()
         noise, self._noise = self._noise, None
         self._used()
@@ -301,11 +309,15 @@ def round_to_grid(clean: np.ndarray, grid: float) -> tuple[np.ndarray, float]:
     apart, and what is no number counts as 0. Raises PluginError for a grid that is no power of 2, or far from 1.
     """
     if not _GRIDS[0] <= grid <= _GRIDS[1] or math.frexp(grid)[0] != 0.5:
-        raise PluginError(f"The grid of a noisy sum must be a power of 2 between 2^-900 and 2^900, not {grid!r}.")
+        raise PluginError(
+            f"The grid of a noisy sum must be a power of 2 between 2^-900 and 2^900, not {grid!r}."
+        )
     exact = np.issubdtype(np.asarray(clean).dtype, np.integer)
     with np.errstate(over="ignore"):
         steps = np.nan_to_num(np.asarray(clean, dtype=np.float64)) / (1.0 if exact else grid)
-    return np.rint(steps.clip(-(2.0**53), 2.0**53)) * grid, 0.0 if exact else grid * math.sqrt(np.size(clean))
+    return np.rint(steps.clip(-(2.0**53), 2.0**53)) * grid, 0.0 if exact else grid * math.sqrt(
+        np.size(clean)
+    )
 
 
 #: The smallest and the largest grid: float64 holds 2^53 steps of it, and a step of its rounding.
@@ -314,7 +326,9 @@ _GRIDS = (2.0**-900, 2.0**900)
 
 def _require_positive(what: str, value: float) -> None:
     if not 0 < value < math.inf:
-        raise PluginError(f"The {what} must be above 0 and finite, not {value!r}: noise is scaled by it.")
+        raise PluginError(
+            f"The {what} must be above 0 and finite, not {value!r}: noise is scaled by it."
+        )
 
 
 def _best(release: NoisyRelease, noise: NoiseSource) -> np.ndarray:
@@ -335,7 +349,9 @@ def is_above(release: NoisyRelease, *gumbel: np.ndarray) -> np.ndarray:
     if not gumbel:
         return (release.clean >= 0).astype(np.int64)
     of_threshold, of_query = gumbel
-    return (release.clean / release.scale + np.exp(-of_query) >= np.exp(-of_threshold)).astype(np.int64)
+    return (release.clean / release.scale + np.exp(-of_query) >= np.exp(-of_threshold)).astype(
+        np.int64
+    )
 
 
 def _observe(release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:

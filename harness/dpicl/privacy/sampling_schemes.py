@@ -99,7 +99,9 @@ class SamplingScheme:
     def event(self, release: dp.DpEvent, records: int, queries: int) -> dp.DpEvent:
         """See SlotScheme."""
         inside, times = self._repeat(release, queries)
-        return compose([dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(self._rate(records), inside), times)])
+        return compose(
+            [dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(self._rate(records), inside), times)]
+        )
 
     def sampler(
         self,
@@ -109,7 +111,9 @@ class SamplingScheme:
     ) -> Callable[[str], Sample]:
         """See SlotScheme."""
         inside, times = self._repeat(release, queries)
-        expected = private.size(None) if self.partition == "once" else self.slots * self.examples_per_slot
+        expected = (
+            private.size(None) if self.partition == "once" else self.slots * self.examples_per_slot
+        )
         sampler = private.poisson_slots(
             expected,
             None if self.own_slots else self.slots,
@@ -128,7 +132,11 @@ class SamplingScheme:
         return f"sampling rate {self._rate(records):.3g}"
 
     def _rate(self, records: int) -> float:
-        return 1.0 if self.partition == "once" else sampling_rate(self.slots * self.examples_per_slot, records)
+        return (
+            1.0
+            if self.partition == "once"
+            else sampling_rate(self.slots * self.examples_per_slot, records)
+        )
 
     def _repeat(
         self,

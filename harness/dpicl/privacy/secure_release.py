@@ -72,7 +72,9 @@ def threshold_margin(epsilon: float) -> float:
 
 def _require_small(margin: float) -> float:
     if not margin <= LARGEST_MARGIN:
-        raise PluginError(f"This release is too fine for floating point with secure noise (margin {margin:.3g}).")
+        raise PluginError(
+            f"This release is too fine for floating point with secure noise (margin {margin:.3g})."
+        )
     return margin
 
 
@@ -134,7 +136,11 @@ def floating_point_delta(event: dp.DpEvent, epsilon: float) -> float:
     factor = 2 * coordinates * exact_noise.FACTOR
     if not epsilon + factor < 700:
         return math.inf
-    return failures + 2 * math.expm1(factor) + (1 + math.exp(epsilon + factor)) * coordinates * exact_noise.ADDED
+    return (
+        failures
+        + 2 * math.expm1(factor)
+        + (1 + math.exp(epsilon + factor)) * coordinates * exact_noise.ADDED
+    )
 
 
 def require_share(event: dp.DpEvent, epsilon: float) -> None:
@@ -163,8 +169,12 @@ def _failures(event: dp.DpEvent) -> float:
     def of(parts: Counter[dp.DpEvent]) -> float:
         ranges = [part.epsilon for part in parts if isinstance(part, dp.BoundedRangeDpEvent)]
         margin = 2 * choice_margin(min(ranges), 1) if ranges else 0.0
-        failing = [(part.delta, n) for part, n in parts.items() if isinstance(part, dp.EpsilonDeltaDpEvent)]
-        return sum(n * delta * math.expm1(-margin * math.log(delta)) for delta, n in failing if delta > 0)
+        failing = [
+            (part.delta, n) for part, n in parts.items() if isinstance(part, dp.EpsilonDeltaDpEvent)
+        ]
+        return sum(
+            n * delta * math.expm1(-margin * math.log(delta)) for delta, n in failing if delta > 0
+        )
 
     return _add_up(event, of, True)
 

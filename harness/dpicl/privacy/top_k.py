@@ -40,7 +40,11 @@ class NoisyTopK(RangeChoice):
     @property
     def event(self) -> dp.DpEvent:
         one = bounded_range_choice(self.range_epsilon)
-        return one if isinstance(one, dp.NonPrivateDpEvent) else dp.SelfComposedDpEvent(one, self.count)
+        return (
+            one
+            if isinstance(one, dp.NonPrivateDpEvent)
+            else dp.SelfComposedDpEvent(one, self.count)
+        )
 
     def choose(self, rows: np.ndarray, sample: Sample) -> list[int]:
         """min(k, K) indices in [0, K), largest noisy count first; rows is [M, K], one a slot.

@@ -46,7 +46,10 @@ class VoteHistogram:
         Raises PluginError for a sample whose slots are shared or are not one a vote, and for groups that leave one out.
         """
         counts = self._noisy_counts(votes, groups, sample)
-        return [[group[at] for at in np.argsort(-counts[list(group)], kind="stable")[:count]] for group in groups]
+        return [
+            [group[at] for at in np.argsort(-counts[list(group)], kind="stable")[:count]]
+            for group in groups
+        ]
 
     def draw(
         self,
@@ -74,7 +77,9 @@ class VoteHistogram:
         check_slots(votes, True, sample)
         size = sum(map(len, groups))
         if not all(groups) or {at for group in groups for at in group} != set(range(size)):
-            raise PluginError("Groups of a histogram are disjoint, not empty, and hold every index from 0 on.")
+            raise PluginError(
+                "Groups of a histogram are disjoint, not empty, and hold every index from 0 on."
+            )
         cast = votes[(votes >= 0) & (votes < size)]
         counts = np.bincount(cast, minlength=size).astype(np.float64)
         return sample.spend(self.event).noisy_sum(counts, self.bound)

@@ -148,7 +148,9 @@ class Execution:
         """
         match mechanism := self.mechanism:
             case DemonstrationMechanism():
-                result = ExecutionResult(mechanism, prompt=self._check(mechanism.release(self.private, self._context)))
+                result = ExecutionResult(
+                    mechanism, prompt=self._check(mechanism.release(self.private, self._context))
+                )
             case AnswerMechanism():
                 # The public prompts are read before any record is assigned to slots, and all queries are charged before
                 # the first is answered.
@@ -160,7 +162,9 @@ class Execution:
                     output = mechanism.answer(query, sample_for(query.text), context)
                     answered.append(check_answer(mechanism, output))
                     self.report(len(answered), len(self.queries), "answers")
-                result = ExecutionResult(mechanism, self.queries, self.report, answered=answered, reader=reader)
+                result = ExecutionResult(
+                    mechanism, self.queries, self.report, answered=answered, reader=reader
+                )
             case PreparedMechanism():
                 context = PreparedContext(
                     self.task,
@@ -257,9 +261,13 @@ def sampling_of(mechanism: Mechanism, randomness: Streams) -> NoiseSource:
 def require_budget(queries: Sequence[Query], budget: int) -> None:
     """Raises UsageError when there are more queries than are charged, or two have one id."""
     if len(queries) > budget:
-        raise UsageError(f"There are {len(queries)} queries but the budget is for {budget}; raise `queries`.")
+        raise UsageError(
+            f"There are {len(queries)} queries but the budget is for {budget}; raise `queries`."
+        )
     if len({query.id for query in queries}) < len(queries):
-        raise UsageError("Two queries have the same id; remove the repeated record from the test set.")
+        raise UsageError(
+            "Two queries have the same id; remove the repeated record from the test set."
+        )
 
 
 def answer_from(
@@ -282,7 +290,9 @@ def _write(
     reader: Reader,
 ) -> dict[str, str]:
     """The answers, with those that the model still has to write, all together."""
-    waiting = {key: answer.prompt for key, answer in answers.items() if isinstance(answer, FinalPrompt)}
+    waiting = {
+        key: answer.prompt for key, answer in answers.items() if isinstance(answer, FinalPrompt)
+    }
     written = dict(
         zip(
             waiting,
@@ -290,4 +300,6 @@ def _write(
             strict=True,
         )
     )
-    return {key: answer if isinstance(answer, str) else written[key] for key, answer in answers.items()}
+    return {
+        key: answer if isinstance(answer, str) else written[key] for key, answer in answers.items()
+    }

@@ -32,7 +32,11 @@ class SlotPrompts:
         )
         self.endings = label_endings(task, model)
         #: Tokens that must stay free behind a prompt: for the longest label, or for an answer.
-        self.room = max(map(len, self.endings)) if self.endings else task.config.generation_kwargs.max_gen_toks
+        self.room = (
+            max(map(len, self.endings))
+            if self.endings
+            else task.config.generation_kwargs.max_gen_toks
+        )
         self._limit = model.max_length - model.lead_tokens - self.room
         self._public: dict[str, str] = {}
         self._written: dict[tuple[Slot, str], str] = {}

@@ -127,7 +127,9 @@ class SlotReader(Reader):
     def candidates(self, query: Query, count: int, temperature: float) -> list[str]:
         prompt = self._prompts.public(query.text)
         names = [f"{query.id}/{i}" for i in range(1, count)]
-        seeds = [int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big") for name in names]
+        seeds = [
+            int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big") for name in names
+        ]
         keys = [
             key_of(
                 self._identity,
@@ -146,7 +148,9 @@ class SlotReader(Reader):
             written = self._model.generate(
                 prompts, *self._limits, temperature=temperature, seeds=[seeds[i] for i in missing]
             )
-            texts_by_key |= self._keep({keys[i]: text.strip() for i, text in zip(missing, written, strict=True)})
+            texts_by_key |= self._keep(
+                {keys[i]: text.strip() for i, text in zip(missing, written, strict=True)}
+            )
         return [*self.write([prompt]), *(texts_by_key[key] for key in keys)]
 
     def write(self, prompts: Sequence[str]) -> list[str]:
@@ -168,7 +172,9 @@ class SlotReader(Reader):
         """
 
         def prompts() -> list[str]:
-            pairs = ((self._prompts.of(slot, text), self._prompts.public(text)) for text in self._texts)
+            pairs = (
+                (self._prompts.of(slot, text), self._prompts.public(text)) for text in self._texts
+            )
             return [prompt for prompt, public in pairs if prompt != public]
 
         return prompts if self._single else _nothing
@@ -201,7 +207,9 @@ class SlotReader(Reader):
 
         def score(texts: Sequence[str]) -> list[list[float]]:
             tokens = [self._model.encode(prompt) for prompt in texts]
-            return self._model.score([(row, self._prompts.endings) for row in tokens], self._begin(examples))
+            return self._model.score(
+                [(row, self._prompts.endings) for row in tokens], self._begin(examples)
+            )
 
         return self._ask("labels", prompts, others, (examples, self._prompts.endings), score)
 
@@ -223,7 +231,9 @@ class SlotReader(Reader):
                 self._begin(examples),
                 broken=broken,
             )
-            return [BrokenText(text.strip()) if _is_absent(text) else text.strip() for text in answers]
+            return [
+                BrokenText(text.strip()) if _is_absent(text) else text.strip() for text in answers
+            ]
 
         # kept as "greedy" by versions that took failures for empty texts
         return self._ask("text", prompts, others, (examples, self._limits), generate)
@@ -236,7 +246,9 @@ class SlotReader(Reader):
         if examples == instruction:
             return self._instruction
         tokens = self._model.encode(examples)
-        return self._model.prefix(tokens[: self._model.max_length - self._model.lead_tokens], self._instruction)
+        return self._model.prefix(
+            tokens[: self._model.max_length - self._model.lead_tokens], self._instruction
+        )
 
     def _ask(
         self,
@@ -271,7 +283,9 @@ class SlotReader(Reader):
 
     def _find_kept(self, keys: Collection[bytes]) -> dict[bytes, Any]:
         stored = self._cache.get(self._model.identity.name, self._task.name, keys)
-        sound = {key: value for key, value in stored.items() if not _is_absent(value)}  # older versions kept such
+        sound = {
+            key: value for key, value in stored.items() if not _is_absent(value)
+        }  # older versions kept such
         return sound | {key: self._absent[key] for key in keys if key in self._absent}
 
     def _keep(self, new: Mapping[bytes, Any]) -> Mapping[bytes, Any]:
@@ -302,7 +316,11 @@ def embed_texts(
     identity = (READING_VERSION, embeddings.name, embeddings.sha256, embeddings.arithmetic)
     keys = {text: key_of("embedding", *identity, text) for text in texts}
     stored = cache.get(model, task, keys.values())
-    rows = {text: stored[key] for text, key in keys.items() if key in stored and _is_embedding(text, stored[key])}
+    rows = {
+        text: stored[key]
+        for text, key in keys.items()
+        if key in stored and _is_embedding(text, stored[key])
+    }
     missing = [text for text in keys if text not in rows]
     if missing:
         new = dict(zip(missing, embeddings.encode_alone(missing).tolist(), strict=True))
@@ -312,7 +330,9 @@ def embed_texts(
             {keys[text]: row for text, row in new.items() if _is_embedding(text, row)},
         )
         rows |= new
-    return np.array([rows[text] for text in texts], dtype=np.float64).reshape(len(texts), embeddings.dimension)
+    return np.array([rows[text] for text in texts], dtype=np.float64).reshape(
+        len(texts), embeddings.dimension
+    )
 
 
 def _is_embedding(text: str, row: Sequence[float]) -> bool:

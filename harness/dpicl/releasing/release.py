@@ -124,7 +124,12 @@ def calibrate_mechanism(
             cache=cache,
         )
 
-    if mechanism.knob is None or not mechanism.knob_per_label or None in sizes.shots or not sizes.shots:
+    if (
+        mechanism.knob is None
+        or not mechanism.knob_per_label
+        or None in sizes.shots
+        or not sizes.shots
+    ):
         return of(sizes)
     alike: dict[tuple[int, int], Calibration] = {}
     for label, shots in sizes.shots.items():
@@ -148,7 +153,9 @@ def claimed_epsilon(mechanism: Mechanism, calibration: Calibration, sizes: Sizes
     return None if None in claims else max(claim for claim in claims if claim is not None)
 
 
-def per_query_epsilon(mechanism: Mechanism, knob: float, sizes: Sizes, delta: float) -> float | None:
+def per_query_epsilon(
+    mechanism: Mechanism, knob: float, sizes: Sizes, delta: float
+) -> float | None:
     """Proved epsilon of one answer, had it been the only one, as many papers report it; None where any number is
     free."""
     if sizes.queries is None:
@@ -180,7 +187,9 @@ def release(
     charge, for an infinite epsilon, and where the part of delta that is set aside does not pay for floating point;
     what ``charge`` raises; Concealed for every error that comes after that.
     """
-    if reason := incompatibility(model.identity.name, task.name) or mechanism.unmet_needs(task.public_view(), model):
+    if reason := incompatibility(model.identity.name, task.name) or mechanism.unmet_needs(
+        task.public_view(), model
+    ):
         raise UsageError(reason)
     randomness = streams(config.seed, config.noise)
     if config.secure:
@@ -193,9 +202,15 @@ def release(
     admitted = config.epsilon
     if config.secure:
         if charge is None:
-            raise UsageError("Secure noise is charged to a private set; release with `dpicl release`.")
-        admitted = calibration.bounds.upper  # finite: nothing but what its private set is charged for
-        charged_to = charge(new_release(mechanism, task, model.identity.name, config, calibration, sizes))
+            raise UsageError(
+                "Secure noise is charged to a private set; release with `dpicl release`."
+            )
+        admitted = (
+            calibration.bounds.upper
+        )  # finite: nothing but what its private set is charged for
+        charged_to = charge(
+            new_release(mechanism, task, model.identity.name, config, calibration, sizes)
+        )
     ledger = Ledger(calibration.event, admitted)
     cached = cache(lambda: OutputCache(None) if config.secure else outputs())
 
@@ -219,7 +234,9 @@ def release(
 
     with phase("release"), conceal(config.secure), name_failure(mechanism):
         with model.isolated_cache():
-            (out,) = run_together([execution.run])  # as a job, so that its shots are written at the same time
+            (out,) = run_together(
+                [execution.run]
+            )  # as a job, so that its shots are written at the same time
             answers, state = out.answers, out.state
         if math.isfinite(config.epsilon):
             require_noise(mechanism, out.texts, out.releases)
@@ -261,20 +278,32 @@ def _turns_of(
 ) -> tuple[str, ...]:
     """Each label as often as its count says, one of each in turn, in the task's order."""
     if not isinstance(mechanism, DemonstrationMechanism) or not task.partitioned:
-        reason = "the task has no labels" if not task.partitioned else f"{mechanism.name} releases no texts of labels"
-        raise UsageError(f"Numbers of texts for each label do not fit: {reason}; give one number with --shots.")
+        reason = (
+            "the task has no labels"
+            if not task.partitioned
+            else f"{mechanism.name} releases no texts of labels"
+        )
+        raise UsageError(
+            f"Numbers of texts for each label do not fit: {reason}; give one number with --shots."
+        )
     labels = mechanism.shot_labels(task)
     require_known("label", counts, labels)
     number = sum(counts.values())
     if mechanism.count_released(number, task) != number:
-        raise UsageError(f"{mechanism.name} chooses the labels of its texts itself; give one number with --shots.")
+        raise UsageError(
+            f"{mechanism.name} chooses the labels of its texts itself; give one number with --shots."
+        )
     turns = range(max(counts.values()))
     return tuple(label for turn in turns for label in labels if turn < counts.get(label, 0))
 
 
 def limit_prompt(prompt: ReleasedPrompt, labels: Sequence[str], shots: int) -> ReleasedPrompt:
     """The prompt as a model reads it: the first ``shots`` demonstrations of a mechanism that plans more of them."""
-    return replace(prompt, in_prompt=shots) if len(prompt.demonstrations) == len(labels) > shots else prompt
+    return (
+        replace(prompt, in_prompt=shots)
+        if len(prompt.demonstrations) == len(labels) > shots
+        else prompt
+    )
 
 
 class Declared(NamedTuple):
@@ -342,7 +371,9 @@ def _calibrate(
     with phase("calibrate"), name_failure(mechanism):
         calibration = calibrate_mechanism(mechanism, sizes, epsilon, delta)
     if config.secure and math.isinf(calibration.bounds.upper):
-        raise UsageError(f"{mechanism.name} at epsilon = inf is not private: it publishes the records; leave it out.")
+        raise UsageError(
+            f"{mechanism.name} at epsilon = inf is not private: it publishes the records; leave it out."
+        )
     if config.secure:
         require_share(calibration.event, epsilon)
     with phase("account"), name_failure(mechanism):

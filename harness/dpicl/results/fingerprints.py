@@ -54,7 +54,9 @@ def task_of(cell: Cell) -> Task:
         development=cell.development,
         pool=cell.fresh_test_records,
     )
-    if before is not None and before == _cache_path(cell):  # else the files changed while they were read
+    if before is not None and before == _cache_path(
+        cell
+    ):  # else the files changed while they were read
         with suppress(OSError):  # then it is worked out again next time
             own_folder()
             before.unlink(missing_ok=True)
@@ -70,7 +72,10 @@ class AtHand(Part):
 
     @classmethod
     def of(cls, task: Task) -> AtHand:
-        return cls(fingerprint=task.fingerprint, test=_hash_of(sorted(query.id for query in task.queries())))
+        return cls(
+            fingerprint=task.fingerprint,
+            test=_hash_of(sorted(query.id for query in task.queries())),
+        )
 
     @classmethod
     def read(cls, path: Path) -> AtHand | None:
@@ -110,7 +115,9 @@ class Fingerprints:
             return "the records changed"
         ids = result.documents[result.main_metric].ids
         return (
-            "the test records changed" if _hash_of(sorted(ids)) != now.test else "the train or public records changed"
+            "the test records changed"
+            if _hash_of(sorted(ids)) != now.test
+            else "the train or public records changed"
         )
 
 
@@ -158,7 +165,9 @@ def _file_hash(path: Path) -> str:
     try:
         return file_sha256(path)
     except OSError as error:
-        raise DataError(f"Cannot read {path.parent.name}/{path.name}: {error.strerror}; fix that.") from error
+        raise DataError(
+            f"Cannot read {path.parent.name}/{path.name}: {error.strerror}; fix that."
+        ) from error
 
 
 def _hash_of(parts: Any) -> str:

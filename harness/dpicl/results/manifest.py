@@ -48,7 +48,14 @@ def commit() -> tuple[str | None, bool | None]:
     """
     if not git.has_repository():
         return None, None
-    words = ("--porcelain", "--untracked-files=no", "--ignore-submodules=all", "--", ".", ":!results")
+    words = (
+        "--porcelain",
+        "--untracked-files=no",
+        "--ignore-submodules=all",
+        "--",
+        ".",
+        ":!results",
+    )
     head, changes = git.git("rev-parse", "HEAD"), git.git("status", *words)
     if head is None or changes is None:
         return None, None
@@ -89,4 +96,6 @@ def _cpu_model() -> str:
 def _gpu() -> str | None:
     """Name of the first CUDA device; looks only where torch is loaded already."""
     torch = sys.modules.get("torch")
-    return torch.cuda.get_device_name(0) if torch is not None and torch.cuda.is_available() else None
+    return (
+        torch.cuda.get_device_name(0) if torch is not None and torch.cuda.is_available() else None
+    )

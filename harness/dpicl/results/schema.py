@@ -14,7 +14,15 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from pydantic.dataclasses import dataclass
 
 from dpicl.accounting.events import check_json
@@ -287,7 +295,9 @@ class Manifest(Part):
         default=None, exclude_if=lambda value: value is None
     )
     mechanism_version: Count | None = Field(default=None, exclude_if=lambda value: value is None)
-    mechanism_embedding: Embedding | None = Field(default=None, exclude_if=lambda value: value is None)
+    mechanism_embedding: Embedding | None = Field(
+        default=None, exclude_if=lambda value: value is None
+    )
     embedding: Embedding | None = Field(default=None, exclude_if=lambda value: value is None)
     server: ServerRecord | None = Field(default=None, exclude_if=lambda value: value is None)
 
@@ -359,12 +369,18 @@ class Result(Part):
     prepared: bool = Field(default=False, exclude_if=lambda value: not value)
     aggregates: dict[str, Share] = {}
     skipped_metrics: dict[str, str] = {}
-    failures: dict[str, Positive] | None = Field(default=None, exclude_if=lambda value: value is None)
-    higher_is_better: dict[str, bool] | None = Field(default=None, exclude_if=lambda value: value is None)
+    failures: dict[str, Positive] | None = Field(
+        default=None, exclude_if=lambda value: value is None
+    )
+    higher_is_better: dict[str, bool] | None = Field(
+        default=None, exclude_if=lambda value: value is None
+    )
     manifest: Manifest
     cost: Cost
     created: Moment
-    scored_release: ReleaseReference | None = Field(default=None, exclude_if=lambda value: value is None)
+    scored_release: ReleaseReference | None = Field(
+        default=None, exclude_if=lambda value: value is None
+    )
 
     @model_validator(mode="after")
     def _require_consistent(self) -> Result:
@@ -374,7 +390,10 @@ class Result(Part):
             raise ValueError("suite and cell name different suites")
         if self.main_metric not in self.scores:
             raise ValueError("main_metric has no score")
-        if self.higher_is_better is not None and self.higher_is_better.keys() != {*self.scores, *self.aggregates}:
+        if self.higher_is_better is not None and self.higher_is_better.keys() != {
+            *self.scores,
+            *self.aggregates,
+        }:
             raise ValueError("higher_is_better is not about its scores and aggregates")
         self._check_scores()
         self._check_privacy()
@@ -391,13 +410,17 @@ class Result(Part):
     @property
     def has_unread_instruction(self) -> bool:
         """Whether it is an instruction alone, which its main metric, a classifier on demonstrations, does not read."""
-        return self.instruction is not None and not self.released and self.main_metric in BY_EMBEDDING
+        return (
+            self.instruction is not None and not self.released and self.main_metric in BY_EMBEDDING
+        )
 
     @property
     def reading_embedding(self) -> str:
         """The embedding model of the metrics that read by embedding."""
         read = self.manifest.embedding
-        classified = self.kind == "demonstrations" and not self.scores.keys().isdisjoint(BY_EMBEDDING)
+        classified = self.kind == "demonstrations" and not self.scores.keys().isdisjoint(
+            BY_EMBEDDING
+        )
         if classified and read is not None:
             return read.name
         return self._usual_embedding
@@ -425,7 +448,11 @@ class Result(Part):
     @property
     def texts(self) -> list[str]:
         told = [] if self.instruction is None else [self.instruction]
-        return [*told, *(each.text for each in self.released), *(each.text for each in self.answers)]
+        return [
+            *told,
+            *(each.text for each in self.released),
+            *(each.text for each in self.answers),
+        ]
 
     @property
     def can_score_again(self) -> bool:
@@ -465,15 +492,35 @@ class Result(Part):
 
 
 #: Fields that a run's release decides, and scoring does not.
-_RELEASED = ("privacy", "released", "instruction", "released_count", "answers", "prepared", "failures")
+_RELEASED = (
+    "privacy",
+    "released",
+    "instruction",
+    "released_count",
+    "answers",
+    "prepared",
+    "failures",
+)
 #: Fields of a manifest that say how the release was made.
-_MADE_WITH = ("plugin_checked", "plugin_files", "mechanism_version", "mechanism_embedding", "server")
+_MADE_WITH = (
+    "plugin_checked",
+    "plugin_files",
+    "mechanism_version",
+    "mechanism_embedding",
+    "server",
+)
 
 
 def hash_release(result: Result) -> str:
     """sha256 over what a result says of its release: what decided it, what it cost, what came out, and what made it."""
-    made_with = result.manifest.model_dump(mode="json", include={*_MADE_WITH, "commit", "dirty", "model"})
-    content = [result.cell.release_id, result.model_dump(mode="json", include=set(_RELEASED)), made_with]
+    made_with = result.manifest.model_dump(
+        mode="json", include={*_MADE_WITH, "commit", "dirty", "model"}
+    )
+    content = [
+        result.cell.release_id,
+        result.model_dump(mode="json", include=set(_RELEASED)),
+        made_with,
+    ]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -488,14 +535,28 @@ def join_scores(scores: Scores, release: Result) -> Result:
     """The scores as a result, with what was released. Raises ValueError where the release is not the one that they
     name, or another cell's."""
     named = scores.scored_release
-    if (release.cell_id, hash_release(release)) != (named.cell_id, named.sha256) or not release.can_score_again:
-        raise ValueError("damaged: it scores a release that is not, or no longer, in the file that it names")
-    same_row = scores.cell.label == release.cell.label and scores.manifest.model.pin == release.manifest.model.pin
+    if (release.cell_id, hash_release(release)) != (
+        named.cell_id,
+        named.sha256,
+    ) or not release.can_score_again:
+        raise ValueError(
+            "damaged: it scores a release that is not, or no longer, in the file that it names"
+        )
+    same_row = (
+        scores.cell.label == release.cell.label
+        and scores.manifest.model.pin == release.manifest.model.pin
+    )
     if scores.cell.release_id != release.cell.release_id or not same_row:
-        raise ValueError("damaged: it scores the release of another row, model, or of other settings")
+        raise ValueError(
+            "damaged: it scores the release of another row, model, or of other settings"
+        )
     made_with = {name: getattr(release.manifest, name) for name in _MADE_WITH}
     dirty = {"dirty": True} if release.manifest.dirty else {}
-    own = {name: getattr(scores, name) for name in Scores.model_fields if name not in ("seconds", "manifest")}
+    own = {
+        name: getattr(scores, name)
+        for name in Scores.model_fields
+        if name not in ("seconds", "manifest")
+    }
     try:
         return Result(
             **own,

@@ -64,7 +64,11 @@ class Damaged:
 def report_damaged(damaged: Sequence[Damaged], moved: bool = False) -> None:
     """A sentence about files that are no results, and one about what could not be read. moved: whether the files were
     set aside."""
-    what = "moved into quarantine/ beside it" if moved else "ignored (it goes into quarantine/ when it is made again)"
+    what = (
+        "moved into quarantine/ beside it"
+        if moved
+        else "ignored (it goes into quarantine/ when it is made again)"
+    )
     unread = [each for each in damaged if each.unread]
     others = [each for each in damaged if not each.unread]
     for group, problem in (
@@ -78,7 +82,9 @@ def report_damaged(damaged: Sequence[Damaged], moved: bool = False) -> None:
 def describe_unread(damaged: Sequence[Damaged]) -> list[str]:
     """What a page says of what could not be read, without a path of this machine."""
     number = sum(each.unread for each in damaged)
-    return [f"Results may be missing here: {number} of the files and folders could not be read."] * bool(number)
+    return [
+        f"Results may be missing here: {number} of the files and folders could not be read."
+    ] * bool(number)
 
 
 def _describe_more(damaged: Sequence[Damaged]) -> str:
@@ -128,7 +134,10 @@ class Store:
         require_no_link(ignore, self.results)
         try:
             make_folder(ignore.parent)
-            with suppress(FileExistsError), ignore.open("x") as file:  # in place: a kill leaves no temporary file
+            with (
+                suppress(FileExistsError),
+                ignore.open("x") as file,
+            ):  # in place: a kill leaves no temporary file
                 file.write("*\n")
             with tempfile.TemporaryFile(dir=self.folder):
                 pass
@@ -147,7 +156,11 @@ class Store:
             target = item.path.parent / QUARANTINE[0] / item.path.name
             number = 1
             while os.path.lexists(target):
-                target = item.path.parent / QUARANTINE[0] / f"{item.path.stem}.{number}{item.path.suffix}"
+                target = (
+                    item.path.parent
+                    / QUARANTINE[0]
+                    / f"{item.path.stem}.{number}{item.path.suffix}"
+                )
                 number += 1
             try:
                 target.parent.mkdir(exist_ok=True)
@@ -196,7 +209,9 @@ class Store:
             text = require_readable(to_text, from_text, result)
         else:
             text = require_readable(to_text, either_from_text, split_scores(result))
-        if isinstance(found := join_files({path: read_file(path, either_from_text)})[path], Damaged):
+        if isinstance(
+            found := join_files({path: read_file(path, either_from_text)})[path], Damaged
+        ):
             self.set_aside([found])
         try:
             put_whole(path, text, new=True, root=self.results)
@@ -225,7 +240,11 @@ def list_results(folder: Path, root: Path) -> tuple[list[Path], list[Damaged]]:
     `quarantine` and names with a leading dot are not looked into. root: the folder that the user has named, which may
     be a link itself."""
     entries, unread = _list_tree(folder, root)
-    paths = [Path(entry.path) for entry in entries if entry.name.endswith(".json") and not entry.name.startswith(".")]
+    paths = [
+        Path(entry.path)
+        for entry in entries
+        if entry.name.endswith(".json") and not entry.name.startswith(".")
+    ]
     return sorted(paths), sorted(unread, key=lambda each: each.path)
 
 
@@ -308,7 +327,9 @@ def read_file(path: Path, parse: Callable[[str], T]) -> T | Damaged | None:
         return Damaged(path, str(error))
 
 
-def join_files(files: Mapping[Path, Result | Scores | Damaged | None]) -> dict[Path, Result | Damaged | None]:
+def join_files(
+    files: Mapping[Path, Result | Scores | Damaged | None],
+) -> dict[Path, Result | Damaged | None]:
     """Files below a results folder, scores as results: with the release that lies beside them. Scores without it are
     damaged."""
     joined: dict[Path, Result | Damaged | None] = {}
@@ -317,11 +338,15 @@ def join_files(files: Mapping[Path, Result | Scores | Damaged | None]) -> dict[P
     return joined
 
 
-def _join(path: Path, scores: Scores, files: Mapping[Path, Result | Scores | Damaged | None]) -> Result | Damaged:
+def _join(
+    path: Path, scores: Scores, files: Mapping[Path, Result | Scores | Damaged | None]
+) -> Result | Damaged:
     place = path.with_name(f"{scores.scored_release.cell_id}.json")
     release = files[place] if place in files else read_file(place, either_from_text)
     if not isinstance(release, Result):
-        return Damaged(path, f"damaged: it scores the release of {place.name}, which is not beside it")
+        return Damaged(
+            path, f"damaged: it scores the release of {place.name}, which is not beside it"
+        )
     try:
         return join_scores(scores, release)
     except ValueError as error:

@@ -63,7 +63,9 @@ _SECURE_NOTES = (
 )
 
 
-def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report = report_nothing) -> Result:
+def run_cell(
+    cell: Cell, suite: SuiteReference, bench: Workbench, report: Report = report_nothing
+) -> Result:
     """Runs one cell.
 
     report: called with (done, total, unit) as the release proceeds.
@@ -77,11 +79,21 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
         loaded = bench.load_cell(cell)
         loaded.require_scores()
     mechanism, task, model = loaded.mechanism, loaded.task, loaded.model
-    made_with = manifest_of(task, model, plugin=cell.plugin)  # before a mechanism gets hold of the model
+    made_with = manifest_of(
+        task, model, plugin=cell.plugin
+    )  # before a mechanism gets hold of the model
     meter = Meter(model)
     report(0, 1, "releasing")
     failed_before = model.usage.failures.copy()
-    made = release(mechanism, task, model, cell.release, outputs=bench.outputs, report=report, phase=clock.phase)
+    made = release(
+        mechanism,
+        task,
+        model,
+        cell.release,
+        outputs=bench.outputs,
+        report=report,
+        phase=clock.phase,
+    )
     failures = dict(model.usage.failures - failed_before)
     with clock.phase("load"):
         loaded.load_scorers(made.prompt, made.answers)
@@ -93,7 +105,11 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
 
 
 def score_release(
-    cell: Cell, scored: Result, suite: SuiteReference, bench: Workbench, report: Report = report_nothing
+    cell: Cell,
+    scored: Result,
+    suite: SuiteReference,
+    bench: Workbench,
+    report: Report = report_nothing,
 ) -> Result:
     """Scores what an earlier result released, with the cell's test records; no private record reaches a mechanism.
 
@@ -123,7 +139,9 @@ def score_release(
                 "manifest": made_with.model_copy(update=_list_inputs(loaded, evaluation.embedding)),
                 "cost": scored.cost.model_copy(update={"seconds": clock.seconds}),
                 "created": now(),
-                "scored_release": ReleaseReference(cell_id=scored.cell_id, sha256=hash_release(scored)),
+                "scored_release": ReleaseReference(
+                    cell_id=scored.cell_id, sha256=hash_release(scored)
+                ),
             }
         )
 
@@ -132,7 +150,9 @@ def prompt_of(loaded: LoadedCell, result: Result) -> ReleasedPrompt:
     """What a result released, as the model read it."""
     demonstrations = [Demonstration(each.text, each.label, each.tokens) for each in result.released]
     prompt = ReleasedPrompt(result.instruction, demonstrations)
-    return limit_prompt(prompt, plan_labels(loaded.mechanism, loaded.task, loaded.cell.release), loaded.cell.shots)
+    return limit_prompt(
+        prompt, plan_labels(loaded.mechanism, loaded.task, loaded.cell.release), loaded.cell.shots
+    )
 
 
 class _Clock:
@@ -163,7 +183,12 @@ class Meter:
 
 
 def _result(
-    loaded: LoadedCell, suite: SuiteReference, made_with: Manifest, made: Release, evaluation: Evaluation, cost: Cost
+    loaded: LoadedCell,
+    suite: SuiteReference,
+    made_with: Manifest,
+    made: Release,
+    evaluation: Evaluation,
+    cost: Cost,
 ) -> Result:
     cell, mechanism, task = loaded.cell, loaded.mechanism, loaded.task
     publishable = math.isfinite(made.bounds.upper) and not task.restricted
@@ -175,7 +200,10 @@ def _result(
         cell=cell,
         **_fields_of_scores(loaded, evaluation),
         privacy=privacy_of(mechanism, made, cell.release),
-        released=[Released(text=each.text, label=each.label, tokens=each.tokens) for each in shown.demonstrations],
+        released=[
+            Released(text=each.text, label=each.label, tokens=each.tokens)
+            for each in shown.demonstrations
+        ],
         instruction=shown.instruction,
         released_count=len(made.prompt.texts) if made.answers is None else len(answers),
         answers=[Answer(id=key, text=text) for key, text in answers.items()] if publishable else [],
@@ -198,7 +226,9 @@ def _fields_of_scores(loaded: LoadedCell, evaluation: Evaluation) -> dict[str, A
         },
         "aggregates": dict(evaluation.aggregates),
         "skipped_metrics": dict(evaluation.skipped),
-        "higher_is_better": {name: directions[name] for name in (*evaluation.scores, *evaluation.aggregates)},
+        "higher_is_better": {
+            name: directions[name] for name in (*evaluation.scores, *evaluation.aggregates)
+        },
     }
 
 
@@ -267,7 +297,9 @@ def embedding_of(mechanism: Mechanism, read: str | None) -> Embedding | None:
     return Embedding(name=model.name, sha256=model.sha256)
 
 
-def manifest_of(task: Task, model: LanguageModel, secure: bool = False, plugin: str | None = None) -> Manifest:
+def manifest_of(
+    task: Task, model: LanguageModel, secure: bool = False, plugin: str | None = None
+) -> Manifest:
     """What a reader needs to run it again; with secure noise without what follows from the records.
 
     plugin: sha256 of the file that the mechanism came with, if it did.
@@ -284,7 +316,10 @@ def manifest_of(task: Task, model: LanguageModel, secure: bool = False, plugin: 
             fingerprint=WITHHELD if secure else task.fingerprint,
             source=task.source,
             dropped={} if secure else dict(task.dropped),
-            sizes={label or "": n for label, n in sorted(task.group_sizes.items(), key=lambda own: own[0] or "")},
+            sizes={
+                label or "": n
+                for label, n in sorted(task.group_sizes.items(), key=lambda own: own[0] or "")
+            },
             public_records=len(task.public),
             test_records=len(task.test),
         ),

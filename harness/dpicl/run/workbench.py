@@ -199,7 +199,9 @@ class Workbench:
         cell = loaded.cell
         metadata = loaded.task.config.metadata
         private = metadata.scores_private and cell.private_share is not None
-        drawn = cell.seed if private or cell.fresh_test_records else None  # scored on records that its seed draws
+        drawn = (
+            cell.seed if private or cell.fresh_test_records else None
+        )  # scored on records that its seed draws
         key = (*_task_key(cell, metadata), cell.model, drawn, cell.metric)
         if key not in self._zero_shot:
             self._zero_shot[key] = self._evaluate(loaded, prompt, phase)
@@ -226,13 +228,17 @@ class Workbench:
         if wanted and problem:
             return nearest.skip_model(task, problem)
         try:
-            return lm_eval_bridge.evaluate(task, model, prompt.shown, instruction=prompt.instruction)
+            return lm_eval_bridge.evaluate(
+                task, model, prompt.shown, instruction=prompt.instruction
+            )
         except PromptTooLong as error:
             if not wanted:
                 raise
             return nearest.skip_model(task, str(error))
 
-    def _classify(self, found: Evaluation, loaded: LoadedCell, prompt: ReleasedPrompt) -> Evaluation:
+    def _classify(
+        self, found: Evaluation, loaded: LoadedCell, prompt: ReleasedPrompt
+    ) -> Evaluation:
         """The evaluation with the scores of classifiers that are made of the demonstrations."""
         from dpicl.evaluation import nearest
 
@@ -246,13 +252,17 @@ class Workbench:
         except ModelError as error:
             if task.main_metric in BY_EMBEDDING:
                 raise
-            found = replace(found, skipped={**found.skipped, **dict.fromkeys(BY_EMBEDDING, str(error))})
+            found = replace(
+                found, skipped={**found.skipped, **dict.fromkeys(BY_EMBEDDING, str(error))}
+            )
             return self._add_carried(found, loaded, prompt)
         for metric, answers in said.items():
             found = nearest.add_accuracy(found, metric, nearest.evaluate_answers(task, answers))
         return self._add_carried(replace(found, embedding=name), loaded, prompt)
 
-    def _add_carried(self, found: Evaluation, loaded: LoadedCell, prompt: ReleasedPrompt) -> Evaluation:
+    def _add_carried(
+        self, found: Evaluation, loaded: LoadedCell, prompt: ReleasedPrompt
+    ) -> Evaluation:
         """With what the texts carry, tested on all records from which the seeds draw theirs; as it is where all seeds
         have the same."""
         from dpicl.evaluation import carried
@@ -262,7 +272,9 @@ class Workbench:
         test, scores = self.whole_task(loaded.cell).test, dict[str, float]()
         try:
             for reader in carried.INDEPENDENT:
-                outcomes = carried.carried_by(reader, prompt.demonstrations, test, loaded.task.labels)
+                outcomes = carried.carried_by(
+                    reader, prompt.demonstrations, test, loaded.task.labels
+                )
                 scores[reader] = float(outcomes.mean())
         except ModelError as error:
             return replace(found, skipped={**found.skipped, **dict.fromkeys(CARRIED, str(error))})

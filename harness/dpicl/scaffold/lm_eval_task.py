@@ -89,11 +89,16 @@ class _Import:
             return "", ""
         if names is None:
             filters = ", ".join(FILTERS)
-            self.refuse(key, f"may hold {{{{field}}}} with the filters {filters}, and no other code")
+            self.refuse(
+                key, f"may hold {{{{field}}}} with the filters {filters}, and no other code"
+            )
             return "", ""
         if len(names) != 1:
             listed = f" ({', '.join(names)})" if names else ""
-            self.refuse(key, f"reads {len(names)} fields{listed}; a record here has one text: join them in the file")
+            self.refuse(
+                key,
+                f"reads {len(names)} fields{listed}; a record here has one text: join them in the file",
+            )
             return "", ""
         (name,) = names
         return name, _rename(value, name)
@@ -114,7 +119,9 @@ def write_lm_eval_task(
     if document.data.get("class") is not None:
         raise UsageError(str(document.error(("class",), f"class {_UNSUPPORTED['class']}.")))
     _refuse_unsupported(source)
-    kind = {"multiple_choice": "classification", "generate_until": "generation"}.get(source.get("output_type", ""))
+    kind = {"multiple_choice": "classification", "generate_until": "generation"}.get(
+        source.get("output_type", "")
+    )
     if kind is None:
         source.refuse("output_type", "must be multiple_choice or generate_until")
     text_field, template = source.field_and_template("doc_to_text")
@@ -133,7 +140,11 @@ def write_lm_eval_task(
         raise UsageError(f"{file} cannot become a task here: {'; '.join(source.problems)}.")
 
     target_folder = folder / name
-    local: dict[str, Any] = {"text": text_field, "label": label_field, **relative_paths(paths, target_folder)}
+    local: dict[str, Any] = {
+        "text": text_field,
+        "label": label_field,
+        **relative_paths(paths, target_folder),
+    }
     if choices and not set(choices) & {str(number) for number in range(len(choices))}:
         local["labels"] = {str(number): choice for number, choice in enumerate(choices)}
     body = _classification(choices) if kind == "classification" else _generation(answer)
@@ -146,14 +157,21 @@ def write_lm_eval_task(
         "doc_to_text": template,
         **body,
     }
-    content["metadata"] = {"version": 1, "name": name, **body["metadata"], "data": _data(name, local)}
+    content["metadata"] = {
+        "version": 1,
+        "name": name,
+        **body["metadata"],
+        "data": _data(name, local),
+    }
     written = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
     checked = read_task_file(written, f"{name}/task.yaml", name, built_in=False)
     spec = checked.place(target_folder / "task.yaml").source
     for path in paths.values():
         read_records(path, spec).check()
     files = _write_folder(name, written, kind == "generation", taken, folder)
-    return WrittenTask(files, choices, "test" in paths, list(_notes(source, kind == "generation", paths)))
+    return WrittenTask(
+        files, choices, "test" in paths, list(_notes(source, kind == "generation", paths))
+    )
 
 
 def _refuse_unsupported(source: _Import) -> None:
@@ -183,9 +201,14 @@ def _read_choices(source: _Import) -> list[str]:
     if isinstance(choices, list) and all(isinstance(choice, str) for choice in choices):
         return choices
     if isinstance(choices, list):
-        source.refuse("doc_to_choice", "is a list with something that is no text; put words such as yes in quotes")
+        source.refuse(
+            "doc_to_choice",
+            "is a list with something that is no text; put words such as yes in quotes",
+        )
     else:
-        source.refuse("doc_to_choice", "must be a list: labels are public, and the same for all records")
+        source.refuse(
+            "doc_to_choice", "must be a list: labels are public, and the same for all records"
+        )
     return []
 
 
@@ -196,7 +219,10 @@ def _read_generation(source: _Import, delimiter: str) -> dict[str, Any]:
         source.refuse("generation_kwargs", "must be a set of keys")
         return {}
     if wanted.get("do_sample") or wanted.get("temperature", 0) not in (0, 0.0):
-        source.refuse("generation_kwargs", "answers are the likeliest tokens; leave do_sample and temperature out")
+        source.refuse(
+            "generation_kwargs",
+            "answers are the likeliest tokens; leave do_sample and temperature out",
+        )
     until = wanted.get("until", [delimiter])
     stops = [until] if isinstance(until, str) else until
     return {"until": stops, "max_gen_toks": wanted.get("max_gen_toks", _LONGEST_ANSWER), "do_sample": False,
@@ -212,24 +238,34 @@ def _find_files(source: _Import, train: Path | None, test: Path | None) -> dict[
         return {}
     if source.get("dataset_path") not in _BUILDERS:
         source.refuse(
-            "dataset_path", "must be csv, json or parquet, with data_files; or name files of records: --from FILE"
+            "dataset_path",
+            "must be csv, json or parquet, with data_files; or name files of records: --from FILE",
         )
         return {}
     options = source.get("dataset_kwargs", {})
     named = options.get("data_files") if isinstance(options, dict) else None
     by_split = {"train": named} if isinstance(named, str) else named
     if not isinstance(by_split, dict):
-        source.refuse("dataset_kwargs", "needs data_files: split -> file; or name files of records: --from FILE")
+        source.refuse(
+            "dataset_kwargs",
+            "needs data_files: split -> file; or name files of records: --from FILE",
+        )
         return {}
     paths = {}
-    for split, key in (("train", source.get("training_split", "train")), ("test", _test_split(source))):
+    for split, key in (
+        ("train", source.get("training_split", "train")),
+        ("test", _test_split(source)),
+    ):
         path = by_split.get(key)
         if isinstance(path, list) and len(path) == 1:
             path = path[0]
         if isinstance(path, str):
             paths[split] = _place(source.document.path, path)
     if "train" not in paths:
-        source.refuse("dataset_kwargs", "names no single file of train records under data_files; or use --from FILE")
+        source.refuse(
+            "dataset_kwargs",
+            "names no single file of train records under data_files; or use --from FILE",
+        )
     for path in paths.values():
         if not path.is_file():
             source.refuse("dataset_kwargs", f"there is no file {path}")
@@ -254,10 +290,18 @@ def _classification(choices: Sequence[str]) -> dict[str, Any]:
         "doc_to_choice": list(choices),
         "process_results": Function("dpicl.tasks.metrics.classification_results"),
         "metric_list": [
-            {"metric": metric, "aggregation": Function(f"dpicl.tasks.metrics.{name}"), "higher_is_better": True}
+            {
+                "metric": metric,
+                "aggregation": Function(f"dpicl.tasks.metrics.{name}"),
+                "higher_is_better": True,
+            }
             for metric, name in accuracies.items()
         ],
-        "metadata": {"kind": "classification", "main_metric": "acc_calibrated", "prompts": _example_prompts()},
+        "metadata": {
+            "kind": "classification",
+            "main_metric": "acc_calibrated",
+            "prompts": _example_prompts(),
+        },
     }
 
 
@@ -267,7 +311,10 @@ def _generation(answer: Mapping[str, Any]) -> dict[str, Any]:
         "doc_to_target": "label",
         "generation_kwargs": dict(answer),
         "process_results": Function("dpicl.tasks.metrics.generation_results"),
-        "metric_list": [{"metric": metric, "aggregation": "mean", "higher_is_better": True} for metric in _METRICS],
+        "metric_list": [
+            {"metric": metric, "aggregation": "mean", "higher_is_better": True}
+            for metric in _METRICS
+        ],
         "metadata": {"kind": "generation", "main_metric": _METRICS[0], "prompts": {"stop": ["\n"]}},
     }
 
@@ -282,7 +329,9 @@ def _data(name: str, local: Mapping[str, Any]) -> dict[str, Any]:
     return {"local": dict(local), "hub": no_records(name), "synthetic": no_records(name)}
 
 
-def _write_folder(name: str, content: str, generates: bool, taken: Sequence[str], folder: Path) -> list[Path]:
+def _write_folder(
+    name: str, content: str, generates: bool, taken: Sequence[str], folder: Path
+) -> list[Path]:
     target, *_ = write_without_records(name, taken, folder)
     (target / "task.yaml").write_text(content, encoding="utf-8")
     suite = target / "suite.yaml"
@@ -293,7 +342,9 @@ def _write_folder(name: str, content: str, generates: bool, taken: Sequence[str]
 
 
 def _notes(source: _Import, generates: bool, paths: Mapping[str, Path]) -> Iterator[str]:
-    metrics = [metric.get("metric") for metric in source.get("metric_list", []) if isinstance(metric, dict)]
+    metrics = [
+        metric.get("metric") for metric in source.get("metric_list", []) if isinstance(metric, dict)
+    ]
     computed = _METRICS if generates else ("acc", "acc_calibrated")
     others = [str(metric) for metric in metrics if metric not in computed]
     if others:
@@ -317,7 +368,9 @@ def _represent_function(dumper: yaml.SafeDumper, function: Function) -> yaml.Sca
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     """Between quotation marks where it has line breaks, as prompts are easiest to read."""
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if "\n" in text else None)
+    return dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style='"' if "\n" in text else None
+    )
 
 
 _Dumper.add_representer(Function, _represent_function)

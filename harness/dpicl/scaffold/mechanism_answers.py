@@ -13,12 +13,18 @@ from dpicl import dp_event as dp
 class MyMethod(AnswerMechanism):
     name = "my_method"
     source = "an example"
-    knob = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)  # Decide: the number that buys privacy.
+    knob = Knob(
+        "noise_multiplier", low=0.05, high=2000.0, non_private=0.0
+    )  # Decide: the number that buys privacy.
 
-    def skip(self, task: PublicTask) -> str | None:  # Decide: why it cannot do a task, if it cannot.
+    def skip(
+        self, task: PublicTask
+    ) -> str | None:  # Decide: why it cannot do a task, if it cannot.
         return None if task.kind == "classification" else "it answers classification tasks alone"
 
-    def release(self, knob: float) -> dp.DpEvent:  # Decide: everything that one answer releases from its sample.
+    def release(
+        self, knob: float
+    ) -> dp.DpEvent:  # Decide: everything that one answer releases from its sample.
         return GaussianSum(knob).event
 
     def answer(self, query: Query, sample: Sample, context: AnswerContext) -> str:

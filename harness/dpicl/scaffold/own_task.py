@@ -32,7 +32,9 @@ class WrittenTask:
     notes: Sequence[str]
 
 
-def own_spec(name: str, text: str, label: str, labels: Mapping[str, str], format: FileFormat = PLAIN) -> SourceSpec:
+def own_spec(
+    name: str, text: str, label: str, labels: Mapping[str, str], format: FileFormat = PLAIN
+) -> SourceSpec:
     """What to read from a file: two fields, and label as written -> label word (empty: any label)."""
     local = LocalKeys(text=text, label=label, labels=dict(labels), **asdict(format))
     return SourceSpec(name=name, labels=tuple(dict.fromkeys(labels.values())), local=local)
@@ -71,15 +73,25 @@ def write_own_task(
         known = own_spec(name, *columns, labels or {word: word for word in words}, format)
         counted = count_records(reading, read_records(test, known), words)
         if counted.problems:
-            raise UsageError(f"{counted.problems[0]}; `dpicl data {train} --test {test}` says more.")
+            raise UsageError(
+                f"{counted.problems[0]}; `dpicl data {train} --test {test}` says more."
+            )
     files = write_without_records(name, taken, folder)
     target, paths = files[0], {"train": train} if test is None else {"train": train, "test": test}
-    local: dict[str, object] = {"text": columns[0], "label": columns[1], **relative_paths(paths, target)}
+    local: dict[str, object] = {
+        "text": columns[0],
+        "label": columns[1],
+        **relative_paths(paths, target),
+    }
     local |= {key: value for key, value in asdict(format).items() if value != getattr(PLAIN, key)}
     if mapped := {key: word for key, word in labels.items() if key != word}:
         local["labels"] = mapped
     listed = f" as {', '.join(words[:-1])} or {words[-1]}" if len(words) <= _LISTED else ""
-    values = {"description": f"Classify the texts{listed}.\n\n", "doc_to_choice": words, "    local": local}
+    values = {
+        "description": f"Classify the texts{listed}.\n\n",
+        "doc_to_choice": words,
+        "    local": local,
+    }
     for key in ("    hub", "    synthetic"):
         values[key] = no_records(name)
     _set_values(target / "task.yaml", values)
@@ -98,7 +110,9 @@ def write_without_records(name: str, taken: Iterable[str], folder: Path) -> list
 
 def relative_paths(paths: Mapping[str, Path], folder: Path) -> dict[str, str]:
     """Split -> its file, as a task file in ``folder`` names it."""
-    return {split: os.path.relpath(path.resolve(), folder.resolve()) for split, path in paths.items()}
+    return {
+        split: os.path.relpath(path.resolve(), folder.resolve()) for split, path in paths.items()
+    }
 
 
 def no_records(name: str) -> dict[str, str]:
@@ -116,9 +130,13 @@ def _set_values(file: Path, values: Mapping[str, object]) -> None:
 
 
 def _notes(words: Sequence[str], test: Path | None) -> list[str]:
-    notes = [f"Labels are public; task.yaml has these {len(words)}: look whether all of them may be known."]
+    notes = [
+        f"Labels are public; task.yaml has these {len(words)}: look whether all of them may be known."
+    ]
     if all(word.lstrip("-").isdecimal() for word in words):
-        notes.append("The labels are numbers, which tell a model nothing: name them with --labels 0=billing,1=refund.")
+        notes.append(
+            "The labels are numbers, which tell a model nothing: name them with --labels 0=billing,1=refund."
+        )
     if test is None:
         notes.append(
             "There is no test file, which a run needs and a release does not: add `test: FILE` under"

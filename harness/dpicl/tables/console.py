@@ -81,7 +81,9 @@ def _print(console: Console, block: Block) -> None:
             else:
                 console.print(Text(text, style=_PARAGRAPHS.get(block.kind, "")))
         case Facts():
-            facts = [f"{name} {value}" if name else str(value) for name, value in block.items.items()]
+            facts = [
+                f"{name} {value}" if name else str(value) for name, value in block.items.items()
+            ]
             console.print(Text(make_visible(", ".join(facts))))
         case Table():
             if block.heading:
@@ -171,7 +173,9 @@ def _grid(
     widths = [one.longest for one in columns]
     room -= _GAP * len(columns)
     for least in ([one.word for one in columns], [1 if one.text else one.word for one in columns]):
-        while sum(widths) > room and (wide := [i for i, width in enumerate(widths) if width > least[i]]):
+        while sum(widths) > room and (
+            wide := [i for i, width in enumerate(widths) if width > least[i]]
+        ):
             widths[max(wide, key=widths.__getitem__)] -= 1
     for one, width in zip(columns, widths, strict=True):
         grid.add_column(

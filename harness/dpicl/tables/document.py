@@ -59,7 +59,9 @@ class Column:
     def fields(self, item: Any) -> dict[str, Any]:
         """What downloads have of an item, by name."""
         names, value = self.parts or (self.key,), self.value(item)
-        values = value if isinstance(value, tuple) else [value] * len(names)  # None is None in all of them
+        values = (
+            value if isinstance(value, tuple) else [value] * len(names)
+        )  # None is None in all of them
         return dict(zip(names, values, strict=False))
 
 
@@ -106,7 +108,9 @@ def make_table(
     items = list(items)
     values = [(column, [column.value(item) for item in items]) for column in columns]
     shown = [
-        (column, cells) for column, cells in values if not column.optional or any(one is not None for one in cells)
+        (column, cells)
+        for column, cells in values
+        if not column.optional or any(one is not None for one in cells)
     ]
     lines = (
         Line(

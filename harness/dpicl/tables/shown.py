@@ -42,6 +42,8 @@ class Shown(ABC):
         return make_printable(self.text(), styled=True).rstrip("\n")
 
     def _repr_html_(self) -> str:
-        frame = self.to_frame().map(lambda value: make_printable(value) if isinstance(value, str) else value)
+        frame = self.to_frame().map(
+            lambda value: make_printable(value) if isinstance(value, str) else value
+        )
         notes = "".join(f"<p>{html.escape(make_printable(note))}</p>" for note in self.notes)
         return f"{frame.to_html(index=False, escape=True)}{notes}"

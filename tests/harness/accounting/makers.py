@@ -25,7 +25,9 @@ def sampled_gaussians(noise: float, rate: float, steps: int) -> dp.DpEvent:
     return dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(noise)), steps)
 
 
-def prism(temperature: float, tokens: int = 100, clip: float = 10, prompts: int = 380) -> dp.DpEvent:
+def prism(
+    temperature: float, tokens: int = 100, clip: float = 10, prompts: int = 380
+) -> dp.DpEvent:
     """PRISM without amplification: choices of bounded range clip/(prompts * temperature)."""
     return dp.SelfComposedDpEvent(dp.ZCDpEvent((clip / (prompts * temperature)) ** 2 / 8), tokens)
 
@@ -123,7 +125,12 @@ def pay(primitive: Any, noise: Any, times: int = 1, own_slots: int | None = None
     """A sample without records on which the primitive's event was charged so many times: one shared slot, or so many
     slots of which each is a record's own."""
     slots: tuple[tuple[()], ...] = ((),) * (1 if own_slots is None else own_slots)
-    return Sample(slots, dp.SelfComposedDpEvent(primitive.event, times), noise, own_slots=own_slots is not None)
+    return Sample(
+        slots,
+        dp.SelfComposedDpEvent(primitive.event, times),
+        noise,
+        own_slots=own_slots is not None,
+    )
 
 
 @dataclass(frozen=True)
@@ -134,7 +141,12 @@ class Row:
 
 def private_set(texts: Sequence[str], ledger: Ledger | None = None, **more: Any) -> PrivateSet:
     """Records of the class "a" with these texts, as many as are declared, seeded, and any budget."""
-    given: dict[str, Any] = {"sizes": {"a": len(texts)}, "sampling": make_noise(1), "noise": make_noise(), **more}
+    given: dict[str, Any] = {
+        "sizes": {"a": len(texts)},
+        "sampling": make_noise(1),
+        "noise": make_noise(),
+        **more,
+    }
     return PrivateSet([Row(text) for text in texts], ledger or Ledger(None, math.inf), **given)
 
 

@@ -17,7 +17,12 @@ from dpicl.accounting.accountants import (
     check_epsilon,
     epsilon,
 )
-from dpicl.accounting.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, ParallelDpEvent, parallel
+from dpicl.accounting.events import (
+    BoundedRangeDpEvent,
+    EpsilonDeltaDpEvent,
+    ParallelDpEvent,
+    parallel,
+)
 from dpicl.core.errors import UnsupportedEvent, UsageError
 from tests.examples import examples
 from tests.harness.accounting.makers import prism, sampled_gaussians
@@ -40,7 +45,9 @@ GOLDEN = [
 
 
 @pytest.mark.parametrize(("noise", "setting", "prv", "discrete", "fixed"), GOLDEN)
-def test_golden_rows(noise: float, setting: tuple[float, int, float], prv: Any, discrete: float, fixed: float) -> None:
+def test_golden_rows(
+    noise: float, setting: tuple[float, int, float], prv: Any, discrete: float, fixed: float
+) -> None:
     answer = account_subsampled_gaussian(noise, *setting)
     assert tuple(answer["prv"].values()) == pytest.approx(prv, abs=0.002)
     assert list(answer["prv"]) == ["low", "estimate", "upper"]
@@ -48,7 +55,9 @@ def test_golden_rows(noise: float, setting: tuple[float, int, float], prv: Any, 
     assert answer["fixed_replace_one"] == pytest.approx(fixed, abs=0.002)
 
 
-@pytest.mark.parametrize(("temperature", "expected"), [(1.1295, 0.370), (0.4616, 1.0), (0.2492, 2.0), (0.1365, 4.0)])
+@pytest.mark.parametrize(
+    ("temperature", "expected"), [(1.1295, 0.370), (0.4616, 1.0), (0.2492, 2.0), (0.1365, 4.0)]
+)
 def test_prism_costs_its_bounded_range_in_zcdp(temperature: float, expected: float) -> None:
     assert epsilon(prism(temperature), 1e-4).upper == pytest.approx(expected, abs=0.001)
 
@@ -60,10 +69,18 @@ def classical(nominal: float) -> float:
 
 @pytest.mark.parametrize(
     ("event", "expected", "within"),
-    [(Gaussian(classical(e)), true, 5e-4) for e, true in ((1, 0.751), (2, 1.610), (4, 3.511), (8, 7.914))]
-    + [(Gaussian(s / 2**0.5), e, 2e-4) for s, e in ((5.2759, 1), (2.8197, 2), (1.5290, 4), (0.8489, 8))],
+    [
+        (Gaussian(classical(e)), true, 5e-4)
+        for e, true in ((1, 0.751), (2, 1.610), (4, 3.511), (8, 7.914))
+    ]
+    + [
+        (Gaussian(s / 2**0.5), e, 2e-4)
+        for s, e in ((5.2759, 1), (2.8197, 2), (1.5290, 4), (0.8489, 8))
+    ],
 )
-def test_gaussian_noise_has_its_exact_epsilon(event: dp.DpEvent, expected: float, within: float) -> None:
+def test_gaussian_noise_has_its_exact_epsilon(
+    event: dp.DpEvent, expected: float, within: float
+) -> None:
     """Classical noise; sensitivity root two."""
     assert epsilon(event, 1e-5).upper == pytest.approx(expected, rel=within)
 
@@ -73,7 +90,9 @@ def test_what_is_free_costs_nothing_and_what_is_exposed_costs_everything() -> No
     assert epsilon(Sampled(0.0, dp.NonPrivateDpEvent()), 1e-5).upper == 0
     assert epsilon(dp.NonPrivateDpEvent(), 1e-5).upper == math.inf
     assert epsilon(Sampled(0.1, Gaussian(0.0)), 1e-5).upper == math.inf
-    assert epsilon(dp.ComposedDpEvent((Gaussian(1.0), dp.NonPrivateDpEvent())), 1e-5).upper == math.inf
+    assert (
+        epsilon(dp.ComposedDpEvent((Gaussian(1.0), dp.NonPrivateDpEvent())), 1e-5).upper == math.inf
+    )
 
 
 def test_gaussians_compose_like_one_gaussian() -> None:
@@ -92,7 +111,11 @@ def test_nested_samples_multiply_their_rates() -> None:
 def test_zcdp_is_never_cheaper_than_the_gaussian_of_its_rho() -> None:
     for rho in (1e-4, 0.01, 0.5, 10.0):
         gaussian = epsilon(Gaussian((2 * rho) ** -0.5), 1e-5).upper
-        assert gaussian <= epsilon(dp.ZCDpEvent(rho), 1e-5).upper <= rho + 2 * math.sqrt(rho * math.log(1e5))
+        assert (
+            gaussian
+            <= epsilon(dp.ZCDpEvent(rho), 1e-5).upper
+            <= rho + 2 * math.sqrt(rho * math.log(1e5))
+        )
 
 
 def test_zcdp_composes_with_sampled_gaussians() -> None:
@@ -135,7 +158,10 @@ def test_groups_inside_a_sample_are_sampled_each() -> None:
     ("event", "said"),
     [
         (dp.SampledWithoutReplacementDpEvent(100, 10, Gaussian(1.0)), "Poisson slots"),
-        (Sampled(0.1, dp.SampledWithoutReplacementDpEvent(100, 10, Gaussian(1.0))), "Poisson slots"),
+        (
+            Sampled(0.1, dp.SampledWithoutReplacementDpEvent(100, 10, Gaussian(1.0))),
+            "Poisson slots",
+        ),
         (dp.DiscreteLaplaceDpEvent(1.0, 1), "DiscreteLaplaceDpEvent"),
         (dp.ComposedDpEvent((Gaussian(1.0), dp.UnsupportedDpEvent())), "UnsupportedDpEvent"),
         (Sampled(1.5, Gaussian(1.0)), "outside its range"),
@@ -179,7 +205,9 @@ def test_epsilons_that_make_no_sense(value: float) -> None:
         (1, 0.1, 1.5, "steps"),
     ],
 )
-def test_accounting_refuses_numbers_that_make_no_sense(noise: Any, rate: Any, steps: Any, said: str) -> None:
+def test_accounting_refuses_numbers_that_make_no_sense(
+    noise: Any, rate: Any, steps: Any, said: str
+) -> None:
     with pytest.raises(UsageError, match=said):
         account_subsampled_gaussian(noise, rate, steps, 1e-5)
 
@@ -189,7 +217,9 @@ MAKERS: dict[str, Maker] = {
     "gaussian": lambda noise, rate, steps: Repeated(Gaussian(noise), steps),
     "sampled gaussian": lambda noise, rate, steps: sampled_gaussians(noise, rate, steps),
     "zcdp": lambda noise, rate, steps: Repeated(dp.ZCDpEvent(0.1 / noise**2), steps),
-    "sampled zcdp": lambda noise, rate, steps: Repeated(Sampled(rate, dp.ZCDpEvent(0.1 / noise**2)), steps),
+    "sampled zcdp": lambda noise, rate, steps: Repeated(
+        Sampled(rate, dp.ZCDpEvent(0.1 / noise**2)), steps
+    ),
 }
 
 

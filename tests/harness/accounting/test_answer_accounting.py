@@ -39,14 +39,19 @@ def sizes(queries: int) -> Sizes:
     ],
     ids=["per_query", "one_sample", "once", "tree"],
 )
-def test_composites_end_just_below_the_target(mechanism: KSA | SGA, queries: int, target: float) -> None:
+def test_composites_end_just_below_the_target(
+    mechanism: KSA | SGA, queries: int, target: float
+) -> None:
     found = calibrate_mechanism(mechanism, sizes(queries), target, DELTA, cache=None)
     assert 0.98 * target <= found.bounds.upper <= target
     assert found.bounds == epsilon(mechanism.events(found.knob, sizes(queries)), DELTA)
 
 
 def test_a_sample_per_query_is_cheapest_and_no_sample_dearest() -> None:
-    cost = [epsilon(KSA(**HUNDREDTH, partition=partition).events(3.0, sizes(20)), DELTA).upper for partition in SCHEMES]
+    cost = [
+        epsilon(KSA(**HUNDREDTH, partition=partition).events(3.0, sizes(20)), DELTA).upper
+        for partition in SCHEMES
+    ]
     assert cost == sorted(cost)
     assert cost[0] < 0.5 * cost[1] < 0.5 * cost[2]
 
@@ -63,7 +68,9 @@ MULTIPLIERS = [
 
 
 @pytest.mark.parametrize(("queries", "rate", "printed"), MULTIPLIERS)
-def test_noise_multipliers_agree_to_the_printed_digits(queries: int, rate: float, printed: tuple[str, ...]) -> None:
+def test_noise_multipliers_agree_to_the_printed_digits(
+    queries: int, rate: float, printed: tuple[str, ...]
+) -> None:
     for target, text in zip((1, 4, 8), printed, strict=True):
         half = 0.5 * 10 ** -len(text.partition(".")[2])
         below, above = (_cost(float(text) + step, rate, queries) for step in (half, -half))

@@ -77,8 +77,12 @@ def test_one_step_of_the_recursion_is_the_profile(size: float) -> None:
     assert choices_delta(size, 1, 25) == pytest.approx(choice_delta(size, x), abs=1e-14)
 
 
-@pytest.mark.parametrize(("size", "count", "choices"), [(0.2, 2, 200), (1.0, 2, 200), (4.0, 2, 200), (1.0, 3, 60)])
-def test_several_choices_cost_what_the_slow_recursion_says(size: float, count: int, choices: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "count", "choices"), [(0.2, 2, 200), (1.0, 2, 200), (4.0, 2, 200), (1.0, 3, 60)]
+)
+def test_several_choices_cost_what_the_slow_recursion_says(
+    size: float, count: int, choices: int
+) -> None:
     deltas = choices_delta(size, count, 40)
     for cell in (-60, -20, -3, 0, 10, 33, 70) if count == 2 else (-30, 0, 45, 80):
         exact = slow_delta(size, count, size * cell / 40, choices)
@@ -86,12 +90,17 @@ def test_several_choices_cost_what_the_slow_recursion_says(size: float, count: i
 
 
 @pytest.mark.parametrize(("size", "count"), [(0.3, 10), (1.0, 4), (0.05, 100)])
-def test_choices_cost_at_least_any_fixed_range_and_at_most_each_choice_apart(size: float, count: int) -> None:
+def test_choices_cost_at_least_any_fixed_range_and_at_most_each_choice_apart(
+    size: float, count: int
+) -> None:
     upper = choices_pld(size, count, 64).get_epsilon_for_delta(1e-5)
     high, low = worst_choice(size, size / 2)[0]
     masses = [math.comb(count, k) * high**k * low ** (count - k) for k in range(count + 1)]
     losses = [(k - count / 2) * size for k in range(count + 1)]
-    fixed = sum(max(0.0, -math.expm1(upper - loss)) * mass for loss, mass in zip(losses, masses, strict=True))
+    fixed = sum(
+        max(0.0, -math.expm1(upper - loss)) * mass
+        for loss, mass in zip(losses, masses, strict=True)
+    )
     assert fixed <= 1e-5
     apart = choice_pld(size, size / 64).self_compose(count).get_epsilon_for_delta(1e-5)
     assert 0.8 * apart < upper < apart
@@ -105,7 +114,9 @@ def test_blocks_of_choices_lose_little() -> None:
 
 
 def test_finer_grids_only_come_down() -> None:
-    coarse, fine, finest = (choices_pld(1.0, 6, cells).get_epsilon_for_delta(1e-5) for cells in (8, 32, 128))
+    coarse, fine, finest = (
+        choices_pld(1.0, 6, cells).get_epsilon_for_delta(1e-5) for cells in (8, 32, 128)
+    )
     assert finest <= fine <= coarse < 1.02 * finest
 
 
@@ -121,7 +132,11 @@ def test_exact_enumeration_of_softmax_chains() -> None:
     """Two softmax choices, the second one's scores move by what the first one chose: all nine outcomes."""
     size = 0.8
     base = np.array([0.3, -0.2, 0.1])
-    moved = {0: np.array([1.0, 0.0, 0.4]), 1: np.array([0.0, 1.0, 1.0]), 2: np.array([0.5, 0.0, 1.0])}
+    moved = {
+        0: np.array([1.0, 0.0, 0.4]),
+        1: np.array([0.0, 1.0, 1.0]),
+        2: np.array([0.5, 0.0, 1.0]),
+    }
     p, q = [], []
     for first, second in itertools.product(range(3), repeat=2):
         start = softmax(base + size * moved[0])[first], softmax(base)[first]
@@ -145,7 +160,9 @@ def sampled_pairs(size: float, rate: float, choices: int) -> list[tuple[np.ndarr
     return found
 
 
-def slow_sampled(size: float, rate: float, count: int, x: float, removed: bool, choices: int) -> float:
+def slow_sampled(
+    size: float, rate: float, count: int, x: float, removed: bool, choices: int
+) -> float:
     """What the worst adaptive sequence of these choices costs, by trying all; from below."""
     if count == 0:
         return max(0.0, -math.expm1(x))
@@ -161,7 +178,9 @@ def slow_sampled(size: float, rate: float, count: int, x: float, removed: bool, 
 
 
 @pytest.mark.parametrize("removed", [True, False])
-@pytest.mark.parametrize(("size", "rate", "count"), [(1.0, 0.2, 1), (4.0, 0.05, 1), (1.5, 0.3, 2), (3.0, 0.1, 2)])
+@pytest.mark.parametrize(
+    ("size", "rate", "count"), [(1.0, 0.2, 1), (4.0, 0.05, 1), (1.5, 0.3, 2), (3.0, 0.1, 2)]
+)
 def test_choices_on_samples_cost_what_the_slow_recursion_says(
     size: float, rate: float, count: int, removed: bool
 ) -> None:
@@ -194,10 +213,18 @@ def test_no_choice_of_that_range_on_two_samples_exceeds_the_recursion(
         assert divergence(first, second, threshold) <= deltas[at] + 1e-9
 
 
-def test_many_samples_of_a_choice_cost_less_than_each_at_its_own_worst_and_more_than_any_adversary() -> None:
+def test_many_samples_of_a_choice_cost_less_than_each_at_its_own_worst_and_more_than_any_adversary() -> (
+    None
+):
     size, rate, count = 1.5, 0.05, 40
-    event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, bounded_range_choice(size)), count)
-    apart = sample_losses(choice_pld(size, size / 200), rate, count).build_distribution(2e-3).self_compose(count)
+    event = dp.SelfComposedDpEvent(
+        dp.PoissonSampledDpEvent(rate, bounded_range_choice(size)), count
+    )
+    apart = (
+        sample_losses(choice_pld(size, size / 200), rate, count)
+        .build_distribution(2e-3)
+        .self_compose(count)
+    )
     upper = epsilon(event, 1e-5).upper
     assert upper < 0.93 * apart.get_epsilon_for_delta(1e-5)
     assert slack(event, 1e-5, upper) < LARGEST

@@ -26,14 +26,18 @@ def test_sampled_gaussians_end_just_below_the_target(target: float) -> None:
     assert found.bounds == epsilon(found.event, DELTA)
 
 
-@pytest.mark.parametrize("row", [Tang(slots=8, tokens=12), Prism(prompts=32, tokens=12)], ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "row", [Tang(slots=8, tokens=12), Prism(prompts=32, tokens=12)], ids=lambda row: row.name
+)
 def test_each_label_has_the_noise_of_its_own_size_at_the_whole_epsilon(row) -> None:
     sizes = Sizes(
-        {"Abbreviation": 84, "Location": 835, "Entity": 1250}, {"Abbreviation": 1, "Location": 1, "Entity": 2}
+        {"Abbreviation": 84, "Location": 835, "Entity": 1250},
+        {"Abbreviation": 1, "Location": 1, "Entity": 2},
     )
     found = calibrate_mechanism(row, sizes, 1.0, DELTA, cache=None)
     alone = {
-        label: calibrate_mechanism(row, sizes.select_group(label), 1.0, DELTA, cache=None) for label in sizes.shots
+        label: calibrate_mechanism(row, sizes.select_group(label), 1.0, DELTA, cache=None)
+        for label in sizes.shots
     }
     assert found.by_label == {label: own.knob for label, own in alone.items()}
     assert found.knob == max(found.by_label.values()) > 2 * found.by_label["Location"] > 0
@@ -98,7 +102,9 @@ def test_composites_with_privacy_parameters_are_calibrated_too() -> None:
         name = "composite"
 
         def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
-            inside = dp.ComposedDpEvent((EpsilonDeltaDpEvent(1 / knob, 1e-9), dp.ZCDpEvent(0.1 / knob**2)))
+            inside = dp.ComposedDpEvent(
+                (EpsilonDeltaDpEvent(1 / knob, 1e-9), dp.ZCDpEvent(0.1 / knob**2))
+            )
             return dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.05, inside), 20)
 
     found = calibrate_mechanism(Composite(), SIZES, 1.0, DELTA, cache=None)

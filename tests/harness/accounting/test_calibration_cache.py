@@ -63,7 +63,9 @@ def test_an_edited_mechanism_is_calibrated_anew(
     assert len(searches) == 2
 
 
-def test_an_edited_paper_formula_is_solved_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edited_paper_formula_is_solved_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = calibrate_mechanism(SoftTokens(), SIZES, 1.0, DELTA, mode="paper", cache=tmp_path).knob
     monkeypatch.setattr(SoftTokens, "paper_epsilon", lambda self, knob, sizes, delta: 1 / knob)
     after = calibrate_mechanism(SoftTokens(), SIZES, 1.0, DELTA, mode="paper", cache=tmp_path).knob
@@ -86,10 +88,17 @@ def test_a_damaged_answer_is_searched_for_again(tmp_path: Path, searches: list[s
 
 def test_a_folder_that_cannot_be_made_only_costs_time(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path / "file" / "below").bounds.upper <= 1.0
+    assert (
+        calibrate_mechanism(
+            OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path / "file" / "below"
+        ).bounds.upper
+        <= 1.0
+    )
 
 
-def test_the_default_cache_is_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_cache_is_where_the_environment_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
     calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA)
     assert len(list((tmp_path / "calibration").iterdir())) == 1

@@ -39,7 +39,10 @@ simple_events = st.one_of(
 def branchings(inner: st.SearchStrategy[dp.DpEvent]) -> st.SearchStrategy[dp.DpEvent]:
     return st.one_of(
         st.builds(dp.SelfComposedDpEvent, inner, st.integers(1, 5)),
-        st.builds(lambda events: dp.ComposedDpEvent(tuple(events)), st.lists(inner, min_size=1, max_size=3)),
+        st.builds(
+            lambda events: dp.ComposedDpEvent(tuple(events)),
+            st.lists(inner, min_size=1, max_size=3),
+        ),
         st.builds(dp.PoissonSampledDpEvent, st.floats(0.0, 1.0), inner),
         st.builds(lambda event: dp.SampledWithoutReplacementDpEvent(10, 2, event), inner),
         st.builds(lambda event: parallel({"a": event, "b": dp.GaussianDpEvent(1.0)}), inner),
@@ -64,19 +67,26 @@ def test_compose_is_canonical(events: list[dp.DpEvent]) -> None:
 def test_compose_counts_equal_events() -> None:
     gaussian, other = dp.GaussianDpEvent(1.0), dp.ZCDpEvent(0.1)
     nested = dp.ComposedDpEvent((gaussian, dp.SelfComposedDpEvent(gaussian, 3)))
-    assert compose([nested, other]) == dp.ComposedDpEvent((dp.SelfComposedDpEvent(gaussian, 4), other))
+    assert compose([nested, other]) == dp.ComposedDpEvent(
+        (dp.SelfComposedDpEvent(gaussian, 4), other)
+    )
     assert compose([gaussian]) == gaussian
 
 
 def test_compose_drops_what_is_free() -> None:
     assert compose([]) == dp.NoOpDpEvent()
-    assert compose([dp.NoOpDpEvent(), dp.PoissonSampledDpEvent(0.1, dp.NoOpDpEvent())]) == dp.NoOpDpEvent()
+    assert (
+        compose([dp.NoOpDpEvent(), dp.PoissonSampledDpEvent(0.1, dp.NoOpDpEvent())])
+        == dp.NoOpDpEvent()
+    )
 
 
 def test_a_sample_is_one_leaf_with_a_canonical_inside() -> None:
     gaussian = dp.GaussianDpEvent(1.0)
     sample = dp.PoissonSampledDpEvent(0.1, dp.ComposedDpEvent((gaussian, gaussian)))
-    assert flatten(sample) == {dp.PoissonSampledDpEvent(0.1, dp.SelfComposedDpEvent(gaussian, 2)): 1}
+    assert flatten(sample) == {
+        dp.PoissonSampledDpEvent(0.1, dp.SelfComposedDpEvent(gaussian, 2)): 1
+    }
 
 
 def test_a_single_unnamed_group_is_no_group() -> None:

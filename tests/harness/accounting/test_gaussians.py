@@ -39,12 +39,18 @@ def fresh() -> Iterator[None]:
         cache.cache_clear()
 
 
-@pytest.mark.parametrize("part", [(0.001, 0.5, 100), (0.1, 1.3, 15), (0.01, 40.0, 30), (1.0, 300.0, 1)])
-def test_quick_answers_are_those_of_all_orders_and_both_directions(part: tuple[float, float, int]) -> None:
+@pytest.mark.parametrize(
+    "part", [(0.001, 0.5, 100), (0.1, 1.3, 15), (0.01, 40.0, 30), (1.0, 300.0, 1)]
+)
+def test_quick_answers_are_those_of_all_orders_and_both_directions(
+    part: tuple[float, float, int],
+) -> None:
     orders = sorted({*gaussians._QUICK_ORDERS, *gaussians._LARGE_ORDERS})
     assert gaussians._quick_bound((part,), 1e-5) == gaussians._rdp_bound((part,), 1e-5, orders)
     grid = gaussians.rdp_epsilon((part,), 1e-5) / 150
-    assert gaussians._removal_epsilon((part,), 1e-5, grid) == gaussians.pld_epsilon((part,), 1e-5, grid)
+    assert gaussians._removal_epsilon((part,), 1e-5, grid) == gaussians.pld_epsilon(
+        (part,), 1e-5, grid
+    )
 
 
 def test_prv_accountant_computes_each_order_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,10 +65,14 @@ def test_prv_accountant_computes_each_order_once(monkeypatch: pytest.MonkeyPatch
     assert orders and len(orders) == len(set(orders))
 
 
-def test_accountants_that_disagree_stop_the_run(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
+def test_accountants_that_disagree_stop_the_run(
+    monkeypatch: pytest.MonkeyPatch, fresh: None
+) -> None:
     original = gaussians.pld_epsilon
     monkeypatch.setattr(gaussians, "pld_epsilon", lambda *given: 0.97 * original(*given))
-    with pytest.raises(AccountantsDisagree, match=r"prv-accountant says .* and dp_accounting") as caught:
+    with pytest.raises(
+        AccountantsDisagree, match=r"prv-accountant says .* and dp_accounting"
+    ) as caught:
         epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5)
     assert "more than 1% apart" in str(caught.value)
 
@@ -76,7 +86,11 @@ def test_a_bound_from_above_below_one_from_below_stops_the_run_however_near_it_i
 
     def answer_too_high(*given: Any) -> dict[str, float]:
         grids.append(given)
-        return original(*given) | {"low": 1.001 * discrete, "estimate": 1.005 * discrete, "upper": 1.01 * discrete}
+        return original(*given) | {
+            "low": 1.001 * discrete,
+            "estimate": 1.005 * discrete,
+            "upper": 1.01 * discrete,
+        }
 
     gaussians.bounds.cache_clear()
     accountants._composition.cache_clear()
@@ -86,7 +100,9 @@ def test_a_bound_from_above_below_one_from_below_stops_the_run_however_near_it_i
     assert grids
 
 
-def test_many_tiny_steps_are_settled_on_a_finer_grid(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
+def test_many_tiny_steps_are_settled_on_a_finer_grid(
+    monkeypatch: pytest.MonkeyPatch, fresh: None
+) -> None:
     original, grids = gaussians.pld_epsilon, []
 
     def answer_by_grid(parts: gaussians.Parts, delta: float, grid: float) -> float:
@@ -113,7 +129,10 @@ def test_the_smallest_valid_upper_bound_counts_also_by_renyi_dp(fresh: None) -> 
     bounds = epsilon(event, 1e-6)
     assert bounds.accountants["pld"] == pytest.approx(0.0616, abs=1e-4)
     assert bounds.upper == bounds.accountants["rdp"] == pytest.approx(0.0371, abs=1e-4)
-    assert any(note.startswith("the bound by Renyi DP counts") and "0.0615" in note for note in bounds.notes)
+    assert any(
+        note.startswith("the bound by Renyi DP counts") and "0.0615" in note
+        for note in bounds.notes
+    )
     assert not any("the PLD alone counts" in note for note in bounds.notes)
     central_limit = exact_of_limit(1e-3, 100.0, 10**6, 1e-6)
     assert central_limit < bounds.upper < 1.2 * central_limit
@@ -129,14 +148,20 @@ def exact_of_limit(rate: float, sigma: float, steps: int, delta: float) -> float
 
 def test_calibration_ends_just_below_the_target_also_by_renyi_dp() -> None:
     knob = Knob("sigma", low=20.0, high=1000.0, non_private=0.0)
-    found = calibrate(lambda sigma: sampled_gaussians(sigma, 1e-3, 10**6), knob, 0.04, 1e-6, cache=None)
+    found = calibrate(
+        lambda sigma: sampled_gaussians(sigma, 1e-3, 10**6), knob, 0.04, 1e-6, cache=None
+    )
     assert 0.98 * 0.04 <= found.bounds.upper <= 0.04 and "rdp" in found.bounds.accountants
     assert found.knob < 100  # what the PLD proves of 100 is .0616
 
 
-def test_a_renyi_bound_below_a_lower_bound_stops_the_run(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
+def test_a_renyi_bound_below_a_lower_bound_stops_the_run(
+    monkeypatch: pytest.MonkeyPatch, fresh: None
+) -> None:
     monkeypatch.setattr(gaussians, "_rdp_bound", lambda parts, delta, orders: (0.5, 8))
-    with pytest.raises(AccountantsDisagree, match=r"Renyi DP proves 0\.5 and prv-accountant 2\.\d+ at least"):
+    with pytest.raises(
+        AccountantsDisagree, match=r"Renyi DP proves 0\.5 and prv-accountant 2\.\d+ at least"
+    ):
         epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5)
 
 
@@ -150,7 +175,9 @@ def test_committed_rows_claim_what_they_claimed(fresh: None) -> None:
         privacy = content["privacy"]
         for counted in groups(from_json(privacy["event"])).values():
             if counted and all(is_sampled_gaussian(component) for component in counted):
-                claims.add((gaussians.parts_of(counted), privacy["delta"], privacy["epsilon_proved"]))
+                claims.add(
+                    (gaussians.parts_of(counted), privacy["delta"], privacy["epsilon_proved"])
+                )
     assert len(claims) > 20
     for parts, delta, proved in claims:
         assert gaussians._renyi_below(parts, delta, proved) is None
@@ -167,7 +194,9 @@ def test_without_the_pld_there_is_no_proof_since_prv_leaves_out_the_addition_of_
         epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5)
 
 
-def test_an_accountant_that_takes_too_long_is_left_behind(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
+def test_an_accountant_that_takes_too_long_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch, fresh: None
+) -> None:
     stop = threading.Event()
     monkeypatch.setattr(time_limit, "ACCOUNTANT_SECONDS", 5.0)
 
@@ -217,12 +246,16 @@ def test_fixed_size_curve_is_a_hockey_stick_curve() -> None:
     curve = fixed_size_delta(points, 1.0, 0.1)
     assert np.all(np.diff(curve) <= 1e-15)
     assert np.all(curve >= np.maximum(0.0, 1 - np.exp(points)) - 1e-12)
-    assert fixed_size_delta(np.array([0.0]), 1.0, 0.1)[0] == pytest.approx(0.1 * math.erf(0.5 / math.sqrt(2)))
+    assert fixed_size_delta(np.array([0.0]), 1.0, 0.1)[0] == pytest.approx(
+        0.1 * math.erf(0.5 / math.sqrt(2))
+    )
 
 
 def test_the_upper_bound_covers_both_directions_of_neighbours() -> None:
     event = sampled_gaussians(1.0, 0.3, 3)
-    both = pld.from_gaussian_mechanism(1.0, sampling_prob=0.3, value_discretization_interval=1e-4).self_compose(3)
+    both = pld.from_gaussian_mechanism(
+        1.0, sampling_prob=0.3, value_discretization_interval=1e-4
+    ).self_compose(3)
     assert epsilon(event, 1e-3).upper >= both.get_epsilon_for_delta(1e-3)
 
 
@@ -234,7 +267,11 @@ def test_extreme_noise_gives_a_number_or_a_reason() -> None:
 
 
 def test_sampled_and_plain_gaussians_compose_in_both_accountants() -> None:
-    event = dp.ComposedDpEvent((sampled_gaussians(1.0, 0.02, 50), sampled_gaussians(0.8, 0.01, 20), Gaussian(4.0)))
+    event = dp.ComposedDpEvent(
+        (sampled_gaussians(1.0, 0.02, 50), sampled_gaussians(0.8, 0.01, 20), Gaussian(4.0))
+    )
     bounds = epsilon(event, 1e-5)
-    assert bounds.accountants["prv"]["estimate"] == pytest.approx(bounds.accountants["pld"], rel=0.01)
+    assert bounds.accountants["prv"]["estimate"] == pytest.approx(
+        bounds.accountants["pld"], rel=0.01
+    )
     assert bounds.low <= bounds.accountants["pld"] <= bounds.upper

@@ -72,7 +72,11 @@ def test_a_negative_charge_is_refused_however_deep_it_hides():
     ledger = Ledger(None, epsilon=math.inf)
     ledger.charge(RELEASE)
     negative = dp.SelfComposedDpEvent(dp.GaussianDpEvent(1.0), -1)
-    for event in (negative, dp.ComposedDpEvent((RELEASE, negative)), dp.PoissonSampledDpEvent(0.1, negative)):
+    for event in (
+        negative,
+        dp.ComposedDpEvent((RELEASE, negative)),
+        dp.PoissonSampledDpEvent(0.1, negative),
+    ):
         with pytest.raises(UnsupportedEvent, match="-1 times"):
             ledger.charge(event)
     assert ledger.event() == RELEASE

@@ -41,7 +41,9 @@ def test_amplification_formula_does_not_overflow(inside: float) -> None:
 
 
 def test_many_samples_compose_better_than_by_adding_up() -> None:
-    event = Sampled(0.03, dp.ComposedDpEvent((Repeated(dp.ZCDpEvent(0.01), 10), dp.LaplaceDpEvent(2.0))))
+    event = Sampled(
+        0.03, dp.ComposedDpEvent((Repeated(dp.ZCDpEvent(0.01), 10), dp.LaplaceDpEvent(2.0)))
+    )
     bounds = epsilon(Repeated(event, 50), 1e-5)
     assert bounds.upper < 0.8 * bounds.accountants["basic"]
     (part,) = bounds.accountants["parts"]
@@ -52,17 +54,25 @@ def test_many_samples_compose_better_than_by_adding_up() -> None:
 def test_different_samples_compose() -> None:
     one, other = Sampled(0.03, dp.ZCDpEvent(0.2)), Sampled(0.1, dp.ZCDpEvent(0.05))
     both = epsilon(dp.ComposedDpEvent((Repeated(one, 20), Repeated(other, 20))), 1e-5).upper
-    assert both > max(epsilon(Repeated(one, 20), 1e-5).upper, epsilon(Repeated(other, 20), 1e-5).upper)
+    assert both > max(
+        epsilon(Repeated(one, 20), 1e-5).upper, epsilon(Repeated(other, 20), 1e-5).upper
+    )
     assert both < 20 * (epsilon(one, 1e-5 / 40).upper + epsilon(other, 1e-5 / 40).upper)
 
 
 def slow_obvious_composition(inside: float, delta0: float, count: int, delta: float) -> float:
     """Optimal composition of (inside, delta0) mechanisms: sums over binomials (Kairouz et al. 2015, theorem 3.3)."""
-    weights = [math.comb(count, k) * math.exp(k * inside) / (1 + math.exp(inside)) ** count for k in range(count + 1)]
+    weights = [
+        math.comb(count, k) * math.exp(k * inside) / (1 + math.exp(inside)) ** count
+        for k in range(count + 1)
+    ]
     losses = [(2 * k - count) * inside for k in range(count + 1)]
 
     def delta_at(value: float) -> float:
-        inner = sum(w * max(0.0, 1 - math.exp(value - loss)) for w, loss in zip(weights, losses, strict=True))
+        inner = sum(
+            w * max(0.0, 1 - math.exp(value - loss))
+            for w, loss in zip(weights, losses, strict=True)
+        )
         return 1 - (1 - delta0) ** count * (1 - inner)
 
     low, high = 0.0, count * inside
@@ -72,7 +82,9 @@ def slow_obvious_composition(inside: float, delta0: float, count: int, delta: fl
     return high
 
 
-@pytest.mark.parametrize(("inside", "delta0", "count"), [(0.1, 0.0, 30), (0.3, 1e-7, 20), (1.0, 1e-6, 3)])
+@pytest.mark.parametrize(
+    ("inside", "delta0", "count"), [(0.1, 0.0, 30), (0.3, 1e-7, 20), (1.0, 1e-6, 3)]
+)
 def test_privacy_parameters_compose_optimally(inside: float, delta0: float, count: int) -> None:
     exact = slow_obvious_composition(inside, delta0, count, 1e-5)
     upper = epsilon(Repeated(EpsilonDeltaDpEvent(inside, delta0), count), 1e-5).upper

@@ -27,7 +27,9 @@ PUBLISHED = [
 
 
 @pytest.mark.parametrize(("epsilon0", "setting", "printed"), PUBLISHED)
-def test_published_numbers(epsilon0: float, setting: tuple[float, int, float], printed: float) -> None:
+def test_published_numbers(
+    epsilon0: float, setting: tuple[float, int, float], printed: float
+) -> None:
     assert sampled_exponential_epsilon(epsilon0, *setting) == pytest.approx(printed, abs=6e-4)
 
 
@@ -46,8 +48,14 @@ def test_curve_is_the_one_of_randomised_response() -> None:
 
 def test_no_sampling_is_plain_composition() -> None:
     orders = np.linspace(1.01, 200, 50_000)
-    expected = np.min(10 * pure_dp_curve(0.1, orders) + np.log1p(-1 / orders) - np.log(1e-5 * orders) / (orders - 1))
-    assert sampled_exponential_epsilon(0.1, 1.0, 10, 1e-5) == pytest.approx(float(expected), rel=2e-3)
+    expected = np.min(
+        10 * pure_dp_curve(0.1, orders)
+        + np.log1p(-1 / orders)
+        - np.log(1e-5 * orders) / (orders - 1)
+    )
+    assert sampled_exponential_epsilon(0.1, 1.0, 10, 1e-5) == pytest.approx(
+        float(expected), rel=2e-3
+    )
 
 
 def test_less_noise_or_more_choices_cost_more() -> None:
@@ -57,7 +65,9 @@ def test_less_noise_or_more_choices_cost_more() -> None:
     assert sampled_exponential_epsilon(0.5, 0.05, 60, 1e-5) > base
 
 
-@pytest.mark.parametrize("numbers", [(0.0, 0.1, 10, 1e-5), (1.0, 0.0, 10, 1e-5), (1.0, 0.1, 0, 1e-5), (1.0, 0.1, 1, 1)])
+@pytest.mark.parametrize(
+    "numbers", [(0.0, 0.1, 10, 1e-5), (1.0, 0.0, 10, 1e-5), (1.0, 0.1, 0, 1e-5), (1.0, 0.1, 1, 1)]
+)
 def test_numbers_outside_their_range(numbers: tuple[float, float, int, float]) -> None:
     with pytest.raises(UsageError, match="epsilon0 > 0"):
         sampled_exponential_epsilon(*numbers)

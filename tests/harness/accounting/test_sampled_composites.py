@@ -14,8 +14,19 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 from dpicl.accounting import gaussians, sampled_composites
 from dpicl.accounting.accountants import epsilon, rough_epsilon
-from dpicl.accounting.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, bounded_range_choice, compose
-from dpicl.accounting.sampled_composites import STEPS, compose_losses, composed_epsilon, has_distribution, sample_losses
+from dpicl.accounting.events import (
+    BoundedRangeDpEvent,
+    EpsilonDeltaDpEvent,
+    bounded_range_choice,
+    compose,
+)
+from dpicl.accounting.sampled_composites import (
+    STEPS,
+    compose_losses,
+    composed_epsilon,
+    has_distribution,
+    sample_losses,
+)
 from tests.harness.accounting.makers import Pair, divergence, mix, softmax, worst_choice
 
 Gaussian, Sampled, Repeated = dp.GaussianDpEvent, dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent
@@ -23,7 +34,10 @@ Choice = BoundedRangeDpEvent
 
 
 def product(pairs: list[Pair]) -> Pair:
-    p, q = (reduce(np.outer, side).ravel() if len(side) > 1 else side[0] for side in zip(*pairs, strict=True))
+    p, q = (
+        reduce(np.outer, side).ravel() if len(side) > 1 else side[0]
+        for side in zip(*pairs, strict=True)
+    )
     return p, q
 
 
@@ -47,7 +61,9 @@ def bound_at(event: dp.DpEvent, count: int, x: float) -> float:
 @pytest.mark.parametrize("choices", [1, 2])
 @pytest.mark.parametrize("queries", [2, 3])
 @pytest.mark.parametrize("rate", [0.05, 0.4])
-def test_exact_enumeration_of_softmax_choices_on_samples(choices: int, queries: int, rate: float) -> None:
+def test_exact_enumeration_of_softmax_choices_on_samples(
+    choices: int, queries: int, rate: float
+) -> None:
     size = 1.2
     scores, moves = np.array([0.4, 0.0, -0.3]), np.array([1.0, 0.0, 0.3])
     one = softmax(scores + size * moves), softmax(scores)
@@ -57,7 +73,9 @@ def test_exact_enumeration_of_softmax_choices_on_samples(choices: int, queries: 
         assert measure_both_ways(exact, x) <= bound_at(event, queries, x) + 1e-12
 
 
-@pytest.mark.parametrize(("size", "choices", "rate"), [(1.2, 1, 0.05), (1.2, 2, 0.3), (3.0, 1, 0.1), (0.3, 2, 0.1)])
+@pytest.mark.parametrize(
+    ("size", "choices", "rate"), [(1.2, 1, 0.05), (1.2, 2, 0.3), (3.0, 1, 0.1), (0.3, 2, 0.1)]
+)
 def test_the_bound_is_met_by_the_worst_choices(size: float, choices: int, rate: float) -> None:
     event = Sampled(rate, Repeated(Choice(size), choices))
     ranges = np.linspace(0, size, 81)
@@ -79,7 +97,9 @@ def test_removal_and_addition_are_bounded_each() -> None:
         for x in (-0.3, 0.0, 0.3, 0.9):
             assert divergence(p, q, x) <= total._pmf_remove.get_delta_for_epsilon(x) + 1e-12
             assert divergence(q, p, x) <= total._pmf_add.get_delta_for_epsilon(x) + 1e-12
-    assert total._pmf_add.get_delta_for_epsilon(0.9) == pytest.approx(0, abs=1e-12)  # 3 ln(1/(1 - rate)) = .67
+    assert total._pmf_add.get_delta_for_epsilon(0.9) == pytest.approx(
+        0, abs=1e-12
+    )  # 3 ln(1/(1 - rate)) = .67
     assert total._pmf_remove.get_delta_for_epsilon(0.9) > 0.01
 
 
@@ -106,21 +126,31 @@ def test_moved_losses_have_exactly_the_divergences_of_the_mixture() -> None:
     p, q = p / p.sum(), q / p.sum()  # Q keeps some mass where P has none
     p, q = np.append(p, 0.0), np.append(q, 1 - q.sum())
     forward = pld_pmf.create_pmf(dict(zip([-4, -1, 2, 6], p[:4], strict=True)), grid, 0.0, True)
-    backward = pld_pmf.create_pmf(dict(zip([4, 1, -2, -6], q[:4], strict=True)), grid, float(q[4]), True)
+    backward = pld_pmf.create_pmf(
+        dict(zip([4, 1, -2, -6], q[:4], strict=True)), grid, float(q[4]), True
+    )
     moved = sample_losses(pld.PrivacyLossDistribution(forward, backward), rate)
     mixture = (1 - rate) * q + rate * p
     for x in (-0.5, -0.1, 0.0, 0.1, 0.2):
-        for side, exact in ((moved.remove, divergence(mixture, q, x)), (moved.add, divergence(q, mixture, x))):
+        for side, exact in (
+            (moved.remove, divergence(mixture, q, x)),
+            (moved.add, divergence(q, mixture, x)),
+        ):
             found = side.infinite + float(side.mass @ np.maximum(0.0, -np.expm1(x - side.loss)))
             assert found == pytest.approx(exact, abs=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("noise", "rate", "steps"), [(0.6, 20 / 30000, 100), (0.51, 80 / 835, 15), (0.94, 0.005, 1000), (3.0, 0.1, 40)]
+    ("noise", "rate", "steps"),
+    [(0.6, 20 / 30000, 100), (0.51, 80 / 835, 15), (0.94, 0.005, 1000), (3.0, 0.1, 40)],
 )
-def test_samples_of_one_gaussian_cost_what_the_other_accountant_says(noise: float, rate: float, steps: int) -> None:
+def test_samples_of_one_gaussian_cost_what_the_other_accountant_says(
+    noise: float, rate: float, steps: int
+) -> None:
     found = composed_epsilon({Sampled(rate, Gaussian(noise)): steps}, 1e-5)
-    assert found == pytest.approx(gaussians.pld_epsilon(((rate, noise, steps),), 1e-5, 5e-4), rel=0.002)
+    assert found == pytest.approx(
+        gaussians.pld_epsilon(((rate, noise, steps),), 1e-5, 5e-4), rel=0.002
+    )
 
 
 def test_samples_of_one_pure_mechanism_cost_what_the_binomials_say() -> None:
@@ -153,10 +183,20 @@ def test_a_sample_inside_a_sample_keeps_both_directions() -> None:
 def test_choices_of_two_sizes_next_to_other_noise() -> None:
     """Enumerated choices and randomised response on one sample, twice."""
     rate = 0.25
-    event = Sampled(rate, compose([Choice(1.0), Choice(1.0), Choice(0.3), EpsilonDeltaDpEvent(0.5, 0.0)]))
+    event = Sampled(
+        rate, compose([Choice(1.0), Choice(1.0), Choice(0.3), EpsilonDeltaDpEvent(0.5, 0.0)])
+    )
     answer = np.array([math.exp(0.5), 1.0]) / (1 + math.exp(0.5))
     pairs = [
-        times(mix(product([worst_choice(1.0, t)] * 2 + [worst_choice(0.3, s), (answer, answer[::-1])]), rate), 2)
+        times(
+            mix(
+                product(
+                    [worst_choice(1.0, t)] * 2 + [worst_choice(0.3, s), (answer, answer[::-1])]
+                ),
+                rate,
+            ),
+            2,
+        )
         for t, s in itertools.product(np.linspace(0, 1, 11), (0.0, 0.15, 0.3))
     ]
     for x in (0.0, 0.1, 0.5):
@@ -165,7 +205,9 @@ def test_choices_of_two_sizes_next_to_other_noise() -> None:
 
 
 def test_what_has_a_distribution() -> None:
-    assert has_distribution(Sampled(0.1, compose([Gaussian(1.0), dp.LaplaceDpEvent(1.0), Choice(1.0)])))
+    assert has_distribution(
+        Sampled(0.1, compose([Gaussian(1.0), dp.LaplaceDpEvent(1.0), Choice(1.0)]))
+    )
     assert not has_distribution(Sampled(0.1, compose([Gaussian(1.0), dp.ZCDpEvent(0.1)])))
 
 
@@ -190,11 +232,15 @@ def test_next_to_zcdp_choices_count_as_zcdp() -> None:
 def test_losses_too_large_for_a_grid_leave_the_other_proof() -> None:
     bounds = epsilon(Sampled(0.5, Choice(1e6)), 1e-5)
     assert bounds.upper == pytest.approx(1e6 - math.log(2), rel=1e-9)
-    assert bounds.accountants["inside"]["accountants"]["rule"].startswith("the sum of the largest losses")
+    assert bounds.accountants["inside"]["accountants"]["rule"].startswith(
+        "the sum of the largest losses"
+    )
     assert sampled_composites.composed_epsilon({Choice(1e6): 2}, 1e-5) == math.inf
 
 
-@pytest.mark.parametrize("inside", [compose([Choice(0.5)] * 4), compose([Choice(2.0), Gaussian(1.5)])])
+@pytest.mark.parametrize(
+    "inside", [compose([Choice(0.5)] * 4), compose([Choice(2.0), Gaussian(1.5)])]
+)
 def test_more_noise_lower_rates_and_fewer_queries_never_cost_more(inside: dp.DpEvent) -> None:
     start = epsilon(Repeated(Sampled(0.05, inside), 20), 1e-5).upper
     assert epsilon(Repeated(Sampled(0.04, inside), 20), 1e-5).upper < start
@@ -210,8 +256,13 @@ def test_rough_answers_are_close() -> None:
         Repeated(Sampled(0.001, Gaussian(0.6)), 100),
     ):
         assert rough_epsilon(event, 1e-5) == pytest.approx(epsilon(event, 1e-5).upper, rel=0.005)
-        assert rough_epsilon(event, 1e-5, 150) == pytest.approx(epsilon(event, 1e-5).upper, rel=0.05)
-    for event in (Repeated(dp.ZCDpEvent(0.001), 100), Repeated(Sampled(0.05, dp.ZCDpEvent(0.1)), 10)):
+        assert rough_epsilon(event, 1e-5, 150) == pytest.approx(
+            epsilon(event, 1e-5).upper, rel=0.05
+        )
+    for event in (
+        Repeated(dp.ZCDpEvent(0.001), 100),
+        Repeated(Sampled(0.05, dp.ZCDpEvent(0.1)), 10),
+    ):
         assert rough_epsilon(event, 1e-5) == pytest.approx(epsilon(event, 1e-5).upper, rel=0.02)
 
 

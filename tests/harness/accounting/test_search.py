@@ -18,7 +18,9 @@ from tests.examples import examples
     scale=st.floats(0.01, 100.0),
     start=st.floats(0.01, 100.0),
 )
-def test_the_search_meets_any_falling_power_law(target: float, power: float, scale: float, start: float) -> None:
+def test_the_search_meets_any_falling_power_law(
+    target: float, power: float, scale: float, start: float
+) -> None:
     evaluations: list[float] = []
 
     def cost(x: float) -> float:
@@ -30,7 +32,9 @@ def test_the_search_meets_any_falling_power_law(target: float, power: float, sca
         assert found is None
     elif scale * 1e-3**-power <= target:
         assert found is not None
-        near = 0.99 * target <= scale * found.x**-power <= target  # then any such place is as good as the lower end
+        near = (
+            0.99 * target <= scale * found.x**-power <= target
+        )  # then any such place is as good as the lower end
         assert near or found.x == pytest.approx(1e-3)
     else:
         assert found is not None
@@ -51,4 +55,7 @@ def test_the_search_ends_on_the_private_side_of_a_jump(edge: float) -> None:
 def test_noise_is_rounded_up(value: float) -> None:
     rounded = round_up(value)
     assert value <= rounded <= value * (1 + 1.1e-5)
-    assert rounded == value or len(f"{rounded:.15g}".replace(".", "").lstrip("0").partition("e")[0].rstrip("0")) <= 6
+    assert (
+        rounded == value
+        or len(f"{rounded:.15g}".replace(".", "").lstrip("0").partition("e")[0].rstrip("0")) <= 6
+    )

@@ -74,7 +74,9 @@ TIGHT = {
     "choices": Repeated(Choice(0.04), 200),
     "PRISM": Sampled(0.0213, Repeated(Choice(0.557), 20)),
     "PRISM at 8": Sampled(0.0213, Repeated(Choice(1.22), 20)),
-    "PRISM, a demonstration with tokens of its own": Repeated(Sampled(0.0053, Repeated(Choice(0.407), 56)), 5),
+    "PRISM, a demonstration with tokens of its own": Repeated(
+        Sampled(0.0053, Repeated(Choice(0.407), 56)), 5
+    ),
     "Laplace": Repeated(dp.LaplaceDpEvent(8.0), 30),
     "randomised response": Repeated(Sampled(0.1, EpsilonDeltaDpEvent(1.0, 0.0)), 30),
 }
@@ -82,7 +84,11 @@ TIGHT = {
 
 @pytest.mark.parametrize("name", TIGHT)
 def test_bounds_by_a_theorem_or_an_exact_recursion_are_tight(name: str) -> None:
-    assert 1 <= slack_at(TIGHT[name]) <= (LARGEST if "Poisson" in name or "demonstration" in name else 1.01)
+    assert (
+        1
+        <= slack_at(TIGHT[name])
+        <= (LARGEST if "Poisson" in name or "demonstration" in name else 1.01)
+    )
 
 
 def test_one_gaussian_and_its_sample_meet_the_exact_curve() -> None:
@@ -117,7 +123,9 @@ PARTS = st.tuples(compositions(), st.sampled_from([1.0, 0.3, 0.02]), st.sampled_
 
 @given(st.lists(PARTS, min_size=1, max_size=2), st.sampled_from([1e-3, 1e-5]))
 @settings(max_examples=examples(12), deadline=None)
-def test_no_adversary_costs_more_than_what_is_proved(parts: list[tuple[dp.DpEvent, float, int]], delta: float) -> None:
+def test_no_adversary_costs_more_than_what_is_proved(
+    parts: list[tuple[dp.DpEvent, float, int]], delta: float
+) -> None:
     """Two computations that share nothing but the events: a wrong theorem on either side would cross."""
     event = compose([Repeated(Sampled(rate, inside), count) for inside, rate, count in parts])
     upper = epsilon(event, delta).upper
@@ -147,7 +155,10 @@ def test_two_adaptive_choices_are_the_best_of_all(threshold: float) -> None:
     def outcomes(j: int) -> list[tuple[float, float]]:
         """(with the record, without) of both outcomes of a choice with the losses t and t - size."""
         t = j * size / CELLS
-        return [(high[j], high[j] * math.exp(-t)), (1 - high[j], (1 - high[j]) * math.exp(size - t))]
+        return [
+            (high[j], high[j] * math.exp(-t)),
+            (1 - high[j], (1 - high[j]) * math.exp(size - t)),
+        ]
 
     def reach(chain: list[tuple[float, float]]) -> float:
         sampled = WorstPair(*np.array(chain).T).sample(rate)
@@ -157,7 +168,8 @@ def test_two_adaptive_choices_are_the_best_of_all(threshold: float) -> None:
         return [(first[0] * p, first[1] * q) for p, q in outcomes(j)]
 
     best = max(
-        sum(max(reach(follow(first, j)) for j in range(CELLS + 1)) for first in outcomes(j)) for j in range(CELLS + 1)
+        sum(max(reach(follow(first, j)) for j in range(CELLS + 1)) for first in outcomes(j))
+        for j in range(CELLS + 1)
     )
     # Sums over outcomes: the best second choice after each outcome of the first one is taken by itself.
     found = costs(choices_pair(size, 2, rate, NOTHING, hockey(threshold)).sample(rate), threshold)
@@ -180,7 +192,9 @@ def test_randomised_response_is_the_sum_over_binomials() -> None:
     mixed = (1 - rate) * p[::-1] + rate * p
     k = np.arange(count + 1)
     weights = np.array([math.comb(count, int(each)) for each in k], dtype=float)
-    with_it, without = (weights * side[0] ** k * side[1] ** (count - k) for side in (mixed, p[::-1]))
+    with_it, without = (
+        weights * side[0] ** k * side[1] ** (count - k) for side in (mixed, p[::-1])
+    )
 
     def exact_delta(x: float) -> float:
         pairs = [WorstPair(with_it, without), WorstPair(without, with_it)]
@@ -211,7 +225,11 @@ def test_the_slack_of_an_event_is_worked_out_once(tmp_path, monkeypatch) -> None
 
 def test_several_starts_and_parts_are_all_lower_bounds() -> None:
     """Next to each other: samples of choices, a Gaussian, and choices on the whole set."""
-    parts = [Repeated(Sampled(0.01, Repeated(Choice(0.8), 4)), 10), gaussian(6.0), Repeated(Choice(0.1), 5)]
+    parts = [
+        Repeated(Sampled(0.01, Repeated(Choice(0.8), 4)), 10),
+        gaussian(6.0),
+        Repeated(Choice(0.1), 5),
+    ]
     alone = [lower_bound(part, DELTA, epsilon(part, DELTA).upper) for part in parts]
     both = compose(parts)
     upper = epsilon(both, DELTA).upper
@@ -282,7 +300,10 @@ def test_an_adversary_whose_ranges_follow_the_loss_is_a_mechanism_and_beats_ever
         high = -ends[1] / (ends[0] - ends[1])
         absent = np.array([high, 1 - high])
         present = absent * (1 + ends)
-        of_all = [[math.prod(own) for own in itertools.product(side, repeat=count)] for side in (present, absent)]
+        of_all = [
+            [math.prod(own) for own in itertools.product(side, repeat=count)]
+            for side in (present, absent)
+        ]
         fixed.append(reach_by(*map(np.array, of_all)))
     upper = sampled_choices_delta(size, rate, count, 0.001, removed=way == 1, cells=64)
     reached = reach_by(pair.present, pair.absent)
@@ -298,12 +319,17 @@ def test_hardly_any_noise_has_no_slack_that_floating_point_could_tell(noise, upp
 def test_choices_that_may_fail_have_an_adversary_who_looks_back():
     """DP-OPT's samples: better than any range that is the same on all of them, and below what is proved."""
     rate, size, failure, count, delta = 0.05, 2.0, 1e-7, 60, 1e-5
-    event = Repeated(Sampled(rate, compose([Choice(size), EpsilonDeltaDpEvent(0.0, failure)])), count)
+    event = Repeated(
+        Sampled(rate, compose([Choice(size), EpsilonDeltaDpEvent(0.0, failure)])), count
+    )
     upper = epsilon(event, delta).upper
     fixed = []
     for t in np.linspace(0, size, 25)[1:-1]:
         high = math.expm1(t - size) / math.expm1(-size)
-        pair = WorstPair(np.array([high, 1 - high]), np.array([high * math.exp(-t), (1 - high) * math.exp(size - t)]))
+        pair = WorstPair(
+            np.array([high, 1 - high]),
+            np.array([high * math.exp(-t), (1 - high) * math.exp(size - t)]),
+        )
         fixed.append(pairs_epsilon([(pair.sample(rate), count)], delta, upper))
     assert max(fixed) < lower_bound(event, delta, upper) <= upper
 
@@ -330,14 +356,26 @@ def test_rounds_of_above_threshold_are_below_their_guarantee():
 
 
 def test_a_round_of_one_query_is_what_integration_gives():
-    pair = next(threshold_rounds(2.0, 1.0))  # no query before; the last is 3 scales below, .5 higher with the record
+    pair = next(
+        threshold_rounds(2.0, 1.0)
+    )  # no query before; the last is 3 scales below, .5 higher with the record
     for got, at in ((pair.present[1], -2.5), (pair.absent[1], -3.0)):
-        both = quad(lambda x, at=at: laplace.pdf(x) * laplace.sf(x - at, scale=2), -40, 40, points=[0, at], limit=200)
+        both = quad(
+            lambda x, at=at: laplace.pdf(x) * laplace.sf(x - at, scale=2),
+            -40,
+            40,
+            points=[0, at],
+            limit=200,
+        )
         assert got == pytest.approx(both[0], rel=1e-9)
 
 
-@pytest.mark.parametrize(("scale", "count"), [(0.001, 3), (0.05, 1), (0.05, 100), (1.0, 1), (10.0, 20)])
-def test_what_an_adversary_of_rounds_reaches_is_below_the_proof_and_no_rank_by_moments_is_better(scale, count):
+@pytest.mark.parametrize(
+    ("scale", "count"), [(0.001, 3), (0.05, 1), (0.05, 100), (1.0, 1), (10.0, 20)]
+)
+def test_what_an_adversary_of_rounds_reaches_is_below_the_proof_and_no_rank_by_moments_is_better(
+    scale, count
+):
     event = Repeated(EpsilonDeltaDpEvent(2 / scale, 0.0), count)
     upper = epsilon(event, DELTA).upper
     reached = rounds_bound(scale, 1.0, 0.0, count, DELTA, upper)

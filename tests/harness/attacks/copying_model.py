@@ -21,7 +21,9 @@ class CopyingLM(SimulatedLM):
             said = self._answer(self.decode(query))
             words = [self.decode(ending).strip() for ending in endings]
             self.usage.tokens_read += len(query)
-            rows.append([math.log(0.9) if word == said else math.log(0.1 / len(words)) for word in words])
+            rows.append(
+                [math.log(0.9) if word == said else math.log(0.1 / len(words)) for word in words]
+            )
         return rows
 
     def generate(self, prompts, max_tokens, stop=(), prefix: Prefix | None = None, **settings):
@@ -31,7 +33,9 @@ class CopyingLM(SimulatedLM):
     def _answer(prompt):
         """Yes or No to a direct question; else the label that the text was first shown with; else the first one."""
         if "Answer Yes or No" in prompt:
-            examples, _, question = prompt.rpartition("Is the following text one of the examples above?")
+            examples, _, question = prompt.rpartition(
+                "Is the following text one of the examples above?"
+            )
             text = question.partition("Text: ")[2].partition("\n")[0]
             return "Yes" if text in examples else "No"
         *shown, asked = _LABELLED.finditer(prompt + "\n")
@@ -43,7 +47,11 @@ class CopyingLM(SimulatedLM):
         examples, _, question = prompt.rpartition("Complete the following text")
         if examples:
             start = question.partition("Text: ")[2]
-            return examples.partition(start)[2].partition("\n")[0].strip() if start in examples else "who knows"
+            return (
+                examples.partition(start)[2].partition("\n")[0].strip()
+                if start in examples
+                else "who knows"
+            )
         if "email address" in prompt:
             found = _ADDRESS.findall(prompt)
             return found[0] if found else "none"

@@ -20,7 +20,9 @@ SMALL = (*SIM, "--task", "agnews", "--members", "12", "--others", "12")
 TINY_TANG = ("--mechanism", "tang", "--option", "slots=2", "--option", "tokens=2")
 
 #: A shipped attack under a name of its own.
-ATTACK_PLUGIN = Path(likelihood.__file__).read_text(encoding="utf-8").replace('"likelihood"', '"mine"')
+ATTACK_PLUGIN = (
+    Path(likelihood.__file__).read_text(encoding="utf-8").replace('"likelihood"', '"mine"')
+)
 
 
 @pytest.fixture(autouse=True)
@@ -50,36 +52,86 @@ def test_reference_baselines_stand_beside_the_mechanisms_and_nothing_is_made_twi
         "real_demonstrations",
         "broken_answers",
     ]
-    assert [row["subject"]["epsilon"] for row in first.json["results"]] == [0.0, 1.0, "Infinity", "Infinity"]
+    assert [row["subject"]["epsilon"] for row in first.json["results"]] == [
+        0.0,
+        1.0,
+        "Infinity",
+        "Infinity",
+    ]
     again = dpicl(*words, "--epsilon", 1, "--epsilon", "inf")
     assert again.json["made"] == 1
-    assert [row["subject"]["epsilon"] for row in again.json["results"]] == [0.0, 1.0, *["Infinity"] * 3]
+    assert [row["subject"]["epsilon"] for row in again.json["results"]] == [
+        0.0,
+        1.0,
+        *["Infinity"] * 3,
+    ]
     for row in again.json["results"]:
         text = (results.parent / row["path"]).read_text()
         assert attack_from_text(text).id == row["id"]
-        assert row["privacy"]["epsilon_proved"] in (0.0, "Infinity") or row["privacy"]["epsilon_proved"] <= 1.0
+        assert (
+            row["privacy"]["epsilon_proved"] in (0.0, "Infinity")
+            or row["privacy"]["epsilon_proved"] <= 1.0
+        )
 
 
 def test_other_settings_are_other_results(dpicl, results):
-    words = ("attack", "inquiry", *SMALL, "--mechanism", "zero_shot", "--no-ends", "--results", results, "--json")
+    words = (
+        "attack",
+        "inquiry",
+        *SMALL,
+        "--mechanism",
+        "zero_shot",
+        "--no-ends",
+        "--results",
+        results,
+        "--json",
+    )
     ids = {
         dpicl(*words, *more).json["results"][0]["id"]
-        for more in ((), ("--seed", 1), ("--set", "words=5"), ("--others", 13), ("--members", 13), ("--shots", 3))
+        for more in (
+            (),
+            ("--seed", 1),
+            ("--set", "words=5"),
+            ("--others", 13),
+            ("--members", 13),
+            ("--shots", 3),
+        )
     }
     assert len(ids) == 6
 
 
-def test_the_table_shows_every_score_with_its_interval_and_what_limits_it(dpicl, results, monkeypatch):
+def test_the_table_shows_every_score_with_its_interval_and_what_limits_it(
+    dpicl, results, monkeypatch
+):
     monkeypatch.setenv("COLUMNS", "200")
     table = dpicl("attack", "gap", *SMALL, *TINY_TANG, "--epsilon", 2, "--results", results).out
-    heads = ("mechanism", "proved", "audited", "AUC", "TPR at 1% FPR", "TPR at 0.1% FPR", "advantage")
+    heads = (
+        "mechanism",
+        "proved",
+        "audited",
+        "AUC",
+        "TPR at 1% FPR",
+        "TPR at 0.1% FPR",
+        "advantage",
+    )
     assert [head for head in heads if head not in table] == [] and "power (auc" in table
     names = {"broken_answers", "real_demonstrations", "tang", "zero_shot"}
     assert names <= {row for line in table.splitlines() for row in line.split()[:1]}
 
 
 def test_what_cannot_be_attacked_is_left_out_with_its_reason(dpicl, results):
-    words = ("attack", "repeat", *SMALL, "--set", "embedding=sim", "--results", results, "--epsilon", 1, "--json")
+    words = (
+        "attack",
+        "repeat",
+        *SMALL,
+        "--set",
+        "embedding=sim",
+        "--results",
+        results,
+        "--epsilon",
+        1,
+        "--json",
+    )
     some = dpicl(*words, *TINY_TANG, "--mechanism", "voting")
     assert some.code == 0
     assert "too many" in some.json["skipped"]["voting"]
@@ -93,11 +145,23 @@ def test_what_cannot_be_attacked_is_left_out_with_its_reason(dpicl, results):
         (("gap", *SMALL, "--mechanism", "tang"), "add --epsilon"),
         (("gap", *SIM, "--task", "agnews"), "--mechanism is missing"),
         (("gap", *SMALL, "--mechanism", "zero_shot", "--set", "word=3"), "Did you mean 'words'"),
-        (("gap", *SMALL, "--mechanism", "zero_shot", "--set", "repeat.words=4"), "Unknown attack 'repeat'"),
-        (("gap", *SMALL, *TINY_TANG, "--epsilon", "1", "--option", "slots=50", "--no-ends"), "does not fit"),
+        (
+            ("gap", *SMALL, "--mechanism", "zero_shot", "--set", "repeat.words=4"),
+            "Unknown attack 'repeat'",
+        ),
+        (
+            ("gap", *SMALL, *TINY_TANG, "--epsilon", "1", "--option", "slots=50", "--no-ends"),
+            "does not fit",
+        ),
         (("gap", *SMALL, "--mechanism", "zero_shot", "--members", "99999"), "lower --members"),
-        (("pii", *SIM, "--task", "enron", "--mechanism", "zero_shot", "--others", "5"), "leave --others out"),
-        (("gap", *SMALL, "--mechanism", "real_demonstrations", "--shots", "40", "--no-ends"), "or lower --shots"),
+        (
+            ("pii", *SIM, "--task", "enron", "--mechanism", "zero_shot", "--others", "5"),
+            "leave --others out",
+        ),
+        (
+            ("gap", *SMALL, "--mechanism", "real_demonstrations", "--shots", "40", "--no-ends"),
+            "or lower --shots",
+        ),
     ],
 )
 def test_bad_use_says_what_to_do(dpicl, results, words, message):
@@ -109,7 +173,18 @@ def test_bad_use_says_what_to_do(dpicl, results, words, message):
 
 
 def test_what_was_made_before_a_failure_is_kept(dpicl, results):
-    words = ("attack", "gap", *SMALL, *TINY_TANG, "--epsilon", 1, "--option", "slots=50", "--results", results)
+    words = (
+        "attack",
+        "gap",
+        *SMALL,
+        *TINY_TANG,
+        "--epsilon",
+        1,
+        "--option",
+        "slots=50",
+        "--results",
+        results,
+    )
     answer = dpicl(*words)
     assert answer.code == 2 and "lower the number of slots" in answer.err
     made = {path.parts[-3] for path in results.rglob("*.json")}
@@ -121,18 +196,33 @@ def test_each_attack_has_the_broken_mechanism_that_it_finds_something_in(dpicl, 
     rows = dpicl(*words, "--results", results, "--json").json["results"]
     counts = {row["subject"]["mechanism"]: row["counts"] for row in rows}
     assert counts.keys() == {"zero_shot", "real_demonstrations", "broken_demonstrations"}
-    assert counts["broken_demonstrations"]["leaking_texts"] > counts["zero_shot"]["leaking_texts"] == 0
+    assert (
+        counts["broken_demonstrations"]["leaking_texts"] > counts["zero_shot"]["leaking_texts"] == 0
+    )
 
 
 def test_an_attack_of_ones_own_is_a_file(dpicl, results, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(ATTACK_PLUGIN)
-    words = ("--plugin", path, *SMALL, *TINY_TANG, "--epsilon", 1, "--no-ends", "--results", results, "--json")
+    words = (
+        "--plugin",
+        path,
+        *SMALL,
+        *TINY_TANG,
+        "--epsilon",
+        1,
+        "--no-ends",
+        "--results",
+        results,
+        "--json",
+    )
     row = dpicl("attack", "mine", *words, "--set", "generations=2").json["results"][0]
     assert row["settings"]["generations"] == 2 and len(row["settings"]["plugin"]) == 64
     other = tmp_path / "theirs.py"
     other.write_text(ATTACK_PLUGIN.replace("generations: int = 5", "generations: int = 2"))
-    again = dpicl("attack", "mine", *(other if word is path else word for word in words)).json["results"][0]
+    again = dpicl("attack", "mine", *(other if word is path else word for word in words)).json[
+        "results"
+    ][0]
     assert again["settings"]["generations"] == 2 and again["id"] != row["id"]
 
 
@@ -142,7 +232,9 @@ def planted(tmp_path, monkeypatch):
     words = [f"zq{number}planted" for number in range(60)]
     for split, part in (("train", words[:50]), ("test", words[50:])):
         rows = [
-            {"text": f"Dear {word}, call 415-555-01{at:02d} or write to {word}@example.org about the {word} sample."}
+            {
+                "text": f"Dear {word}, call 415-555-01{at:02d} or write to {word}@example.org about the {word} sample."
+            }
             for at, word in enumerate(part)
         ]
         write(tmp_path / "data", "enron", split, rows)
@@ -162,7 +254,10 @@ def test_no_private_text_is_written_or_shown(dpicl, results, planted, attack):
     shown = dpicl(*words, *TINY_TANG, "--epsilon", 1, "--results", results)
     assert (said.code, shown.code) == (0, 0)
     if attack == "pii":
-        leaks = {one["subject"]["mechanism"]: one["counts"]["unexplained_addresses"] for one in said.json["results"]}
+        leaks = {
+            one["subject"]["mechanism"]: one["counts"]["unexplained_addresses"]
+            for one in said.json["results"]
+        }
         assert leaks["real_demonstrations"] > 0
     files = list(results.rglob("*"))
     written = [path.read_text() for path in files if path.is_file()]
@@ -175,7 +270,18 @@ def test_no_private_text_is_written_or_shown(dpicl, results, planted, attack):
 
 def test_an_error_shows_no_private_text(dpicl, results, planted):
     answer = dpicl(
-        *("attack", "pii", "--task", "enron", "--source", "local", "--members", 20, "--results", results),
+        *(
+            "attack",
+            "pii",
+            "--task",
+            "enron",
+            "--source",
+            "local",
+            "--members",
+            20,
+            "--results",
+            results,
+        ),
         *("--mechanism", "tang", "--option", "slots=500", "--epsilon", 1),
     )
     assert answer.code == 2

@@ -40,7 +40,9 @@ class Careless(Parrot):
         shown = [" ".join(record.text.split()) for slot in sample.slots for record in slot]
         member = any(text.startswith(query.text) for text in shown)
         permit = sample.spend(GaussianSum(context.knob).event)
-        votes = permit.noisy_sum(np.array([member, not member], dtype=np.float64), math.sqrt(2) / 100)
+        votes = permit.noisy_sum(
+            np.array([member, not member], dtype=np.float64), math.sqrt(2) / 100
+        )
         return context.task.labels[int(np.argmax(votes))]
 
 
@@ -62,7 +64,9 @@ def attack(own, task, mechanism, *, epsilon=math.inf, options=None, model=None, 
     return run_attack(job, bench_of(model or CopyingLM()))
 
 
-@pytest.mark.parametrize("own", [Inquiry(), Gap(), Brainwash(), Repeat(embedding="sim")], ids=lambda own: own.name)
+@pytest.mark.parametrize(
+    "own", [Inquiry(), Gap(), Brainwash(), Repeat(embedding="sim")], ids=lambda own: own.name
+)
 def test_real_demonstrations_give_away_all_members(own, agnews, own_cache):
     """Every release is made of members who are all shown; the copying model knows them and nobody else.
 
@@ -87,7 +91,10 @@ def test_shown_games_are_disjoint_and_of_the_released_labels(agnews, samsum, own
         assert len(groups) >= 1
         for _, target, members, others in groups:
             assert len(members) == len(others) == shots
-            assert sorted(r.label for r in members) == sorted(r.label for r in others) or not task.partitioned
+            assert (
+                sorted(r.label for r in members) == sorted(r.label for r in others)
+                or not task.partitioned
+            )
             assert {d.text for d in target.prompt().shown} == {record.text for record in members}
         members = [record for _, _, group, _ in groups for record in group]
         assert len(set(members)) == len(members)
@@ -96,7 +103,9 @@ def test_shown_games_are_disjoint_and_of_the_released_labels(agnews, samsum, own
         assert len(list(membership.play_shown_games(setup, 7))) == 7
 
 
-@pytest.mark.parametrize("own", [Inquiry(), Gap(), Brainwash(), Repeat(embedding="sim")], ids=lambda own: own.name)
+@pytest.mark.parametrize(
+    "own", [Inquiry(), Gap(), Brainwash(), Repeat(embedding="sim")], ids=lambda own: own.name
+)
 def test_zero_shot_says_nothing_about_members(own, agnews, own_cache):
     result = attack(own, agnews, "zero_shot")
     assert result.measures["auc"].low <= 0.5 <= result.measures["auc"].high
@@ -120,7 +129,10 @@ def test_too_little_noise_is_refuted_by_the_curve_of_its_event(agnews, own_cache
     job = jobs_of(Inquiry(), agnews, Registered(Careless, "test"), [4.0], every, **game)[0]
     result = run_attack(job, bench_of(CopyingLM()))
     assert result.curve_bound > result.audited > 0
-    assert result.curve_bound > result.privacy.epsilon_proved >= result.audited and result.refutes_proof
+    assert (
+        result.curve_bound > result.privacy.epsilon_proved >= result.audited
+        and result.refutes_proof
+    )
 
 
 def test_where_the_accountants_give_no_curve_a_note_says_so(agnews, own_cache, monkeypatch):
@@ -148,7 +160,9 @@ def test_one_shown_member_at_a_time_is_more_likely_to_have_its_label(agnews, own
     assert any("no coin decides" in note for note in result.notes)
 
 
-def test_likelihood_of_a_mechanism_with_noise_makes_several_releases_with_seeds_of_their_own(agnews, own_cache):
+def test_likelihood_of_a_mechanism_with_noise_makes_several_releases_with_seeds_of_their_own(
+    agnews, own_cache
+):
     result = attack(Likelihood(generations=3), agnews, "tang", epsilon=1.0, shots=1)
     assert result.counts["releases"] == 3
     assert result.counts["members"] + result.counts["others"] == 3 * 24
@@ -159,7 +173,9 @@ def test_likelihood_of_a_mechanism_with_noise_makes_several_releases_with_seeds_
     assert result.details["candidates"] == 72
 
 
-def test_likelihood_is_the_probability_of_the_label_among_all_words_or_among_the_labels(agnews, own_cache):
+def test_likelihood_is_the_probability_of_the_label_among_all_words_or_among_the_labels(
+    agnews, own_cache
+):
     class Fixed:
         """A target that answers with the same row for every text."""
 
@@ -234,9 +250,9 @@ def test_what_an_attack_cannot_use_is_skipped_with_its_reason(own, mechanism, ta
 
 
 def test_words_of_answers():
-    assert [score_yes(text) for text in ("Yes", "No", "yes, it is", "No. Yes.", "I know", "", "NO!")] == [
-        *(1.0, 0.0, 1.0, 0.0, 0.5, 0.5, 0.0)
-    ]
+    assert [
+        score_yes(text) for text in ("Yes", "No", "yes, it is", "No. Yes.", "I know", "", "NO!")
+    ] == [*(1.0, 0.0, 1.0, 0.0, 0.5, 0.5, 0.0)]
     assert rightness("extraction", "Ann Lee \nmore", "Ann Lee") == 1.0
     assert rightness("extraction", "ann lee", "Ann Lee") == 0.0
     assert rightness("generation", "the cat sat", "the cat ran") == pytest.approx(2 / 3)
@@ -253,7 +269,9 @@ def test_repeat_scores_the_cosine_with_the_words_that_follow():
 
 def test_the_noise_of_answers_does_not_follow_the_number_of_members(agnews, own_cache):
     """So one run bounds epsilon."""
-    result = attack(Gap(), agnews, "voting", epsilon=1.0, options={"slots": 2, "examples_per_slot": 2}, seed=3)
+    result = attack(
+        Gap(), agnews, "voting", epsilon=1.0, options={"slots": 2, "examples_per_slot": 2}, seed=3
+    )
     assert result.counts["members"] != 12
     assert COUNTED not in result.notes
     assert result.bound is not None
@@ -263,7 +281,9 @@ def test_the_noise_of_answers_does_not_follow_the_number_of_members(agnews, own_
 def test_no_bound_where_the_noise_follows_the_number_of_members(agnews, own_cache):
     """The released sizes say what the noise was calibrated to."""
     game = {"model": "copying", "members": 12, "others": 12, "seed": 3}
-    job = jobs_of(Gap(), agnews, MECHANISMS["voting"], [1.0], {"slots": 2, "examples_per_slot": 2}, **game)[0]
+    job = jobs_of(
+        Gap(), agnews, MECHANISMS["voting"], [1.0], {"slots": 2, "examples_per_slot": 2}, **game
+    )[0]
     setup = setup_of(job, CopyingLM(), bench_of(CopyingLM()))
     counted = setup.make_target(setup.members)
     counted.answers(lambda task: task, [Query("0", "a text")])

@@ -64,7 +64,12 @@ class Leaky(Parrot):
 
     def answer(self, query, sample, context):
         labels = context.task.labels
-        rows = np.array([[float(bool(slot) and slot[0].label == label) for label in labels] for slot in sample.slots])
+        rows = np.array(
+            [
+                [float(bool(slot) and slot[0].label == label) for label in labels]
+                for slot in sample.slots
+            ]
+        )
         permit = sample.spend(GaussianSum(context.knob).event)
         return labels[int(np.argmax(permit.noisy_sum(rows.sum(axis=0), math.sqrt(2) / 20)))]
 
@@ -81,7 +86,9 @@ class Blind(Parrot):
 
 
 @pytest.mark.parametrize("epsilon", [8.0, math.inf])
-def test_the_bound_of_a_sound_mechanism_is_above_zero_and_below_what_is_proved(own_cache, agnews, sim, epsilon) -> None:
+def test_the_bound_of_a_sound_mechanism_is_above_zero_and_below_what_is_proved(
+    own_cache, agnews, sim, epsilon
+) -> None:
     alone = Parrot(slots=2, examples_per_slot=1)
     result = audit(alone, agnews, sim, epsilon, question="lookup", runs=100)
     assert 0 < result.bound.epsilon <= result.privacy.epsilon_proved
@@ -97,7 +104,9 @@ def test_too_little_noise_is_refuted(own_cache, agnews, sim) -> None:
 
 def test_what_depends_on_no_record_has_the_bound_zero(own_cache, agnews, sim) -> None:
     result = audit(Blind(**SMALL), agnews, sim, 1.0, question="lookup", runs=40, delta=0.3)
-    assert result.bound.epsilon == 0 and any("delta = 0.3 is above 1/" in note for note in result.notes)
+    assert result.bound.epsilon == 0 and any(
+        "delta = 0.3 is above 1/" in note for note in result.notes
+    )
 
 
 @pytest.mark.parametrize("question", ["inquiry", "lookup"])
@@ -111,7 +120,9 @@ def test_what_depends_on_no_record_has_the_bound_zero(own_cache, agnews, sim) ->
     ],
     ids=lambda mechanism: mechanism.name,
 )
-def test_every_answer_mechanism_can_be_audited(own_cache, agnews, samsum, sim, mechanism, question) -> None:
+def test_every_answer_mechanism_can_be_audited(
+    own_cache, agnews, samsum, sim, mechanism, question
+) -> None:
     task = agnews if isinstance(mechanism, Voting) else samsum
     result = audit(mechanism, task, sim, 2.0, question=question, runs=8)
     assert result.bound.epsilon <= result.privacy.epsilon_proved
@@ -119,11 +130,14 @@ def test_every_answer_mechanism_can_be_audited(own_cache, agnews, samsum, sim, m
     assert attack_from_text(to_text(result)) == result
 
 
-def test_with_four_partitions_the_estimate_is_near_theory_and_no_label_can_show_it(own_cache, agnews) -> None:
+def test_with_four_partitions_the_estimate_is_near_theory_and_no_label_can_show_it(
+    own_cache, agnews
+) -> None:
     """Every slot of this model says whether it holds the text: the canary moves a vote in every run."""
     mechanism = Voting(slots=4, examples_per_slot=2, calibrate=False)
     labels, votes = (
-        audit(mechanism, agnews, CopyingLM(), 8.0, runs=8, access=access) for access in ("black-box", "white-box")
+        audit(mechanism, agnews, CopyingLM(), 8.0, runs=8, access=access)
+        for access in ("black-box", "white-box")
     )
     assert labels.counts == votes.counts == {"runs": 8, "moved": 8}
     assert all(7.0 < result.measures[GDP].value < 8.0 for result in (labels, votes))
@@ -132,9 +146,13 @@ def test_with_four_partitions_the_estimate_is_near_theory_and_no_label_can_show_
     assert (votes.access, votes.bound.method) == ("white-box", "rates")
 
 
-def test_votes_that_the_canary_never_moves_have_no_estimate_above_zero(own_cache, agnews, sim) -> None:
+def test_votes_that_the_canary_never_moves_have_no_estimate_above_zero(
+    own_cache, agnews, sim
+) -> None:
     result = audit(Blind(**SMALL), agnews, sim, 8.0, runs=8, access="white-box")
-    assert (result.bound.epsilon, result.counts["moved"]) == (0.0, 0) and result.measures[GDP].value < 0.1
+    assert (result.bound.epsilon, result.counts["moved"]) == (0.0, 0) and result.measures[
+        GDP
+    ].value < 0.1
 
 
 class FarTexts(SimulatedLM):
@@ -142,22 +160,31 @@ class FarTexts(SimulatedLM):
 
     def generate(self, prompts, max_tokens, stop=(), prefix=None, **settings):
         shown = map(self.decode, prompts)
-        return [next((far for far in FAR_TEXTS if far in text), "nothing of note") for text in shown]
+        return [
+            next((far for far in FAR_TEXTS if far in text), "nothing of note") for text in shown
+        ]
 
 
 def test_embeddings_are_compared_along_the_reference_vector(own_cache, samsum) -> None:
     mechanism = ESA(slots=2, examples_per_slot=1, candidates=4, embedding="sim")
-    result = audit(mechanism, samsum, FarTexts(), 16.0, question="lookup", runs=8, access="white-box")
+    result = audit(
+        mechanism, samsum, FarTexts(), 16.0, question="lookup", runs=8, access="white-box"
+    )
     assert result.counts["moved"] == 8 and result.bound.epsilon <= result.privacy.epsilon_proved
     assert 0 < result.measures[GDP].value <= result.privacy.epsilon_proved
 
 
 @pytest.mark.parametrize(
     ("mechanism", "reason"),
-    [(KSA(**SMALL), "does not answer from one noisy sum"), (Tang(slots=4, tokens=4), "gives no answers")],
+    [
+        (KSA(**SMALL), "does not answer from one noisy sum"),
+        (Tang(slots=4, tokens=4), "gives no answers"),
+    ],
     ids=["ksa", "tang"],
 )
-def test_a_white_box_audit_of_anything_else_is_refused(own_cache, samsum, agnews, sim, mechanism, reason) -> None:
+def test_a_white_box_audit_of_anything_else_is_refused(
+    own_cache, samsum, agnews, sim, mechanism, reason
+) -> None:
     task = agnews if isinstance(mechanism, Tang) else samsum
     job = AuditJob(mechanism, task, "sim", {}, runs=8, access="white-box")
     with pytest.raises(UsageError, match=f"{reason}.*--exact"):
@@ -178,7 +205,9 @@ def test_a_white_box_audit_of_anything_else_is_refused(own_cache, samsum, agnews
 def test_demonstration_mechanisms_can_be_audited(own_cache, agnews, sim, mechanism) -> None:
     runs = runs_of(mechanism, agnews, sim, runs=40)
     noisy, bare = (runs.audit(epsilon) for epsilon in (2.0, math.inf))
-    assert noisy.bound.epsilon <= noisy.privacy.epsilon_proved and math.isinf(bare.privacy.epsilon_proved)
+    assert noisy.bound.epsilon <= noisy.privacy.epsilon_proved and math.isinf(
+        bare.privacy.epsilon_proved
+    )
 
 
 def test_a_demonstration_s_canary_is_looked_for_token_by_token(own_cache, agnews, sim) -> None:
@@ -196,7 +225,10 @@ def test_a_set_that_is_sampled_says_at_which_rate(own_cache, agnews, sim) -> Non
 
 
 def test_no_private_text_is_in_a_result(own_cache, agnews, samsum, sim) -> None:
-    for mechanism, task in ((Voting(**SMALL), agnews), (ESA(**SMALL, candidates=4, embedding="sim"), samsum)):
+    for mechanism, task in (
+        (Voting(**SMALL), agnews),
+        (ESA(**SMALL, candidates=4, embedding="sim"), samsum),
+    ):
         text = to_text(audit(mechanism, task, sim, 1.0, question="lookup", runs=8))
         for record in task.train:
             assert " ".join(record.text.split()[:6]) not in text
@@ -209,7 +241,10 @@ def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, agnews, sim)
     bare = calibrate_mechanism(mechanism, runs.sizes, math.inf, 1e-5)
     canary, assigned = runs.canary(0.0).record, []
     for run in range(20):
-        sampled = (runs.execution(present, bare, run).sampler(mechanism)("a query") for present in (True, False))
+        sampled = (
+            runs.execution(present, bare, run).sampler(mechanism)("a query")
+            for present in (True, False)
+        )
         with_it, without = (contents(sample.slots) for sample in sampled)
         (at,) = (i for i in range(5) if with_it[i] != without[i])
         assert [record for record in with_it[at] if record != canary] == list(without[at])
@@ -221,7 +256,9 @@ def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, agnews, sim)
 def test_a_canary_to_be_copied_spells_its_example_out(agnews, sim) -> None:
     made = runs_of(Voting(**SMALL), agnews, sim, question="lookup").canary(1.0)
     (query,), label = made.queries, made.record.label
-    assert agnews.icl_prefix((made.record,)).count(f"Article: {query.text}\nAnswer: {label}\n\n") == 3
+    assert (
+        agnews.icl_prefix((made.record,)).count(f"Article: {query.text}\nAnswer: {label}\n\n") == 3
+    )
     assert label in agnews.labels and len(query.text.split()) <= 12
 
 
@@ -236,7 +273,9 @@ def test_a_canary_to_be_copied_spells_its_example_out(agnews, sim) -> None:
         (Parrot(**SMALL), "mit_g", {"question": "lookup"}, "ask mit_g by inquiry"),
     ],
 )
-def test_what_cannot_be_audited_is_refused(own_cache, sim, mechanism, task, settings, message) -> None:
+def test_what_cannot_be_audited_is_refused(
+    own_cache, sim, mechanism, task, settings, message
+) -> None:
     def try_audit() -> None:
         loaded = Task.load(task, "synthetic", limit_train=50, limit_test=1)
         AuditJob(mechanism, loaded, "sim", {}).check()
@@ -247,7 +286,18 @@ def test_what_cannot_be_audited_is_refused(own_cache, sim, mechanism, task, sett
 
 
 def test_the_command_writes_a_result_and_shows_it(dpicl, tmp_path) -> None:
-    words = ("audit", "voting", "--task", "agnews", "--model", "sim", "--source", "synthetic", "--epsilon", "1")
+    words = (
+        "audit",
+        "voting",
+        "--task",
+        "agnews",
+        "--model",
+        "sim",
+        "--source",
+        "synthetic",
+        "--epsilon",
+        "1",
+    )
     small = ("--runs", "8", "--option", "slots=3", "--results", tmp_path)
     answer = dpicl(*words, *small, "--json")
     assert answer.code == 0, answer.err
@@ -259,7 +309,12 @@ def test_the_command_writes_a_result_and_shows_it(dpicl, tmp_path) -> None:
     assert result["subject"]["options"]["slots"] == 3 and result["subject"]["members"] == 6
     before = path.stat().st_mtime_ns
     shown = dpicl(*words, *small)
-    assert shown.code == 0 and "proved" in shown.out and "audited" in shown.out and "FAILED" not in shown.out
+    assert (
+        shown.code == 0
+        and "proved" in shown.out
+        and "audited" in shown.out
+        and "FAILED" not in shown.out
+    )
     assert path.stat().st_mtime_ns == before, "a result that is there is not made again"
     path.write_text("{")
     again = dpicl(*words, *small, "--epsilon", "2")

@@ -39,14 +39,20 @@ class Copier(DemonstrationMechanism):
 
     def release(self, private, context):
         event = GaussianSum(context.knob, own_slots=True).event
-        sample = private.poisson_slots(private.size(None), None, partition=None, releases=event).draw()
+        sample = private.poisson_slots(
+            private.size(None), None, partition=None, releases=event
+        ).draw()
         sample.spend(event).noisy_sum(np.zeros(2), 1.0)
         stock = cycle(record.text for (record,) in sample.slots)
-        return [Demonstration(text, label) for text, label in zip(stock, context.shots, strict=False)]
+        return [
+            Demonstration(text, label) for text, label in zip(stock, context.shots, strict=False)
+        ]
 
 
 def attack(mechanism, task, epsilon=math.inf, **setting):
-    job = jobs_of(Echo(generations=2, trials=5), task, mechanism, [epsilon], {}, **{**GAME, **setting})[0]
+    job = jobs_of(
+        Echo(generations=2, trials=5), task, mechanism, [epsilon], {}, **{**GAME, **setting}
+    )[0]
     return run_attack(job, Workbench(MECHANISMS))
 
 

@@ -33,7 +33,10 @@ ROWS = {
     "prism": ("agnews", {"prompts": 8, "tokens": 4}),
     "invisible_ink": ("agnews", {"prompts": 8, "tokens": 4}),
     "private_prediction": ("agnews", {"prompts": 8, "tokens": 4, "private_tokens": 2}),
-    "private_evolution": ("agnews", {"rounds": 2, "candidates": 3, "tokens": 4, "embedding": "sim"}),
+    "private_evolution": (
+        "agnews",
+        {"rounds": 2, "candidates": 3, "tokens": 4, "embedding": "sim"},
+    ),
     "one_vote": ("agnews", {"candidates": 6, "tokens": 4, "embedding": "sim"}),
     "topic_words": ("agnews", {"words": 4}),
     "dp_opt": ("agnews", {"slots": 6, "instructions": 1, "tokens": 3}),
@@ -47,7 +50,14 @@ ROWS = {
     "sga_histogram": ("samsum", {"slots": 4, "public_slots": 4, "embedding": "sim"}),
 }
 #: Those that a canary can move by all that is paid for, whatever the model says.
-WHOLE = ("hot_pate", "private_evolution", "one_vote", "voting_nearest", "embedding_centroids", "esa")
+WHOLE = (
+    "hot_pate",
+    "private_evolution",
+    "one_vote",
+    "voting_nearest",
+    "embedding_centroids",
+    "esa",
+)
 #: Every record is in the one sample.
 ALL_RECORDS = ("private_evolution", "one_vote", "topic_words", "embedding_centroids")
 FAST = ("invisible_ink", "voting", "topic_words", "embedding_centroids")
@@ -56,7 +66,14 @@ BROKEN = Path(__file__).parents[1] / "conformance" / "broken" / "sensitivity_one
 
 
 def audit_mechanism(mechanism, task="agnews", **changes):
-    given = {"epsilon": 1.0, "model": "sim", "source": "synthetic", "test_records": 6, "progress": False, **changes}
+    given = {
+        "epsilon": 1.0,
+        "model": "sim",
+        "source": "synthetic",
+        "test_records": 6,
+        "progress": False,
+        **changes,
+    }
     return audit(mechanism, task=task, exact=True, **given)[0]
 
 
@@ -80,9 +97,15 @@ def test_every_mechanism_is_audited_and_stays_below_its_proof(own_cache, name) -
 def test_queries_that_an_adversary_chose_show_what_was_proved(own_cache) -> None:
     task, options = ROWS["voting"]
     given = {"options": options, "test_records": 9}
-    own, chosen = (audit_mechanism("voting", task, queries=asked, **given) for asked in ("own", "chosen"))
+    own, chosen = (
+        audit_mechanism("voting", task, queries=asked, **given) for asked in ("own", "chosen")
+    )
     assert chosen.counts["releases"] == 9 and chosen.id != own.id
-    assert 0.95 * chosen.privacy.epsilon_proved <= chosen.bound.epsilon <= chosen.privacy.epsilon_proved
+    assert (
+        0.95 * chosen.privacy.epsilon_proved
+        <= chosen.bound.epsilon
+        <= chosen.privacy.epsilon_proved
+    )
     with pytest.raises(UsageError, match="no query"):
         audit_mechanism("tang", task, queries="chosen")
 
@@ -91,32 +114,55 @@ def test_queries_that_an_adversary_chose_show_what_was_proved(own_cache) -> None
 def test_copies_that_are_all_released_move_a_sum_so_many_times(own_cache, copies) -> None:
     """Centroids: no sampling, so k copies are one Gaussian of k times the move, exactly."""
     task, options = ROWS["embedding_centroids"]
-    one, group = (audit_mechanism("embedding_centroids", task, options=options, copies=k) for k in (1, copies))
+    one, group = (
+        audit_mechanism("embedding_centroids", task, options=options, copies=k) for k in (1, copies)
+    )
     mu = brentq(lambda mu: epsilon_of_mu(mu, 1e-5) - one.bound.epsilon, 0.01, 5)
     shown, proved = (group.measures[name].value for name in ("group_epsilon", "group_bound"))
     assert group.bound is None and group.attack == GROUP and group.id != one.id
-    assert 0.98 * epsilon_of_mu(copies * mu, 1e-5) <= shown <= epsilon_of_mu(copies * mu, 1e-5) <= proved
-    assert shown > copies * one.bound.epsilon  # at the same delta group privacy gives more than k epsilon
+    assert (
+        0.98 * epsilon_of_mu(copies * mu, 1e-5)
+        <= shown
+        <= epsilon_of_mu(copies * mu, 1e-5)
+        <= proved
+    )
+    assert (
+        shown > copies * one.bound.epsilon
+    )  # at the same delta group privacy gives more than k epsilon
     assert attack_from_text(to_text(group)) == group and failure(group) is None
-    assert f"copies {copies}; group epsilon {shown:.2f}" in str(attacks_table("", pair_with_settings([group], {})))
+    assert f"copies {copies}; group epsilon {shown:.2f}" in str(
+        attacks_table("", pair_with_settings([group], {}))
+    )
 
 
-def test_a_grid_that_would_be_too_fine_leaves_what_the_first_one_shows(own_cache, monkeypatch) -> None:
+def test_a_grid_that_would_be_too_fine_leaves_what_the_first_one_shows(
+    own_cache, monkeypatch
+) -> None:
     """As on GINC, where a canary moves PRISM's choices little beside what two of them may."""
     task, options = ROWS["embedding_centroids"]
 
     def show() -> float:
-        return audit_mechanism("embedding_centroids", task, options=options, copies=2).measures["group_epsilon"].value
+        return (
+            audit_mechanism("embedding_centroids", task, options=options, copies=2)
+            .measures["group_epsilon"]
+            .value
+        )
 
     finest = show()
-    monkeypatch.setattr(slack, "MOST_CELLS", 6600)  # the first grid has 5,854 cells here, the finer one 6,923
+    monkeypatch.setattr(
+        slack, "MOST_CELLS", 6600
+    )  # the first grid has 5,854 cells here, the finer one 6,923
     assert 0.95 * finest < show() <= finest
 
 
 def test_copies_in_samples_cost_more_than_one_and_less_than_group_privacy_allows(own_cache) -> None:
     task, options = ROWS["voting"]
     one, two = (audit_mechanism("voting", task, options=options, copies=k) for k in (1, 2))
-    assert 1.5 * one.bound.epsilon < two.measures["group_epsilon"].value < two.measures["group_bound"].value
+    assert (
+        1.5 * one.bound.epsilon
+        < two.measures["group_epsilon"].value
+        < two.measures["group_bound"].value
+    )
     with pytest.raises(UsageError, match="leave --other-records out"):
         audit_mechanism("voting", task, options=options, copies=2, other_records="sampled")
 
@@ -128,9 +174,15 @@ def test_weights_are_the_chances_of_copies_in_different_slots() -> None:
     for places in itertools.product(range(slots + 1), repeat=3):  # 0: not in the sample
         inside = [place for place in places if place]
         if len(set(inside)) == len(inside):
-            expected[len(inside)] += math.prod(rate / slots if place else 1 - rate for place in places)
+            expected[len(inside)] += math.prod(
+                rate / slots if place else 1 - rate for place in places
+            )
     assert _weights(3, rate, slots) == pytest.approx(expected)
-    assert _weights(3, rate, None).sum() == pytest.approx(1) and list(_weights(2, 1.0, 0)) == [0, 0, 1]
+    assert _weights(3, rate, None).sum() == pytest.approx(1) and list(_weights(2, 1.0, 0)) == [
+        0,
+        0,
+        1,
+    ]
 
 
 @dataclass(frozen=True)
@@ -141,10 +193,19 @@ class HalfNoise(Parrot):
 
     def answer(self, query, sample, context):
         labels = context.task.labels
-        rows = np.array([[float(bool(slot) and slot[0].label == label) for label in labels] for slot in sample.slots])
+        rows = np.array(
+            [
+                [float(bool(slot) and slot[0].label == label) for label in labels]
+                for slot in sample.slots
+            ]
+        )
         rows[~rows.any(axis=1), -1] = 1.0
         permit = sample.spend(GaussianSum(context.knob).event)
-        return labels[int(np.argmax(permit.noisy_sum(project_sub_simplex(rows).sum(axis=0), math.sqrt(2) / 2)))]
+        return labels[
+            int(
+                np.argmax(permit.noisy_sum(project_sub_simplex(rows).sum(axis=0), math.sqrt(2) / 2))
+            )
+        ]
 
 
 @dataclass(frozen=True)
@@ -158,7 +219,9 @@ class Sized(Parrot):
         return context.task.labels[GaussianSum(context.knob).choose(rows, sample)]
 
 
-@pytest.mark.parametrize(("method", "confidence"), [("exact", 0.95), ("rates", 1.0), ("gaussian", 1.0)])
+@pytest.mark.parametrize(
+    ("method", "confidence"), [("exact", 0.95), ("rates", 1.0), ("gaussian", 1.0)]
+)
 def test_only_an_exact_bound_is_certain(method, confidence) -> None:
     with pytest.raises(ValueError, match="confidence"):
         LowerBound(epsilon=0.5, delta=1e-5, confidence=confidence, method=method)
@@ -172,10 +235,25 @@ def test_half_the_noise_is_refuted(own_cache, copies) -> None:
 
 
 def test_a_refuted_mechanism_fails_the_command(dpicl, tmp_path) -> None:
-    words = ("--plugin", BROKEN, "--task", "agnews", "--model", "sim", "--source", "synthetic", "--results", tmp_path)
-    answer = dpicl("audit", BROKEN.stem, "--exact", *words, "--epsilon", 1, "--option", "slots=4", "--limit", 2)
+    words = (
+        "--plugin",
+        BROKEN,
+        "--task",
+        "agnews",
+        "--model",
+        "sim",
+        "--source",
+        "synthetic",
+        "--results",
+        tmp_path,
+    )
+    answer = dpicl(
+        "audit", BROKEN.stem, "--exact", *words, "--epsilon", 1, "--option", "slots=4", "--limit", 2
+    )
     assert answer.code == 1 and "FAILED" in answer.out
-    said = re.search(r"exact audit of \w+ on agnews, epsilon=1: (\d+) runs of the mechanism", answer.err)
+    said = re.search(
+        r"exact audit of \w+ on agnews, epsilon=1: (\d+) runs of the mechanism", answer.err
+    )
     assert said and int(said[1]) % 2 == 0
 
 
@@ -196,11 +274,21 @@ def test_the_command_audits_a_suite_s_rows_and_finds_them_again(dpicl, tmp_path)
         "name: two\nversion: 1\nsource: synthetic\nmodels: [sim]\nseeds: [3, 1]\nepsilons: [1, 8]\ntest_records: 2\n"
         "tasks: [agnews]\nmechanisms:\n  - name: zero_shot\n  - name: voting\n    options: {slots: 4}\n"
     )
-    asked = ("audit", "--exact", "--suite", str(suite), "--results", str(tmp_path / "results"), "--json")
+    asked = (
+        "audit",
+        "--exact",
+        "--suite",
+        str(suite),
+        "--results",
+        str(tmp_path / "results"),
+        "--json",
+    )
     first, again = (dpicl(*asked) for _ in range(2))
     assert first.code == again.code == 0 and first.out == again.out
     found = json.loads(first.out)
-    assert [(each["attack"], each["subject"]["epsilon"], each["subject"]["seed"]) for each in found] == [
+    assert [
+        (each["attack"], each["subject"]["epsilon"], each["subject"]["seed"]) for each in found
+    ] == [
         (EXACT, 1.0, 1),
         (EXACT, 8.0, 1),
     ]

@@ -36,7 +36,9 @@ from dpicl.privacy.release_hooks import NoisyRelease
 DELTA = 1e-5
 
 
-def release(kind: str, *clean: float, bound: float = 1.0, scale: float = 1.0, count: int = 1) -> NoisyRelease:
+def release(
+    kind: str, *clean: float, bound: float = 1.0, scale: float = 1.0, count: int = 1
+) -> NoisyRelease:
     return NoisyRelease(kind, np.array(clean, dtype=np.float64), bound, scale, count)
 
 
@@ -48,7 +50,9 @@ def brute_force(present: np.ndarray, absent: np.ndarray, delta: float) -> float:
     """The epsilon at delta of two distributions on the same outcomes, both directions."""
     ways = [(present, absent), (absent, present)]
     return max(
-        0.0 if hockey(p, q, 0.0) <= delta else float(brentq(lambda e, p=p, q=q: hockey(p, q, e) - delta, 0.0, 60.0))
+        0.0
+        if hockey(p, q, 0.0) <= delta
+        else float(brentq(lambda e, p=p, q=q: hockey(p, q, e) - delta, 0.0, 60.0))
         for p, q in ways
     )
 
@@ -57,13 +61,17 @@ def product(pairs: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.
     """All outcomes of independent pairs, one by one."""
     outcomes = list(itertools.product(*(range(len(p)) for p, _ in pairs)))
     sides = [
-        np.array([math.prod(pair[side][at] for pair, at in zip(pairs, o, strict=True)) for o in outcomes])
+        np.array(
+            [math.prod(pair[side][at] for pair, at in zip(pairs, o, strict=True)) for o in outcomes]
+        )
         for side in (0, 1)
     ]
     return sides[0], sides[1]
 
 
-@pytest.mark.parametrize(("sigma", "rate", "count"), [(3.73, 1.0, 1), (0.94, 0.005, 1000), (1.0, 0.1, 20)])
+@pytest.mark.parametrize(
+    ("sigma", "rate", "count"), [(3.73, 1.0, 1), (0.94, 0.005, 1000), (1.0, 0.1, 20)]
+)
 def test_a_canary_that_moves_all_shows_nearly_all_that_is_proved(sigma, rate, count) -> None:
     event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)), count)
     proved = accountants.epsilon(event, DELTA).upper
@@ -134,14 +142,19 @@ def test_the_first_question_of_a_round_stays_below_its_proof() -> None:
 
 def test_what_a_record_moves() -> None:
     assert move(release("gaussian", 3, 0), release("gaussian", 0, 4)) == 5
-    assert move(release("choice", 1.0, -1.0, -math.inf), release("choice", 0.0, 0.0, -math.inf)) == 2
+    assert (
+        move(release("choice", 1.0, -1.0, -math.inf), release("choice", 0.0, 0.0, -math.inf)) == 2
+    )
     assert move(release("choice", -math.inf), release("choice", 0.0)) == 0.0
     assert move(release("threshold", 0.2), release("threshold", 0.1)) == pytest.approx(0.1)
     assert move(release("threshold", 0.1), release("threshold", 0.2)) == math.inf
     for kind in ("gaussian", "choice", "threshold"):
         assert move(release(kind, math.nan), release(kind, 0.0)) == math.inf
     assert distance(release("gaussian", 3.0, scale=2.0), release("gaussian", 0.0, scale=2.0)) == 1.5
-    assert distance(release("gaussian", 3.0, scale=0.0), release("gaussian", 0.0, scale=0.0)) == math.inf
+    assert (
+        distance(release("gaussian", 3.0, scale=0.0), release("gaussian", 0.0, scale=0.0))
+        == math.inf
+    )
 
 
 @pytest.mark.parametrize(
@@ -156,16 +169,24 @@ def test_without_noise_epsilon_is_infinite_and_without_a_move_it_is_zero() -> No
     bare = release("gaussian", 1.0, scale=0.0), release("gaussian", 0.0, scale=0.0)
     assert exact_epsilon([sample_loss(0.5, [bare])], DELTA, 1.0) == math.inf
     same = release("gaussian", 1.0), release("gaussian", 1.0)
-    assert exact_epsilon([sample_loss(0.5, [same])], DELTA, 1.0) == 0.0 == exact_epsilon([], DELTA, 1.0)
+    assert (
+        exact_epsilon([sample_loss(0.5, [same])], DELTA, 1.0)
+        == 0.0
+        == exact_epsilon([], DELTA, 1.0)
+    )
 
 
 def test_an_infinite_claim_changes_nothing() -> None:
     losses = [SampleLoss(0.5, 1.0)]
-    assert exact_epsilon(losses, 1e-5, math.inf) == pytest.approx(exact_epsilon(losses, 1e-5, 3.0), rel=0.01)
+    assert exact_epsilon(losses, 1e-5, math.inf) == pytest.approx(
+        exact_epsilon(losses, 1e-5, 3.0), rel=0.01
+    )
 
 
 def test_the_winner_of_a_noisy_vote() -> None:
-    assert winner_chances(np.array([1.0, 0.0]), 2.0)[0] == pytest.approx(ndtr(1 / (2 * math.sqrt(2))), abs=1e-9)
+    assert winner_chances(np.array([1.0, 0.0]), 2.0)[0] == pytest.approx(
+        ndtr(1 / (2 * math.sqrt(2))), abs=1e-9
+    )
     noise = np.random.default_rng(0).normal(size=(200_000, 3)) + np.array([0.5, 0.0, -1.0])
     drawn = np.bincount(noise.argmax(axis=1), minlength=3) / len(noise)
     assert winner_chances(np.array([0.5, 0.0, -1.0]), 1.0) == pytest.approx(drawn, abs=0.005)

@@ -26,7 +26,9 @@ class Recalling(SimulatedLM):
         for query, endings in queries:
             self.usage.tokens_read += len(query)
             shown, words = self.decode(query), [self.decode(ending).strip() for ending in endings]
-            rows.append([0.0 if word in shown else -20 - sum(map(ord, word)) / 1000 for word in words])
+            rows.append(
+                [0.0 if word in shown else -20 - sum(map(ord, word)) / 1000 for word in words]
+            )
         return rows
 
 
@@ -42,7 +44,10 @@ def attack(mechanism, task="agnews", model=None, epsilon=math.inf, **options):
 @pytest.mark.parametrize("task", ["agnews", "samsum"])
 def test_the_suffix_of_a_shown_canary_is_the_likeliest(own_cache, task):
     found = attack("real_demonstrations", task)
-    assert found.measures["exposure"].value == pytest.approx(math.log2(16)) and found.measures["auc"].value == 1
+    assert (
+        found.measures["exposure"].value == pytest.approx(math.log2(16))
+        and found.measures["auc"].value == 1
+    )
     assert found.counts == {"canaries": 16, "first": 16, "releases": 4}
     assert powers([found])[found.id].sufficient is True and found.bound is None
 
@@ -50,7 +55,10 @@ def test_the_suffix_of_a_shown_canary_is_the_likeliest(own_cache, task):
 def test_without_private_examples_a_suffix_has_any_rank(own_cache):
     found = attack("zero_shot", generations=6)
     assert found.counts["canaries"] == 24
-    for name, chance in (("exposure", math.log2(16) - math.log2(math.factorial(16)) / 16), ("auc", 0.5)):
+    for name, chance in (
+        ("exposure", math.log2(16) - math.log2(math.factorial(16)) / 16),
+        ("auc", 0.5),
+    ):
         assert found.measures[name].low <= chance <= found.measures[name].high
 
 

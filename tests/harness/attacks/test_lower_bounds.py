@@ -30,7 +30,9 @@ def generators() -> list[np.random.Generator]:
 
 
 @pytest.mark.parametrize("digits", [8, 0], ids=["continuous", "many_ties"])
-@pytest.mark.parametrize("confidence", [0.95, 0.5])  # at 50% an uncorrected choice of the threshold shows at once
+@pytest.mark.parametrize(
+    "confidence", [0.95, 0.5]
+)  # at 50% an uncorrected choice of the threshold shows at once
 def test_null_scores_give_zero(digits, confidence) -> None:
     positive = 0
     for repetition, g in enumerate(generators()):
@@ -43,16 +45,24 @@ def test_a_score_that_is_learned_from_nothing_gives_zero() -> None:
     """It fits the runs that choose, and those alone."""
 
     def learn_nearest(members, others):
-        return lambda runs: -np.abs(runs[:, None] - members).min(axis=1) + np.abs(runs[:, None] - others).min(axis=1)
+        return lambda runs: (
+            -np.abs(runs[:, None] - members).min(axis=1)
+            + np.abs(runs[:, None] - others).min(axis=1)
+        )
 
     pairs = (g.normal(size=(2, 60)) for g in generators())
-    bounds = [lower_bound(first, second, DELTA, 0.5, learn=learn_nearest).epsilon for first, second in pairs]
+    bounds = [
+        lower_bound(first, second, DELTA, 0.5, learn=learn_nearest).epsilon
+        for first, second in pairs
+    ]
     assert sum(bound > 0 for bound in bounds) <= binom.ppf(0.999, REPETITIONS, 0.5)
 
 
 def test_a_sampled_gaussian_stays_below_what_is_true_and_has_power() -> None:
     rate, noise = 0.1, 0.5
-    distribution = pld.from_gaussian_mechanism(noise, value_discretization_interval=1e-4, sampling_prob=rate)
+    distribution = pld.from_gaussian_mechanism(
+        noise, value_discretization_interval=1e-4, sampling_prob=rate
+    )
     truth, found = distribution.get_epsilon_for_delta(DELTA), []
     for repetition, g in enumerate(generators()[::2]):
         sampled = (g.random(1000) < rate) + noise * g.normal(size=1000), noise * g.normal(size=1000)
@@ -82,7 +92,8 @@ def test_swapped_labels_and_mirrored_scores_change_nothing() -> None:
     g = np.random.default_rng(4)
     members, others = g.normal(1.2, 1, 150), g.normal(0, 2, 150)
     one, two, three = (
-        lower_bound(*sides, DELTA) for sides in ((members, others), (others, members), (-members, -others))
+        lower_bound(*sides, DELTA)
+        for sides in ((members, others), (others, members), (-members, -others))
     )
     assert one.epsilon > 0
     assert (two.epsilon, three.epsilon) == pytest.approx((one.epsilon, one.epsilon), rel=0.02)
@@ -159,7 +170,9 @@ def test_senseless_input_of_a_statistic_is_refused(attempt, words) -> None:
     ],
     ids=["bernoulli", "uniform", "narrow_beta", "small_beta", "single_value"],
 )
-def test_betting_limits_cover_the_mean(mean: float, draw: Callable[[np.random.Generator], np.ndarray]) -> None:
+def test_betting_limits_cover_the_mean(
+    mean: float, draw: Callable[[np.random.Generator], np.ndarray]
+) -> None:
     samples = np.stack([draw(np.random.default_rng([7, r])) for r in range(200)], axis=1)
     assert int((mean_lower(samples, ALPHA) > mean).sum()) <= MOST_MISSES
     assert int((mean_upper(samples, ALPHA) < mean).sum()) <= MOST_MISSES

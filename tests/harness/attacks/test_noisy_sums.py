@@ -20,7 +20,9 @@ from dpicl.attacks.noisy_sums import (
 
 
 def sums(clean, scale=1.0):
-    return NoisySums(np.asarray(clean, dtype=float), np.zeros((len(clean), 1, len(clean[0]))), scale)
+    return NoisySums(
+        np.asarray(clean, dtype=float), np.zeros((len(clean), 1, len(clean[0]))), scale
+    )
 
 
 @pytest.mark.parametrize("mu", [0.0, 1.0, 3.0])
@@ -31,7 +33,10 @@ def test_the_largest_mu_is_that_of_two_gaussians(mu) -> None:
 
 
 def test_the_estimate_of_a_moved_vote_is_near_what_is_proved_and_says_that_it_is_no_bound() -> None:
-    inside, outside = sums([[1, 3], [1, 3]], math.sqrt(2) / 1.67), sums([[0, 4], [0, 4]], math.sqrt(2) / 1.67)
+    inside, outside = (
+        sums([[1, 3], [1, 3]], math.sqrt(2) / 1.67),
+        sums([[0, 4], [0, 4]], math.sqrt(2) / 1.67),
+    )
     direction = reference_vector(inside.clean, outside.clean)
     assert direction == pytest.approx([math.sqrt(0.5), -math.sqrt(0.5)])
     proved = epsilon_of_mu(1.67, 1e-5)

@@ -17,7 +17,8 @@ def slow_p_value(candidates, guesses, correct, epsilon, delta):
     pmf = [math.comb(guesses, k) * q**k * (1 - q) ** (guesses - k) for k in range(guesses + 1)]
     at_least = sum(pmf[correct:])
     terms = [
-        sum(pmf[k] for k in range(guesses + 1) if correct > k >= correct - i) / i for i in range(1, candidates + 1)
+        sum(pmf[k] for k in range(guesses + 1) if correct > k >= correct - i) / i
+        for i in range(1, candidates + 1)
     ]
     return min(1.0, at_least + 2 * candidates * delta * max(terms))
 
@@ -34,7 +35,9 @@ def test_p_value_is_the_theorem(delta):
 def test_delta_and_fewer_right_guesses_weaken_the_bound():
     bounds = [epsilon_lower(100, 100, correct, 0.0, 0.05) for correct in (100, 90, 70, 50)]
     assert bounds == sorted(bounds, reverse=True)
-    assert bounds[0] == pytest.approx(math.log(0.05 ** (1 / 100) / (1 - 0.05 ** (1 / 100))), abs=0.01)
+    assert bounds[0] == pytest.approx(
+        math.log(0.05 ** (1 / 100) / (1 - 0.05 ** (1 / 100))), abs=0.01
+    )
     assert bounds[-1] == 0.0
     assert epsilon_lower(100, 100, 90, 1e-3, 0.05) < bounds[1]
 

@@ -52,7 +52,9 @@ def files(tmp_path, fresh_cache) -> tuple[Path, Path]:
     return paths
 
 
-def audit_person(mechanism: Mechanism, own: OwnRecords, files: tuple[Path, Path]) -> tuple[Comparison, float]:
+def audit_person(
+    mechanism: Mechanism, own: OwnRecords, files: tuple[Path, Path]
+) -> tuple[Comparison, float]:
     """(what the person moves, the proved epsilon): both worlds are executed as a release is."""
     present, absent = (load_own(own, path, SIZES, True).task for path in files)
     rows = len(present.train) - len(absent.train)
@@ -62,7 +64,9 @@ def audit_person(mechanism: Mechanism, own: OwnRecords, files: tuple[Path, Path]
 
     def run(task, path: Policy, copies: int) -> World:
         randomness = streams(0)
-        world = World(path, randomness=randomness.source("sampling"), group="billing", copies=copies)
+        world = World(
+            path, randomness=randomness.source("sampling"), group="billing", copies=copies
+        )
         execution = Execution(
             mechanism,
             task.public_view(),
@@ -96,7 +100,9 @@ def test_a_person_with_63_rows_shows_no_more_than_was_proved(files, name):
 
 
 def test_63_rows_that_are_protected_one_by_one_show_more(files):
-    mechanism = build(load_mechanisms()["embedding_centroids"].cls, MECHANISMS["embedding_centroids"])
+    mechanism = build(
+        load_mechanisms()["embedding_centroids"].cls, MECHANISMS["embedding_centroids"]
+    )
     comparison, proved = audit_person(mechanism, SINGLE, files)
     assert max(comparison.shares) > 3
     assert exact_epsilon(comparison.losses, DELTA, proved) > 3 * proved

@@ -19,7 +19,9 @@ def slow_spans(released, records, span):
             for i in range(len(text)):
                 for j in range(len(source)):
                     n = 0
-                    while i + n < len(text) and j + n < len(source) and text[i + n] == source[j + n]:
+                    while (
+                        i + n < len(text) and j + n < len(source) and text[i + n] == source[j + n]
+                    ):
                         n += 1
                     if n >= span:
                         copying.add(t)
@@ -31,7 +33,9 @@ def slow_spans(released, records, span):
 def spans(released, records, span=20):
     """(texts with a copied span, such records, the longest)."""
     counted = count_copied_spans(released, records, span)
-    return tuple(counted[f"{what}_copied_span"] for what in ("texts_with", "records_with", "longest"))
+    return tuple(
+        counted[f"{what}_copied_span"] for what in ("texts_with", "records_with", "longest")
+    )
 
 
 def test_twenty_words_in_a_row_are_a_copy_and_nineteen_are_not():
@@ -39,7 +43,9 @@ def test_twenty_words_in_a_row_are_a_copy_and_nineteen_are_not():
     assert spans([TWENTY.replace(" ", ",\n / ")], [TWENTY]) == (1, 1, 20)
     for other in (TWENTY.rpartition(" ")[0], TWENTY.replace("w10", "other"), TWENTY.upper()):
         assert spans([other], [TWENTY]) == (0, 0, 0)
-    assert spans([f"{TWENTY} w20 z", "short", TWENTY, ""], [f"a {TWENTY} b", f"{TWENTY} w20 c"]) == (2, 2, 21)
+    assert spans(
+        [f"{TWENTY} w20 z", "short", TWENTY, ""], [f"a {TWENTY} b", f"{TWENTY} w20 c"]
+    ) == (2, 2, 21)
 
 
 @settings(deadline=None)

@@ -105,7 +105,12 @@ def test_whatever_is_found_has_its_normal_form_and_stands_in_the_text(text):
     for address in addresses(text):
         local, _, domain = address.partition("@")
         assert address in text.lower()
-        assert 1 <= len(local) <= 64 and "." in domain and "@" not in domain and not set(" \n()") & set(address)
+        assert (
+            1 <= len(local) <= 64
+            and "." in domain
+            and "@" not in domain
+            and not set(" \n()") & set(address)
+        )
     for number in phones(text):
         assert 7 <= len(number) <= 15 and set(number) <= set("0123456789")
         rest = iter(text)
@@ -135,7 +140,9 @@ def test_long_domains_are_read_in_linear_time(end):
 
 # --- counts
 
-PRIVATE = find_identifiers(["ana@example.com, 713-555-0123", "leo@example.com", "mia@example.com 713-555-0124"])
+PRIVATE = find_identifiers(
+    ["ana@example.com, 713-555-0123", "leo@example.com", "mia@example.com 713-555-0124"]
+)
 
 
 def test_counts_by_hand():
@@ -147,7 +154,9 @@ def test_counts_by_hand():
         "nothing here",
         "(713) 555-0123",  # again
     ]
-    known = find_identifiers(["leo@example.com other@example.com", "Ask mia@example.com, not 713-555-0124"])
+    known = find_identifiers(
+        ["leo@example.com other@example.com", "Ask mia@example.com, not 713-555-0124"]
+    )
     assert extraction(released, PRIVATE, known) == {
         "texts": 6,
         "leaking_texts": 3,

@@ -25,7 +25,9 @@ CLEAR = Estimate(value=0.88, low=0.7, high=0.97)
 
 
 def make_gap(mechanism, auc, **other):
-    return make_attack(mechanism, audited=None, attack="gap", access="black-box", measures={"auc": auc}, **other)
+    return make_attack(
+        mechanism, audited=None, attack="gap", access="black-box", measures={"auc": auc}, **other
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,7 +44,9 @@ def test_a_number_says_nothing_where_the_control_is_not_told_from_guessing(real,
 
 def test_real_demonstrations_decide_before_the_broken_mechanism():
     result = make_gap("tang", CHANCE)
-    power = powers([result, make_gap("broken_answers", CLEAR), make_gap("real_demonstrations", CHANCE)])[result.id]
+    power = powers(
+        [result, make_gap("broken_answers", CLEAR), make_gap("real_demonstrations", CHANCE)]
+    )[result.id]
     assert list(power.controls) == ["real_demonstrations", "broken_answers"]
     assert power.sufficient is False and str(power).count(NO_POWER) == 1
     assert powers([result, make_gap("broken_answers", CLEAR)])[result.id].sufficient is True
@@ -50,16 +54,25 @@ def test_real_demonstrations_decide_before_the_broken_mechanism():
 
 def test_a_control_of_other_settings_is_none():
     result = make_gap("tang", CHANCE)
-    found = powers([result, make_gap("real_demonstrations", CHANCE, members=50), make_gap("zero_shot", CHANCE)])
+    found = powers(
+        [result, make_gap("real_demonstrations", CHANCE, members=50), make_gap("zero_shot", CHANCE)]
+    )
     assert found[result.id].controls == {} and found[result.id].sufficient is None
     assert powers([make_attack("tang")]) == {}  # an audit has a bound, and no measure of power
 
 
 def test_boards_say_it_in_place_of_the_number():
     board = build_attacks([make_gap("tang", CHANCE), make_gap("real_demonstrations", CHANCE)])
-    assert "power (auc, 0.5 by guessing)" in render_attacks(board, color=False).replace("Power", "power")
-    (row,) = (one for one in attacks_json(board)["attacks"] if one["subject"]["mechanism"] == "tang")
-    assert row["power"]["sufficient"] is False and row["power"]["controls"]["real_demonstrations"]["low"] == 0.43
+    assert "power (auc, 0.5 by guessing)" in render_attacks(board, color=False).replace(
+        "Power", "power"
+    )
+    (row,) = (
+        one for one in attacks_json(board)["attacks"] if one["subject"]["mechanism"] == "tang"
+    )
+    assert (
+        row["power"]["sufficient"] is False
+        and row["power"]["controls"]["real_demonstrations"]["low"] == 0.43
+    )
     page = attacks_page(board)
     assert page.count(NO_POWER) == 3  # of the control, its row, and the mechanism's
     assert page.count("0.54 [0.43, 0.65]") == 1  # the control's own number
@@ -70,7 +83,10 @@ def test_boards_say_it_in_place_of_the_number():
 def test_every_attack_on_answers_finds_the_members_of_the_broken_mechanism(attack):
     options = {"embedding": "sim"} if attack == "repeat" else {}
     registry = {cls.name: Registered(cls, "") for cls in (BrokenAnswers, BrokenDemonstrations)}
-    own, task = attack_of(load_attacks()[attack].cls, options), Task.load("agnews", "synthetic", limit_train=40)
+    own, task = (
+        attack_of(load_attacks()[attack].cls, options),
+        Task.load("agnews", "synthetic", limit_train=40),
+    )
     (job,) = jobs_of(own, task, registry["broken_answers"], (), model="sim", members=12, others=12)
     result = run_attack(job, Workbench(registry))
     assert result.measures["auc"].low > 0.5

@@ -25,13 +25,18 @@ def test_auc_interval_of_newcombe_solves_its_equation() -> None:
     ("truth", "draw"),
     [
         (0.5, lambda g: g.normal(size=(2, 50))),
-        (float(stats.norm.cdf(2 / math.sqrt(2))), lambda g: g.normal([[2.0], [0.0]], 1.0, size=(2, 50))),
+        (
+            float(stats.norm.cdf(2 / math.sqrt(2))),
+            lambda g: g.normal([[2.0], [0.0]], 1.0, size=(2, 50)),
+        ),
         (0.7, lambda g: np.stack([np.where(g.random(50) < 0.7, 5.0, -5.0), g.normal(size=50)])),
         (0.65, lambda g: (g.random((2, 50)) < [[0.7], [0.4]]).astype(float)),
     ],
     ids=["useless", "good", "two_kinds_of_members", "yes_or_no"],
 )
-def test_auc_interval_covers(truth: float, draw: Callable[[np.random.Generator], np.ndarray]) -> None:
+def test_auc_interval_covers(
+    truth: float, draw: Callable[[np.random.Generator], np.ndarray]
+) -> None:
     estimates = [auc(*draw(np.random.default_rng([2, r]))) for r in range(REPETITIONS)]
     assert sum(not e.low <= truth <= e.high for e in estimates) <= MOST_MISSES
 
@@ -80,4 +85,6 @@ def test_advantage_of_a_useless_attack_covers_zero() -> None:
         scores = np.random.default_rng([5, repetition]).normal(size=(2, 50))
         estimates.append(advantage(scores[0], scores[1], seed=repetition))
     assert sum(not e.low <= 0 <= e.high for e in estimates) <= MOST_MISSES
-    assert abs(np.mean([e.value for e in estimates])) < 0.03  # chosen and evaluated on all, the mean would be 0.15
+    assert (
+        abs(np.mean([e.value for e in estimates])) < 0.03
+    )  # chosen and evaluated on all, the mean would be 0.15

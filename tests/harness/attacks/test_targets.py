@@ -101,7 +101,9 @@ def test_a_game_is_disjoint_and_all_of_it_is_of_the_released_labels(agnews):
     assert game != assign(agnews, 10, 10, 2, seed=5)
 
 
-@pytest.mark.parametrize(("members", "others", "sure_in", "sure_out"), [(20, 8, 12, 0), (8, 20, 0, 12), (10, 0, 10, 0)])
+@pytest.mark.parametrize(
+    ("members", "others", "sure_in", "sure_out"), [(20, 8, 12, 0), (8, 20, 0, 12), (10, 0, 10, 0)]
+)
 def test_a_surplus_is_in_or_out_for_sure(samsum, members, others, sure_in, sure_out):
     game = assign(samsum, members, others, 1, seed=0)
     assert len(set(game["members"]) - game["canaries"]) == sure_in
@@ -118,11 +120,14 @@ def test_coins_are_fair_and_independent(samsum):
     statistic = sum((counts[record] - 100) ** 2 / 50 for record in task.train)
     assert stats.chi2.isf(1 - 5e-5, 60) < statistic < stats.chi2.isf(5e-5, 60)
     sizes = np.array([len(game["members"]) for game in games])
-    assert stats.chi2.isf(1 - 5e-5, 200) < ((sizes - 30) ** 2 / 15).sum() < stats.chi2.isf(5e-5, 200)
+    assert (
+        stats.chi2.isf(1 - 5e-5, 200) < ((sizes - 30) ** 2 / 15).sum() < stats.chi2.isf(5e-5, 200)
+    )
 
 
 @pytest.mark.parametrize(
-    ("members", "others", "shots", "message"), [(100, 100, 2, "lower --members"), (1, 5, 4, "raise --members")]
+    ("members", "others", "shots", "message"),
+    [(100, 100, 2, "lower --members"), (1, 5, 4, "raise --members")],
 )
 def test_games_that_do_not_fit_are_refused(agnews, members, others, shots, message):
     with pytest.raises(UsageError, match=message):

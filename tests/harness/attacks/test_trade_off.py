@@ -53,7 +53,9 @@ def test_no_tail_of_a_gaussian_is_refuted_by_its_own_curve(multiplier) -> None:
     curve = curve_of(gaussians(multiplier)(1.0))
     for number in (1, 5, 20, 80):
         tails = stats.binom.sf(np.arange(number), number, ndtr(0.5 / multiplier))
-        assert not any(is_refuted(curve, number, number, at + 1, tail) for at, tail in enumerate(tails))
+        assert not any(
+            is_refuted(curve, number, number, at + 1, tail) for at, tail in enumerate(tails)
+        )
 
 
 def test_no_tail_of_a_mechanism_that_tells_all_with_probability_delta_is_refuted() -> None:
@@ -67,7 +69,9 @@ def test_no_tail_of_a_mechanism_that_tells_all_with_probability_delta_is_refuted
 def test_80_right_guesses_of_80_are_as_likely_as_randomised_response_makes_them() -> None:
     curve = TradeOff(np.ones(1), np.zeros(1))
     chance = (math.e / (1 + math.e)) ** 80
-    assert not is_refuted(curve, 80, 80, 80, chance) and is_refuted(curve, 80, 80, 80, chance * 1.001)
+    assert not is_refuted(curve, 80, 80, 80, chance) and is_refuted(
+        curve, 80, 80, 80, chance * 1.001
+    )
 
 
 def test_a_perfect_attack_on_100_records_shows_twice_what_epsilon_and_delta_can() -> None:
@@ -86,13 +90,18 @@ def test_a_blind_attack_shows_nothing_and_asks_no_accountant() -> None:
 
 @pytest.mark.slow
 def test_a_sound_gaussian_is_refuted_in_5_percent_of_runs_at_most_and_gets_a_larger_bound() -> None:
-    multiplier, generator = gaussian_mechanism.get_sigma_gaussian(8.0, DELTA), np.random.default_rng(3)
+    multiplier, generator = (
+        gaussian_mechanism.get_sigma_gaussian(8.0, DELTA),
+        np.random.default_rng(3),
+    )
     curve = curve_of(gaussians(multiplier)(1.0))
     refuted, by_delta, by_curve = 0, [], []
     for number in range(400):
         inside = generator.random(100) < 0.5
         runs = guess_by_rules(inside / multiplier + generator.normal(size=100), inside, DELTA)
-        refuted += any(is_refuted(curve, run.candidates, run.guesses, run.correct, 0.01) for run in runs)
+        refuted += any(
+            is_refuted(curve, run.candidates, run.guesses, run.correct, 0.01) for run in runs
+        )
         if number < 20:
             by_delta.append(max(run.epsilon for run in runs))
             by_curve.append(curve_bound(gaussians(multiplier), runs, DELTA))

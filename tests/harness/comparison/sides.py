@@ -11,7 +11,9 @@ from dpicl.results.schema import Documents, Result, Score, to_text
 from tests.leaderboards.factory import make_result
 
 
-def make_scored(outcomes: Sequence[float], mechanism: str = "tang", *, metric: str = "acc", **more: Any) -> Result:
+def make_scored(
+    outcomes: Sequence[float], mechanism: str = "tang", *, metric: str = "acc", **more: Any
+) -> Result:
     """A result whose documents have these outcomes."""
     result = make_result(mechanism, 0.5, documents=len(outcomes), metric=metric, **more)
     values = [float(value) for value in outcomes]
@@ -20,7 +22,10 @@ def make_scored(outcomes: Sequence[float], mechanism: str = "tang", *, metric: s
     return result.model_copy(
         update={
             "documents": {**result.documents, metric: documents},
-            "scores": {**result.scores, metric: Score(value=mean, low=max(0.0, mean - 0.1), high=min(1.0, mean + 0.1))},
+            "scores": {
+                **result.scores,
+                metric: Score(value=mean, low=max(0.0, mean - 0.1), high=min(1.0, mean + 0.1)),
+            },
         }
     )
 
@@ -41,7 +46,9 @@ def replace_cell(result: Result, **changes: Any) -> Result:
 
 
 def replace_proved(result: Result, epsilon: float) -> Result:
-    return result.model_copy(update={"privacy": result.privacy.model_copy(update={"epsilon_proved": epsilon})})
+    return result.model_copy(
+        update={"privacy": result.privacy.model_copy(update={"epsilon_proved": epsilon})}
+    )
 
 
 def side(results: Iterable[Result], name: str = "base") -> Side:

@@ -7,7 +7,13 @@ import json
 import pytest
 
 from dpicl.results.schema import to_text
-from tests.harness.comparison.sides import make_scored, ones, replace_manifest, replace_proved, write_results
+from tests.harness.comparison.sides import (
+    make_scored,
+    ones,
+    replace_manifest,
+    replace_proved,
+    write_results,
+)
 
 HOSTILE = "evil|`a`<script>alert(1)</script>\u202e\x1b[2J\nGATE PASSES"
 
@@ -15,7 +21,11 @@ HOSTILE = "evil|`a`<script>alert(1)</script>\u202e\x1b[2J\nGATE PASSES"
 @pytest.fixture
 def folders(tmp_path):
     """(base, the same in float32, a release that lost a fifth)."""
-    base = [make_scored(ones(100, 150), epsilon=epsilon, seed=seed) for epsilon in (1.0, 8.0) for seed in range(10)]
+    base = [
+        make_scored(ones(100, 150), epsilon=epsilon, seed=seed)
+        for epsilon in (1.0, 8.0)
+        for seed in range(10)
+    ]
     lost = [
         make_scored(ones(100 - 30 * (epsilon == 8), 150), epsilon=epsilon, seed=seed)
         for epsilon in (1.0, 8.0)
@@ -42,7 +52,10 @@ def test_exit_codes(dpicl, folders):
 
 def test_a_proved_epsilon_above_the_target_fails_the_gate(dpicl, tmp_path):
     one = make_scored(ones(20, 40))
-    base, candidate = write_results(tmp_path / "a", [one]), write_results(tmp_path / "b", [replace_proved(one, 1.5)])
+    base, candidate = (
+        write_results(tmp_path / "a", [one]),
+        write_results(tmp_path / "b", [replace_proved(one, 1.5)]),
+    )
     answer = dpicl("compare", base, candidate, "--fail-on-regression")
     assert answer.code == 1
     assert "1 proved ε too large" in answer.out
@@ -51,7 +64,8 @@ def test_a_proved_epsilon_above_the_target_fails_the_gate(dpicl, tmp_path):
 
 def test_what_is_missing_in_the_candidate_fails_the_gate(dpicl, tmp_path):
     base = write_results(
-        tmp_path / "a", [make_scored(ones(20, 40), name, seed=s) for name in ("tang", "prism") for s in (0, 1)]
+        tmp_path / "a",
+        [make_scored(ones(20, 40), name, seed=s) for name in ("tang", "prism") for s in (0, 1)],
     )
     rows = {
         "all": [("tang", 0), ("tang", 1), ("prism", 0), ("prism", 1), ("voting", 0)],
@@ -59,7 +73,9 @@ def test_what_is_missing_in_the_candidate_fails_the_gate(dpicl, tmp_path):
         "row": [("prism", 0), ("prism", 1)],
     }
     folders = {
-        kind: write_results(tmp_path / kind, [make_scored(ones(20, 40), name, seed=seed) for name, seed in found])
+        kind: write_results(
+            tmp_path / kind, [make_scored(ones(20, 40), name, seed=seed) for name, seed in found]
+        )
         for kind, found in rows.items()
     }
 
@@ -71,11 +87,16 @@ def test_what_is_missing_in_the_candidate_fails_the_gate(dpicl, tmp_path):
     answer = gate("row")
     assert answer.code == 1
     assert answer.out.startswith("GATE FAILS: 1 row missing or incomplete, 1 identical\n")
-    assert "Missing in candidate: tang on agnews at ε = 1, seed 0–1." in " ".join(answer.out.split())
+    assert "Missing in candidate: tang on agnews at ε = 1, seed 0–1." in " ".join(
+        answer.out.split()
+    )
     answer = gate("seed")
     assert answer.code == 1
     lines = " ".join(answer.out.split())
-    assert "Missing in candidate: prism on agnews at ε = 1, seed 0 (the row is on both sides)." in lines
+    assert (
+        "Missing in candidate: prism on agnews at ε = 1, seed 0 (the row is on both sides)."
+        in lines
+    )
     assert gate("seed", "--mechanism", "tang").code == 0  # the filter leaves the missing seed out
     for kind in ("seed", "row"):
         assert gate(kind, "--allow-missing").code == 0
@@ -86,7 +107,11 @@ def test_what_is_missing_in_the_candidate_fails_the_gate(dpicl, tmp_path):
         ("tang", [0, 1], True)
     ]
     document = gate("row", "--json", "--allow-missing").json
-    assert (document["regressed"], document["incomplete"], len(document["missing"])) == (False, False, 1)
+    assert (document["regressed"], document["incomplete"], len(document["missing"])) == (
+        False,
+        False,
+        1,
+    )
 
 
 def test_the_terminal_shows_what_changed_and_every_cell(dpicl, folders):
@@ -120,12 +145,15 @@ def test_hostile_names_do_not_break_the_terminal(dpicl, tmp_path):
         results = [make_scored(ones(right, 40), epsilon=epsilon, **about) for epsilon in (1.0, 2.0)]
         extra = make_scored(ones(right, 40), seed=seed, **about)
         return write_results(
-            tmp_path / name, [replace_manifest(one, model={"name": HOSTILE}) for one in (*results, extra)]
+            tmp_path / name,
+            [replace_manifest(one, model={"name": HOSTILE}) for one in (*results, extra)],
         )
 
     answer = dpicl("compare", folder("a"), folder("b"))
     assert answer.code == 0 and "evil" in answer.out
-    assert [line[:10] for line in answer.out.splitlines() if line.startswith("GATE")] == ["GATE FAILS"]
+    assert [line[:10] for line in answer.out.splitlines() if line.startswith("GATE")] == [
+        "GATE FAILS"
+    ]
     assert "\x1b" not in answer.out and "\u202e" not in answer.out
 
 
@@ -160,13 +188,17 @@ def test_a_damaged_file_is_one_sentence_and_exit_code_2(dpicl, folders, kind):
     assert {path: path.read_bytes() for path in same.rglob("*")} == before
 
 
-def test_what_the_store_does_not_read_and_attacks_are_left_out_and_other_json_is_named(dpicl, folders):
+def test_what_the_store_does_not_read_and_attacks_are_left_out_and_other_json_is_named(
+    dpicl, folders
+):
     base, same, _ = folders
     for name in ("quarantine", ".locks"):
         (same / name).mkdir()
         write_damaged(same / name, "{")
     (same / "attacks").mkdir()
-    (same / "attacks" / "one.json").write_text('{"schema_version": 1, "attack": "gap", "subject": {}}')
+    (same / "attacks" / "one.json").write_text(
+        '{"schema_version": 1, "attack": "gap", "subject": {}}'
+    )
     assert dpicl("compare", base, same).err == ""
     (same / "notes.json").write_text('{"hello": 1}')
     answer = dpicl("compare", base, same)

@@ -19,5 +19,7 @@ def test_false_alarms_are_within_binomial_limits(effects):
     generator, alarms = np.random.default_rng(len(effects)), 0
     for _ in range(COMPARISONS):
         cells = [generator.normal(0, effect, 10) for effect in generator.choice(effects, size=10)]
-        alarms += any(DEFAULTS.verdict(test) in ("regression", "improvement") for test in paired_tests(cells))
+        alarms += any(
+            DEFAULTS.verdict(test) in ("regression", "improvement") for test in paired_tests(cells)
+        )
     assert alarms <= MOST_ALARMS

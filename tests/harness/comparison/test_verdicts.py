@@ -10,7 +10,14 @@ from scipy import stats
 
 from dpicl.core.errors import UsageError
 from dpicl.leaderboards.compare.releases import Settings, compare
-from tests.harness.comparison.sides import make_scored, ones, replace_cell, replace_manifest, replace_proved, side
+from tests.harness.comparison.sides import (
+    make_scored,
+    ones,
+    replace_cell,
+    replace_manifest,
+    replace_proved,
+    side,
+)
 
 
 def compare_both(base, candidate, settings=None, **wanted):
@@ -31,7 +38,9 @@ def noisy(score: float, seed: int, documents: int = 150, **more):
 
 
 def test_the_same_results_are_identical():
-    results = [noisy(0.6, seed) for seed in range(10)] + copies(make_scored(ones(90, 150), "zero_shot"))
+    results = [noisy(0.6, seed) for seed in range(10)] + copies(
+        make_scored(ones(90, 150), "zero_shot")
+    )
     comparison = compare_both(results, results)
     assert [cell.verdict for cell in comparison.cells] == ["identical"] * 2
     assert [cell.test.adjusted for cell in comparison.cells] == [1.0, 1.0]
@@ -51,9 +60,13 @@ def test_a_planted_loss_is_a_regression_and_its_mirror_an_improvement():
 
 
 def test_holm_is_over_all_cells():
-    base = [one for i in range(12) for one in copies(make_scored(ones(100, 150), epsilon=float(i + 1)))]
+    base = [
+        one for i in range(12) for one in copies(make_scored(ones(100, 150), epsilon=float(i + 1)))
+    ]
     candidate = [
-        one for i in range(12) for one in copies(make_scored(ones(100 - 7 * (i == 0), 150), epsilon=float(i + 1)))
+        one
+        for i in range(12)
+        for one in copies(make_scored(ones(100 - 7 * (i == 0), 150), epsilon=float(i + 1)))
     ]
     alone = compare_both(base[:10], candidate[:10])
     together = compare_both(base, candidate)
@@ -86,7 +99,9 @@ def test_a_single_document_and_nine_seeds_are_not_tested_and_a_gate_without_a_te
 
 def test_a_row_that_seeds_do_not_change_is_tested_over_its_documents():
     """One of 150 documents is lost at every seed: over seeds that would be certain."""
-    (cell,) = compare_both(copies(make_scored(ones(100, 150))), copies(make_scored(ones(99, 150)))).cells
+    (cell,) = compare_both(
+        copies(make_scored(ones(100, 150))), copies(make_scored(ones(99, 150)))
+    ).cells
     assert cell.verdict == "inconclusive" and cell.test.p == pytest.approx(
         stats.ttest_1samp([-1] + [0] * 149, 0).pvalue
     )
@@ -112,11 +127,16 @@ def test_a_proved_epsilon_above_the_target_is_a_regression_and_one_far_below_is_
 ):
     """More noise than the base had: its losses, or its gains, are not the model's alone."""
     before, after = (
-        replace_proved(make_scored(ones(20, 40), released=(), epsilon=epsilon), e) for e in (base, candidate)
+        replace_proved(make_scored(ones(20, 40), released=(), epsilon=epsilon), e)
+        for e in (base, candidate)
     )
     comparison = compare_both([before], [after])
     (cell,) = comparison.cells
-    assert (bool(cell.privacy), comparison.regressed, "noise" in cell.note) == (flagged, flagged, noted)
+    assert (bool(cell.privacy), comparison.regressed, "noise" in cell.note) == (
+        flagged,
+        flagged,
+        noted,
+    )
     assert cell.verdict == "identical"
 
 
@@ -164,12 +184,16 @@ def test_documents_in_another_order_are_the_same_documents():
 def test_of_several_versions_of_a_task_the_newest_has_a_partner_and_development_seeds_are_cells_of_their_own():
     def make(right, year=2027, **cell):
         return replace_cell(
-            make_scored(ones(right, 40), created=f"{year}-01-02T03:04:05+00:00"), **{"task_version": 2, **cell}
+            make_scored(ones(right, 40), created=f"{year}-01-02T03:04:05+00:00"),
+            **{"task_version": 2, **cell},
         )
 
     candidate = [make(20), make(5, development=True, seed=9)]
     found = compare_both([make(10, 2026, task_version=1), *candidate], candidate)
-    assert {(cell.key.development, cell.base) for cell in found.cells} == {(False, 0.5), (True, 0.125)}
+    assert {(cell.key.development, cell.base) for cell in found.cells} == {
+        (False, 0.5),
+        (True, 0.125),
+    }
     assert not found.unmatched
 
 
@@ -182,14 +206,19 @@ def test_the_same_seed_twice_and_mixed_models_are_refused():
             [result, make_scored(ones(20, 40), seed=1, fingerprint="0" * 64)],
             [result, make_scored(ones(20, 40), seed=1)],
         )
-    mixed = [result, replace_manifest(make_scored(ones(20, 40), seed=1), model={"sha256": "e" * 64})]
+    mixed = [
+        result,
+        replace_manifest(make_scored(ones(20, 40), seed=1), model={"sha256": "e" * 64}),
+    ]
     with pytest.raises(UsageError, match=r"candidate holds results of 2 weights .*as CANDIDATE"):
         compare_both([result], mixed)
     for kind, other in (("suites", {"suite": "mine"}), ("models", {"model": "hf:a"})):
         with pytest.raises(UsageError, match=rf"base holds results of 2 {kind} .*as BASE"):
             compare_both([result, make_scored(ones(20, 40), seed=1, **other)], [result])
     with pytest.raises(UsageError, match=r"2 dtypes .bfloat16 and float32"):
-        compare_both([result, replace_manifest(make_scored(ones(20, 40), seed=1), dtype="float32")], [result])
+        compare_both(
+            [result, replace_manifest(make_scored(ones(20, 40), seed=1), dtype="float32")], [result]
+        )
 
 
 def test_what_is_compared_is_in_the_header():
@@ -203,15 +232,21 @@ def test_what_is_compared_is_in_the_header():
 
 
 def test_suites_of_other_names_are_compared():
-    (cell,) = compare_both([make_scored(ones(20, 40), suite="mine")], [make_scored(ones(20, 40), suite="yours")]).cells
+    (cell,) = compare_both(
+        [make_scored(ones(20, 40), suite="mine")], [make_scored(ones(20, 40), suite="yours")]
+    ).cells
     assert cell.verdict == "identical"
 
 
 def test_filters_choose_and_unknown_names_are_errors():
     results = [
-        make_scored(ones(20, 40), epsilon=epsilon, task=task) for epsilon in (1.0, 8.0) for task in ("agnews", "trec")
+        make_scored(ones(20, 40), epsilon=epsilon, task=task)
+        for epsilon in (1.0, 8.0)
+        for task in ("agnews", "trec")
     ]
-    (cell,) = compare_both(results, results, epsilons=(8.0,), tasks=("trec",), mechanisms=("tang",)).cells
+    (cell,) = compare_both(
+        results, results, epsilons=(8.0,), tasks=("trec",), mechanisms=("tang",)
+    ).cells
     assert (cell.key.task, cell.key.epsilon) == ("trec", 8.0)
     with pytest.raises(UsageError, match=r"Unknown task of base .*'tric'. Did you mean 'trec'"):
         compare_both(results, results, tasks=("tric",))

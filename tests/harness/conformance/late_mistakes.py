@@ -111,7 +111,9 @@ class TwiceFromTheFifthLabel(SoundOwnSlots):
     """Ballots for labels after the fourth count twice."""
 
     def noisy(self, counts, sample, context):
-        return super().noisy(np.where(np.arange(len(counts)) < 4, counts, 2 * counts), sample, context)
+        return super().noisy(
+            np.where(np.arange(len(counts)) < 4, counts, 2 * counts), sample, context
+        )
 
 
 class MarginOfTwoLabels(SoundOwnSlots):
@@ -119,7 +121,9 @@ class MarginOfTwoLabels(SoundOwnSlots):
 
     def noisy(self, counts, sample, context):
         margin = counts[0] - counts[1]
-        return super().noisy(np.array([margin, -margin]) if len(counts) == 2 else counts, sample, context)
+        return super().noisy(
+            np.array([margin, -margin]) if len(counts) == 2 else counts, sample, context
+        )
 
 
 class TwiceOnOneTask(WeightedSlots, SoundVoting):
@@ -148,7 +152,9 @@ class TwiceUnderTwoOptions(SoundTokens):
     way: Literal["sum", "mean"] = "sum"
 
     def noisy(self, rows, sample, knob):
-        total = project_sub_simplex(rows).sum(axis=0) * (2 if self.sharpen and self.way == "mean" else 1)
+        total = project_sub_simplex(rows).sum(axis=0) * (
+            2 if self.sharpen and self.way == "mean" else 1
+        )
         return sample.spend(gaussian(knob)).noisy_sum(total, SIMPLEX_DIAMETER)
 
 

@@ -87,7 +87,9 @@ class BlankBehindTheAnswer(SoundVoting):
 
     def answer(self, query, sample, context):
         said = super().answer(query, sample, context)
-        return said + " " * any("fracture" in record.text for slot in sample.slots for record in slot)
+        return said + " " * any(
+            "fracture" in record.text for slot in sample.slots for record in slot
+        )
 
 
 class BudgetErrorsSwallowed(SoundVoting):
@@ -147,7 +149,9 @@ class FilterAgainstCopies(SoundTokens):
 
     def write(self, label, private, context):
         demonstration = super().write(label, private, context)
-        return replace(demonstration, text="") if demonstration.text in self.shown else demonstration
+        return (
+            replace(demonstration, text="") if demonstration.text in self.shown else demonstration
+        )
 
 
 class FirstSampleUsedAgain(SoundVoting):
@@ -155,7 +159,10 @@ class FirstSampleUsedAgain(SoundVoting):
 
     def answer(self, query, sample, context):
         seen = getattr(context.reader, "seen", [])
-        context.reader.seen = [*seen, tuple(tuple(Record(r.text, r.label) for r in slot) for slot in sample.slots)]
+        context.reader.seen = [
+            *seen,
+            tuple(tuple(Record(r.text, r.label) for r in slot) for slot in sample.slots),
+        ]
         if len(seen) >= 4:
             sample = Earlier(seen[0], sample)
         return super().answer(query, sample, context)
@@ -218,7 +225,9 @@ class NoiseOutsideTheReleases(SoundVoting):
 
     def noisy(self, counts, sample, context):
         sample.spend(self.release(context.knob))
-        return counts + context.streams.stream("my noise").normal(0.0, SIMPLEX_DIAMETER * context.knob, len(counts))
+        return counts + context.streams.stream("my noise").normal(
+            0.0, SIMPLEX_DIAMETER * context.knob, len(counts)
+        )
 
 
 class NoiseThatNeverEnds(SoundVoting):
@@ -267,7 +276,9 @@ class PromptWrittenToAFile(SoundTokens):
 
     def draw_slots(self, sampler, private, group):
         sample, slots = super().draw_slots(sampler, private, group)
-        with (Path(tempfile.gettempdir()) / "prompt_written_to_a_file.log").open("w", encoding="utf-8") as log:
+        with (Path(tempfile.gettempdir()) / "prompt_written_to_a_file.log").open(
+            "w", encoding="utf-8"
+        ) as log:
             log.writelines(ascii(record.text) + "\n" for slot in slots for record in slot)
         return sample, slots
 
@@ -300,7 +311,12 @@ class ReadingPastTheSampler(SoundVoting):
         frame, records = sys._getframe().f_back, []
         while frame:
             found = [each for each in frame.f_locals.values() if isinstance(each, tuple) and each]
-            records += [record for each in found for record in each if hasattr(record, "text") and record.label]
+            records += [
+                record
+                for each in found
+                for record in each
+                if hasattr(record, "text") and record.label
+            ]
             frame = frame.f_back
         sizes = Counter(record.label for record in records)
         prior = np.array([sizes[label] + 1 for label in context.task.labels]) / (len(records) + 1)
@@ -325,7 +341,9 @@ class RecordsFoundInAClosure(SoundTokens):
     def write(self, label, private, context):
         (held,) = private._reveal.__closure__
         records = held.cell_contents.groups[None]
-        object.__setattr__(self, "longest", max((len(record.text) for record in records), default=0))
+        object.__setattr__(
+            self, "longest", max((len(record.text) for record in records), default=0)
+        )
         return super().write(label, private, context)
 
 
@@ -370,13 +388,17 @@ class StreamsNamedByARecord(SoundTokens):
 
     def draw_slots(self, sampler, private, group):
         sample, slots = super().draw_slots(sampler, private, group)
-        object.__setattr__(self, "key", str(sum(len(record.text) for slot in slots for record in slot)))
+        object.__setattr__(
+            self, "key", str(sum(len(record.text) for slot in slots for record in slot))
+        )
         return sample, slots
 
     def write(self, label, private, context):
         demonstration = super().write(label, private, context)
         quoted = context.streams.stream(self.key).random() < 0.5
-        return type(demonstration)(f'"{demonstration.text}"' if quoted else demonstration.text, label)
+        return type(demonstration)(
+            f'"{demonstration.text}"' if quoted else demonstration.text, label
+        )
 
 
 class TiesBrokenByTrueCounts(SoundVoting):
@@ -405,7 +427,9 @@ class WrongOrderUnderAnOption(SoundTokens):
         if not self.sharpen:
             return super().noisy(rows, sample, knob)
         mean = project_sub_simplex(rows).mean(axis=0)
-        return sample.spend(gaussian(knob)).noisy_sum(mean / max(mean.sum(), 1e-12), SIMPLEX_DIAMETER / self.slots)
+        return sample.spend(gaussian(knob)).noisy_sum(
+            mean / max(mean.sum(), 1e-12), SIMPLEX_DIAMETER / self.slots
+        )
 
 
 class ZeroWidthMarkOnANumber(SoundTokens):

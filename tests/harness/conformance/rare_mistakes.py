@@ -38,7 +38,9 @@ class PromptShowsThePreviousSlot(SoundOwnSlots):
 
     def answer(self, query, sample, context):
         pairs = zip(((), *sample.slots), sample.slots, strict=False)
-        return super().answer(query, Shown(tuple((*before, *own) for before, own in pairs), sample.spend), context)
+        return super().answer(
+            query, Shown(tuple((*before, *own) for before, own in pairs), sample.spend), context
+        )
 
 
 class FirstRowsOnly(SoundOwnSlots):
@@ -269,14 +271,20 @@ class BlankAfterAPostcode(SoundVoting):
     """An answer ends in a blank where a record of the sample has a postcode."""
 
     def answer(self, query, sample, context):
-        return super().answer(query, sample, context) + " " * any(map(POSTCODE.search, texts(sample)))
+        return super().answer(query, sample, context) + " " * any(
+            map(POSTCODE.search, texts(sample))
+        )
 
 
 class TwiceForADiagnosis(SoundOwnSlots):
     """A record with an ICD-10 code counts twice."""
 
     def answer(self, query, sample, context):
-        coded = [slot for slot in sample.slots if re.search(r"\b[A-TV-Z][0-9]{2}\.[0-9]{1,2}\b", slot[0].text)]
+        coded = [
+            slot
+            for slot in sample.slots
+            if re.search(r"\b[A-TV-Z][0-9]{2}\.[0-9]{1,2}\b", slot[0].text)
+        ]
         return super().answer(query, Shown((*sample.slots, *coded), sample.spend), context)
 
 
@@ -284,7 +292,11 @@ class TwiceForSomeHashes(SoundOwnSlots):
     """A seventh of all records counts twice."""
 
     def answer(self, query, sample, context):
-        more = [slot for slot in sample.slots if zlib.crc32(slot[0].text.encode("utf-8", "replace")) % 7 == 0]
+        more = [
+            slot
+            for slot in sample.slots
+            if zlib.crc32(slot[0].text.encode("utf-8", "replace")) % 7 == 0
+        ]
         return super().answer(query, Shown((*sample.slots, *more), sample.spend), context)
 
 
@@ -316,7 +328,9 @@ class BlankAfterALength(SoundVoting):
     """An answer ends in a blank where a record has 137 characters."""
 
     def answer(self, query, sample, context):
-        return super().answer(query, sample, context) + " " * any(len(text) == 137 for text in texts(sample))
+        return super().answer(query, sample, context) + " " * any(
+            len(text) == 137 for text in texts(sample)
+        )
 
 
 class OrderOfTextsByRecords(SoundTokens):
@@ -332,7 +346,10 @@ class OrderOfTextsByRecords(SoundTokens):
             return demonstration
 
         made = context.for_each_shot(write)
-        return [replace(made[at], label=context.shots[to]) for to, at in enumerate(np.argsort(behind, kind="stable"))]
+        return [
+            replace(made[at], label=context.shots[to])
+            for to, at in enumerate(np.argsort(behind, kind="stable"))
+        ]
 
     def draw_slots(self, sampler, private, group):
         sample = sampler.draw()

@@ -9,8 +9,19 @@ import numpy as np
 from dp_accounting import dp_event as dp
 
 from dpicl.accounting.events import gaussian, parallel
-from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, Demonstration, DemonstrationMechanism, Knob
-from dpicl.mechanism.generation import PromptWriter, ReleasedText, public_log_probs, public_vocabulary
+from dpicl.mechanism.bases import (
+    AnswerContext,
+    AnswerMechanism,
+    Demonstration,
+    DemonstrationMechanism,
+    Knob,
+)
+from dpicl.mechanism.generation import (
+    PromptWriter,
+    ReleasedText,
+    public_log_probs,
+    public_vocabulary,
+)
 from dpicl.privacy.primitives import SIMPLEX_DIAMETER, project_sub_simplex
 from dpicl.privacy.private_set import Sample, sampling_rate
 
@@ -71,10 +82,14 @@ class SoundTokens(DemonstrationMechanism):
 
     def events(self, knob, sizes):
         def one(group):
-            return dp.PoissonSampledDpEvent(sampling_rate(self.slots, sizes.records[group], group), gaussian(knob))
+            return dp.PoissonSampledDpEvent(
+                sampling_rate(self.slots, sizes.records[group], group), gaussian(knob)
+            )
 
         times = self.tokens * self.draws
-        return parallel({g: dp.SelfComposedDpEvent(one(g), times * shots) for g, shots in sizes.shots.items()})
+        return parallel(
+            {g: dp.SelfComposedDpEvent(one(g), times * shots) for g, shots in sizes.shots.items()}
+        )
 
     def release(self, private, context):
         return context.for_each_shot(lambda label: self.write(label, private, context))
@@ -91,7 +106,9 @@ class SoundTokens(DemonstrationMechanism):
         prompts = PromptWriter(context.task, model, label, self.tokens, None, "completion")
         text = ReleasedText(context.task, model)
         while not text.ended and len(text.tokens) < self.tokens:
-            public = public_log_probs(model.next_token_log_probs([[*prompts.public, *text.tokens]]), model)[0]
+            public = public_log_probs(
+                model.next_token_log_probs([[*prompts.public, *text.tokens]]), model
+            )[0]
             sample, slots = self.draw_slots(sampler, private, group)
             asked = [[*prompts.private(slot), *text.tokens] for slot in slots]
             rows = np.exp(model.next_token_log_probs(asked).double().numpy())
@@ -112,7 +129,9 @@ class SoundTokens(DemonstrationMechanism):
         return public_vocabulary(public, self.top_k, None)
 
     def noisy(self, rows, sample, knob):
-        return sample.spend(gaussian(knob)).noisy_sum(project_sub_simplex(rows).sum(axis=0), SIMPLEX_DIAMETER)
+        return sample.spend(gaussian(knob)).noisy_sum(
+            project_sub_simplex(rows).sum(axis=0), SIMPLEX_DIAMETER
+        )
 
     def label(self, label, sample):
         return label
@@ -126,4 +145,6 @@ class SoundLabels(SoundTokens):
     knob_per_label = True
 
     def release(self, private, context):
-        return context.for_each_shot(lambda label: self.write(label, private, context.for_label(label)))
+        return context.for_each_shot(
+            lambda label: self.write(label, private, context.for_label(label))
+        )

@@ -17,7 +17,9 @@ from dpicl.conformance.variants import variants
 from dpicl.mechanism.registry import load_plugin
 from tests.harness.conformance.sound import SoundLabels, SoundOwnSlots, SoundTokens, SoundVoting
 
-FILES = [Path(__file__).parent / f"{name}.py" for name in ("mistakes", "rare_mistakes", "late_mistakes")]
+FILES = [
+    Path(__file__).parent / f"{name}.py" for name in ("mistakes", "rare_mistakes", "late_mistakes")
+]
 #: The one that docs/add-a-mechanism.md shows.
 EXAMPLE = Path(__file__).parent / "broken" / "sensitivity_one_for_root_two.py"
 #: Mistake -> the check that names it.
@@ -187,7 +189,11 @@ AT_THE_ENDS = ("queries_written_at_the_exit", "folder_of_the_user_at_import")
 def scale_of(name: str, cls) -> Scale:
     """The scale on which a mistake shows."""
     start = SCALES.get(name)
-    return next(scale for scale in (ORDINARY, *scales(cls, "agnews", {})) if not start or scale.title.startswith(start))
+    return next(
+        scale
+        for scale in (ORDINARY, *scales(cls, "agnews", {}))
+        if not start or scale.title.startswith(start)
+    )
 
 
 TREES = [ast.parse(path.read_text(encoding="utf-8")) for path in FILES]
@@ -236,7 +242,8 @@ def test_every_mistake_is_listed_and_every_check_but_the_audit_names_one_first()
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in BROKEN]
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in BROKEN],
 )
 def test_a_broken_mechanism_is_named_by_the_right_check(name, broken, monkeypatch):
     monkeypatch.setattr(math, "comb", math.comb)  # one replaces it
@@ -247,7 +254,11 @@ def test_a_broken_mechanism_is_named_by_the_right_check(name, broken, monkeypatc
         assert BROKEN[name] == "side-effects" and find_import_problem(cls, run)
         return
     if name == "twice_under_two_options":
-        options = next(dict(v.changes) for v in variants(cls, task, {}) if {"sharpen", "way"} <= v.changes.keys())
+        options = next(
+            dict(v.changes)
+            for v in variants(cls, task, {})
+            if {"sharpen", "way"} <= v.changes.keys()
+        )
     bench = set_up(cls, task, options, 0, scale_of(name, cls))
     effort = (LEAST if name in SLOW else FEW) if name in SCALES else EFFORT.get(name, QUICK)
     assert CHECKS[BROKEN[name]](CheckEvidence(bench, effort)).status == "failed"
@@ -257,7 +268,9 @@ def test_labels_of_unequal_declared_sizes_have_knobs_of_their_own(broken):
     bench = set_up(broken("knob_of_the_first_label"), "agnews", {}, seed=0)
     first, other = bench.shots
     knobs, sizes = bench.label_knobs(), bench.sizes().records
-    assert sizes[first] != sizes[other] and (sizes[first] < sizes[other]) == (knobs[first] > knobs[other])
+    assert sizes[first] != sizes[other] and (sizes[first] < sizes[other]) == (
+        knobs[first] > knobs[other]
+    )
     why = CHECKS["ledger"](CheckEvidence(bench, QUICK)).why
     assert f"records of {other!r} with the knob of {first!r}" in why
 
@@ -291,7 +304,9 @@ def test_the_audit_sees_that_a_record_shows_more_than_was_charged(name, broken):
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_full_run_names_it_too(name, broken, monkeypatch):
     monkeypatch.setattr(math, "comb", math.comb)
-    assert BROKEN[name] in {finding.check for finding in check_mechanism(broken(name)) if finding.status == "failed"}
+    assert BROKEN[name] in {
+        finding.check for finding in check_mechanism(broken(name)) if finding.status == "failed"
+    }
 
 
 @pytest.mark.slow

@@ -8,7 +8,9 @@ from dpicl.conformance.kit import CHECKS, check_mechanism, tasks_of
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.privacy.sampling_schemes import SCHEMES
 
-BUILT_IN = {name: found.cls for name, found in load_mechanisms().items() if found.origin == "built in"}
+BUILT_IN = {
+    name: found.cls for name, found in load_mechanisms().items() if found.origin == "built in"
+}
 ENDS = {
     "zero_shot": "agnews",
     "public_demonstrations": "agnews",
@@ -25,7 +27,8 @@ ALL_RECORDS = ("private_evolution", "one_vote", "embedding_centroids", "topic_wo
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in BUILT_IN]
+    "name",
+    [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in BUILT_IN],
 )
 def test_a_built_in_mechanism_passes_on_its_first_task(name):
     cls = BUILT_IN[name]
@@ -38,13 +41,20 @@ def test_a_built_in_mechanism_passes_on_its_first_task(name):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if ENDS[name] == "samsum" else name for name in ENDS]
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if ENDS[name] == "samsum" else name
+        for name in ENDS
+    ],
 )
 def test_the_ends_of_the_scale_have_nothing_to_check_where_they_release_no_noise(name):
     cls = BUILT_IN[name]
     status = {finding.check: finding.status for finding in check_mechanism(cls, task=ENDS[name])}
     assert "failed" not in status.values()
-    assert all(status[check] == "not applicable" for check in ("sensitivity", "noise", "non-private", "audit"))
+    assert all(
+        status[check] == "not applicable"
+        for check in ("sensitivity", "noise", "non-private", "audit")
+    )
     expected = "not applicable" if name == "real_demonstrations" else "passed"
     assert status["post-processing"] == status["private-reads"] == expected
 

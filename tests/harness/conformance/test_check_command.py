@@ -28,7 +28,9 @@ def test_a_broken_file_exits_with_1_and_json_says_why(capfd):
     assert found["mechanism"] == "sensitivity_one_for_root_two" and found["tasks"] == ["agnews"]
     by_name = {check["check"]: check for check in found["checks"]}
     assert list(by_name) == list(CHECKS)
-    assert by_name["sensitivity"]["status"] == "failed" and by_name["sensitivity"]["task"] == "agnews"
+    assert (
+        by_name["sensitivity"]["status"] == "failed" and by_name["sensitivity"]["task"] == "agnews"
+    )
 
 
 def test_all_mechanisms_of_a_file_are_checked_and_options_find_their_own(tmp_path, capfd):
@@ -39,5 +41,10 @@ def test_all_mechanisms_of_a_file_are_checked_and_options_find_their_own(tmp_pat
     source += "class First(ZeroShot):\n    name = 'first'\nclass Second(PublicDemonstrations):\n    name = 'second'\n"
     path = tmp_path / "two.py"
     path.write_text(source, encoding="utf-8")
-    assert main(["check", str(path), "--task", "agnews", "--option", "second.tokens=2", "--json"]) == 0
-    assert [found["mechanism"] for found in json.loads(capfd.readouterr().out)["mechanisms"]] == ["first", "second"]
+    assert (
+        main(["check", str(path), "--task", "agnews", "--option", "second.tokens=2", "--json"]) == 0
+    )
+    assert [found["mechanism"] for found in json.loads(capfd.readouterr().out)["mechanisms"]] == [
+        "first",
+        "second",
+    ]

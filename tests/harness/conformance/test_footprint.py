@@ -33,11 +33,16 @@ ACTS = {
         lambda folder: np.save(folder / "a.npy", np.zeros(2)),
         lambda folder: os.fdopen(tempfile.mkstemp(dir=folder)[0]).close(),
     ],
-    "changes files": [lambda folder: (folder / "sub").mkdir(), lambda folder: (folder / "there").unlink()],
+    "changes files": [
+        lambda folder: (folder / "sub").mkdir(),
+        lambda folder: (folder / "there").unlink(),
+    ],
     "opens a database": [lambda folder: sqlite3.connect(folder / "a.sqlite").close()],
     "uses a socket": [lambda folder: socket.socket().close()],
     "starts a process": [lambda folder: subprocess.run([sys.executable, "-c", ""], check=True)],
-    "changes an environment variable": [lambda folder: os.environ.update({"DPICL_TEST_FOOTPRINT": "1"})],
+    "changes an environment variable": [
+        lambda folder: os.environ.update({"DPICL_TEST_FOOTPRINT": "1"})
+    ],
     "changes the working directory": [lambda folder: os.chdir(".")],
 }
 
@@ -49,7 +54,9 @@ def folder(tmp_path):
     os.environ.pop("DPICL_TEST_FOOTPRINT", None)
 
 
-@pytest.mark.parametrize(("said", "act"), [(said, act) for said, acts in ACTS.items() for act in acts])
+@pytest.mark.parametrize(
+    ("said", "act"), [(said, act) for said, acts in ACTS.items() for act in acts]
+)
 def test_an_act_on_the_world_outside_is_noted(said, act, folder):
     with observe([__name__], "agnews") as footprint:
         act(folder)
@@ -65,7 +72,9 @@ def test_what_a_thread_of_the_run_does_is_an_act_of_the_run(folder):
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
-    assert footprint.acts == ["opens a file for writing (a)"] and footprint.said == ["log line: said"]
+    assert footprint.acts == ["opens a file for writing (a)"] and footprint.said == [
+        "log line: said"
+    ]
 
 
 def test_a_normal_number_that_numpy_had_drawn_before_is_a_draw():
@@ -174,7 +183,9 @@ def test_a_thread_that_goes_on_after_the_run_is_an_act_and_one_that_has_ended_is
     assert footprint.acts == ["leaves a thread running"]
 
 
-@pytest.mark.parametrize("ask", [lambda: os.environ.get("PATH"), lambda: os.getenv("PATH"), lambda: os.environ["PATH"]])
+@pytest.mark.parametrize(
+    "ask", [lambda: os.environ.get("PATH"), lambda: os.getenv("PATH"), lambda: os.environ["PATH"]]
+)
 def test_a_variable_of_the_environment_is_noted_where_the_mechanism_itself_asks(ask):
     with observe([__name__], "agnews") as footprint:
         tempfile.gettempdir()

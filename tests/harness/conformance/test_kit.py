@@ -78,11 +78,17 @@ def test_noise_of_another_law_fails_the_kolmogorov_smirnov_test(bench):
 
 def test_a_run_under_observation_answers_as_a_release_does():
     """At q = 1 the sampling decides only the slots; with one slot, only the order."""
-    bench = set_up(SoundVoting, "agnews", {"partition": "once", "slots": 1, "examples_per_slot": 200}, seed=0)
+    bench = set_up(
+        SoundVoting, "agnews", {"partition": "once", "slots": 1, "examples_per_slot": 200}, seed=0
+    )
     task = replace(bench.task, train=bench.task.train[:1])
     bench.task = task
     released = release(
-        bench.mechanism, task, bench.model, ReleaseConfig(epsilon=float("inf"), delta=1e-5), bench.queries
+        bench.mechanism,
+        task,
+        bench.model,
+        ReleaseConfig(epsilon=float("inf"), delta=1e-5),
+        bench.queries,
     )
     assert bench.run(Run(knob=0.0)).released == tuple(released.answers.items())
 
@@ -91,7 +97,9 @@ def test_a_run_under_observation_answers_as_a_release_does():
 @pytest.mark.parametrize("present", [True, False])
 @pytest.mark.parametrize("crowding", [1.0, 0.4])
 @pytest.mark.parametrize("where", [0, 0.5], ids=["front", "middle"])
-def test_an_added_record_changes_nobody_elses_coin_or_slot_wherever_it_stands(mechanism, present, crowding, where):
+def test_an_added_record_changes_nobody_elses_coin_or_slot_wherever_it_stands(
+    mechanism, present, crowding, where
+):
     bench = set_up(mechanism, "agnews", {}, seed=0)
     base = list(bench.task.train)
     how = Run(sampling=3, crowding=crowding, script=scripted("random", 0))
@@ -111,7 +119,9 @@ def test_an_added_record_changes_nobody_elses_coin_or_slot_wherever_it_stands(me
 def test_shots_that_are_written_at_once_draw_what_they_draw_one_after_another():
     bench = set_up(SoundTokens, "agnews", {}, seed=0)
     alone, at_once = bench.run(), bench.run(Run(at_once=True))
-    assert [each.shot for each in alone.observed_releases] == [each.shot for each in at_once.observed_releases]
+    assert [each.shot for each in alone.observed_releases] == [
+        each.shot for each in at_once.observed_releases
+    ]
     pairs = zip(alone.observed_releases, at_once.observed_releases, strict=True)
     assert all(np.array_equal(a.released, b.released) for a, b in pairs)
     partitions = [sample.partition for sample in at_once.samples]
@@ -123,29 +133,49 @@ def test_poisson_samples_pass_and_fixed_ones_of_the_same_mean_do_not(rate, monke
     generator, n, draws = np.random.default_rng(0), 40, 400
 
     def draw_slots(members):
-        return Drawn(None, tuple(members), tuple(generator.integers(0, 4, len(members)).tolist()), n, rate, 4)
+        return Drawn(
+            None, tuple(members), tuple(generator.integers(0, 4, len(members)).tolist()), n, rate, 4
+        )
 
-    poisson = [draw_slots(np.flatnonzero(generator.random(n) < rate).tolist()) for _ in range(draws)]
+    poisson = [
+        draw_slots(np.flatnonzero(generator.random(n) < rate).tolist()) for _ in range(draws)
+    ]
     fixed = [draw_slots(generator.permutation(n)[: round(n * rate)].tolist()) for _ in range(draws)]
     favoured = [
-        draw_slots(np.flatnonzero(generator.random(n) < rate * (np.arange(n) % 2) * 2).tolist()) for _ in range(draws)
+        draw_slots(np.flatnonzero(generator.random(n) < rate * (np.arange(n) % 2) * 2).tolist())
+        for _ in range(draws)
     ]
-    assert sampling._sizes(poisson) > 1e-3 and sampling._inclusion(poisson) > 1e-3 and sampling._slots(poisson) > 1e-3
+    assert (
+        sampling._sizes(poisson) > 1e-3
+        and sampling._inclusion(poisson) > 1e-3
+        and sampling._slots(poisson) > 1e-3
+    )
     assert sampling._sizes(fixed) < 1e-6
     assert sampling._inclusion(favoured) < 1e-6
-    crowded = [replace(sample, slots=tuple(slot // 2 for slot in sample.slots)) for sample in poisson]
+    crowded = [
+        replace(sample, slots=tuple(slot // 2 for slot in sample.slots)) for sample in poisson
+    ]
     assert sampling._slots(crowded) < 1e-6
 
 
 def test_the_hostile_model_has_the_tokens_of_the_simulated_one():
-    for text in ("", "\n", " two\n\n lines\u2028 é\n", ChatPrompt("Hi\nthere", assistant_prefix="Text:\n")):
+    for text in (
+        "",
+        "\n",
+        " two\n\n lines\u2028 é\n",
+        ChatPrompt("Hi\nthere", assistant_prefix="Text:\n"),
+    ):
         assert HostileModel().encode(text) == SimulatedLM().encode(text)
 
 
 def test_the_hostile_model_is_a_function_of_the_prompt_and_markers_decide_what_it_says():
     model, again = HostileModel(), HostileModel()
-    prompts = [model.encode(f"Anna brings the {what} tomorrow") for what in ("cake", "water", "city")]
-    np.testing.assert_array_equal(model.next_token_log_probs(prompts), again.next_token_log_probs(prompts))
+    prompts = [
+        model.encode(f"Anna brings the {what} tomorrow") for what in ("cake", "water", "city")
+    ]
+    np.testing.assert_array_equal(
+        model.next_token_log_probs(prompts), again.next_token_log_probs(prompts)
+    )
     assert model.generate(prompts, 8) == again.generate(prompts, 8)
     assert all(
         set(text.split()) <= set(model.decode(p).split())
@@ -154,7 +184,9 @@ def test_the_hostile_model_is_a_function_of_the_prompt_and_markers_decide_what_i
     rows = model.next_token_log_probs(prompts).exp()
     np.testing.assert_allclose(rows.sum(dim=1), 1.0, rtol=1e-4)
     assert model.next_token_log_probs([model.encode(f"a {NAN} b")]).isnan().all()
-    assert model.next_token_log_probs([model.encode(f"a {ENDING} b")]).argmax() == model.eos_token_id
+    assert (
+        model.next_token_log_probs([model.encode(f"a {ENDING} b")]).argmax() == model.eos_token_id
+    )
     assert model.next_token_log_probs([model.encode(f"a {CERTAIN} b")]).exp().max() == 1.0
     assert model.generate([model.encode(f"a {NAN} b")], 4, broken="empty") == [""]
     with pytest.raises(ModelError):
@@ -199,7 +231,9 @@ def test_more_processes_find_what_one_finds():
 def run_of(*samples, uses=2):
     """A run whose every sample was spent. samples: (members, their slots)."""
     drawn = [Drawn(None, members, slots, 9, 1.0, 3, uses) for members, slots in samples]
-    return Transcript(samples=drawn, spends=[Spend(number, None, None) for number in range(len(drawn))])
+    return Transcript(
+        samples=drawn, spends=[Spend(number, None, None) for number in range(len(drawn))]
+    )
 
 
 @pytest.mark.parametrize(
@@ -231,4 +265,7 @@ def test_counts_above_one_that_a_primitive_cuts_are_said():
             return NoisyTopK(1, context.knob).choose(rows * counts, sample)[0]
 
     evidence = CheckEvidence(set_up(Words, "agnews", {}, seed=0), LEAST)
-    assert any(run.footprint.cut for run in evidence.runs) and "counts above 1" in sensitivity(evidence).why
+    assert (
+        any(run.footprint.cut for run in evidence.runs)
+        and "counts above 1" in sensitivity(evidence).why
+    )

@@ -9,7 +9,9 @@ from dpicl.conformance.kit import check_mechanism, check_on_one_bench
 from dpicl.core.errors import PluginError
 from tests.harness.conformance.sound import SoundVoting
 
-RAISED: list[BaseException] = [kind() for kind in (ValueError, SystemExit, RecursionError, MemoryError)]
+RAISED: list[BaseException] = [
+    kind() for kind in (ValueError, SystemExit, RecursionError, MemoryError)
+]
 RAISED += [StopIteration(), GeneratorExit()]
 
 
@@ -27,16 +29,24 @@ def raising(error):
 
 def failures(cls, task="agnews"):
     return {
-        finding.check: finding.why for finding in check_mechanism(cls, task=task) if finding.status != "not applicable"
+        finding.check: finding.why
+        for finding in check_mechanism(cls, task=task)
+        if finding.status != "not applicable"
     }
 
 
-@pytest.mark.parametrize("error", [*RAISED, Unreadable(), ValueError("\udc80 \x1b[31m\n")], ids=repr)
+@pytest.mark.parametrize(
+    "error", [*RAISED, Unreadable(), ValueError("\udc80 \x1b[31m\n")], ids=repr
+)
 def test_an_answer_that_raises_anything_fails_one_check(error):
     cls = type("Raises", (SoundVoting,), {"name": "raises", "answer": raising(error)})
     found = failures(cls)
     assert list(found) == ["no-crash"]
-    assert type(error).__name__ in found["no-crash"] and found["no-crash"].isprintable() and found["no-crash"].isascii()
+    assert (
+        type(error).__name__ in found["no-crash"]
+        and found["no-crash"].isprintable()
+        and found["no-crash"].isascii()
+    )
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no"), SystemExit(3)], ids=repr)
@@ -65,10 +75,14 @@ def test_events_that_are_nested_without_end_are_a_failure():
     )
 
 
-@pytest.mark.parametrize("claim", [raising(RuntimeError("no")), raising(SystemExit()), lambda *_: "1", lambda *_: -1.0])
+@pytest.mark.parametrize(
+    "claim", [raising(RuntimeError("no")), raising(SystemExit()), lambda *_: "1", lambda *_: -1.0]
+)
 def test_a_claim_that_raises_or_is_no_number_fails_the_budget(claim):
     cls = type("Claims", (SoundVoting,), {"name": "claims", "paper_epsilon": claim})
-    verdicts = check_on_one_bench(CheckEvidence(set_up(cls, "agnews", {}, seed=0), QUICK), ["budget"])
+    verdicts = check_on_one_bench(
+        CheckEvidence(set_up(cls, "agnews", {}, seed=0), QUICK), ["budget"]
+    )
     assert verdicts["budget"].status == "failed"
 
 

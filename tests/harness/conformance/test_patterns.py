@@ -38,7 +38,12 @@ def test_a_pattern_that_matches_no_text_of_its_own_has_none(pattern):
 
 
 def test_triggers_are_the_strings_the_patterns_and_the_lengths_of_the_code(broken):  # noqa: F811
-    postcode, length = triggers_of(broken("blank_after_a_postcode")), triggers_of(broken("blank_after_a_length"))
+    postcode, length = (
+        triggers_of(broken("blank_after_a_postcode")),
+        triggers_of(broken("blank_after_a_length")),
+    )
     assert any(re.fullmatch(PATTERNS[0], text) for text in postcode)
     assert {137, 138} <= set(map(len, length)) and any(len(text.split()) == 137 for text in length)
-    assert any(re.search(PATTERNS[1], text) for text in triggers_of(broken("twice_for_a_diagnosis")))
+    assert any(
+        re.search(PATTERNS[1], text) for text in triggers_of(broken("twice_for_a_diagnosis"))
+    )

@@ -42,7 +42,11 @@ def module():
     made = ModuleType("kept_by_a_plugin")
     exec(SOURCE, vars(made))
     made.numbers, made.queue, made.held = np.zeros(3), deque(), threading.local()
-    made.variable, made.calls, made.generator = ContextVar("v"), itertools.count(), np.random.default_rng(0)
+    made.variable, made.calls, made.generator = (
+        ContextVar("v"),
+        itertools.count(),
+        np.random.default_rng(0),
+    )
     made.length, made.more, made.own = lru_cache(len), made.counting(), SimpleNamespace()
     made.named, made.members = weakref.WeakValueDictionary(), weakref.WeakSet()
     made.counter, made.ordered = Counter(a=2, b=1), OrderedDict(a=1, b=2)
@@ -68,7 +72,11 @@ class Slotted:
 
 def module_class(module, cls):
     """An object of a class like this one that the module defines."""
-    own = type(cls.__name__, (cls,), {"__module__": module.__name__, "__slots__": getattr(cls, "__slots__", ())[:0]})
+    own = type(
+        cls.__name__,
+        (cls,),
+        {"__module__": module.__name__, "__slots__": getattr(cls, "__slots__", ())[:0]},
+    )
     return own()
 
 
@@ -130,7 +138,9 @@ def test_setting_back_what_nobody_changed_changes_nothing(module):
 
 
 @pytest.mark.parametrize("most", [None, 1, 1000])
-def test_a_cache_that_was_filled_before_is_empty_when_set_back_and_can_be_filled_again(most, module):
+def test_a_cache_that_was_filled_before_is_empty_when_set_back_and_can_be_filled_again(
+    most, module
+):
     """An entry put back behind Python's back crashed the process when it was asked for."""
     module.warm = lru_cache(most)(str.split)
     module.warm("a word")
@@ -146,7 +156,10 @@ def test_what_is_put_on_the_mechanism_or_on_the_model_is_seen_and_set_back(modul
     checkpoint = Checkpoint({module.__name__: module}, mechanism, model)
     before = checkpoint.read()
     mechanism.last, model.last = 1.5, 2.5
-    assert {"the mechanism's own attribute last", "the model's attribute last"} == checkpoint.read().keys() - before
+    assert {
+        "the mechanism's own attribute last",
+        "the model's attribute last",
+    } == checkpoint.read().keys() - before
     checkpoint.restore()
     assert checkpoint.read() == before
 
@@ -179,11 +192,18 @@ def test_the_clock_says_another_time_in_every_way_to_ask_it(module):
     year = module.moment.now().year
     with clock_at(MOMENTS[2], [module]) as asked:
         assert not asked
-        assert {module.datetime.datetime.now().year, module.moment.now().year, module.date.today().year} == {2022}
+        assert {
+            module.datetime.datetime.now().year,
+            module.moment.now().year,
+            module.date.today().year,
+        } == {2022}
         assert module.time.time() == MOMENTS[2] and module.time.localtime().tm_year == 2022
         assert module.time.strftime("%Y") == "2022" and "2022" in module.time.ctime()
     assert module.moment.now().year == year and module.time.time() > 0
     assert {"now", "today", "time", "localtime", "strftime", "ctime"} == {*asked}
     moments = [module.time.gmtime(moment) for moment in MOMENTS]
-    assert len({moment.tm_wday for moment in moments}) == 7 and len({moment.tm_mon for moment in moments}) == 12
+    assert (
+        len({moment.tm_wday for moment in moments}) == 7
+        and len({moment.tm_mon for moment in moments}) == 12
+    )
     assert {moment.tm_hour for moment in moments} == {*range(24)}

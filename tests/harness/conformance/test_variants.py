@@ -84,7 +84,9 @@ def test_scales_have_many_of_everything_other_classes_and_the_papers_options():
     )
     assert len(many.queries) > 65 and len(many.shots) >= 9 and len(many.task.train) >= 2000
     assert large.mechanism.slots > 64 and len(large.task.train) >= 2000
-    assert len(large.task.labels) == 14 and any(large.task.labels.index(label) >= 4 for label in large.shots)
+    assert len(large.task.labels) == 14 and any(
+        large.task.labels.index(label) >= 4 for label in large.shots
+    )
     smallest, *_, largest = sorted(large.task.group_sizes.values())
     assert largest >= 10 * smallest
     assert len(limits.task.labels) == 2 and {*limits.task.group_sizes} == {*limits.task.labels}
@@ -113,12 +115,18 @@ def test_sizes_go_beyond_the_numbers_of_the_code_and_tasks_are_those_that_it_nam
         del sys.modules[module.__name__]
     assert found["many queries, demonstrations and records"].queries == 131
     large = found["its own sizes, many slots and records"]
-    assert large.least == {"slots": 131, "prompts": 131, "examples_per_slot": 6} and large.least_records == 2000
+    assert (
+        large.least == {"slots": 131, "prompts": 131, "examples_per_slot": 6}
+        and large.least_records == 2000
+    )
     assert found["the sizes of trec"].options(Numbers, "trec", {})["slots"] == 7
 
 
 def test_options_that_are_given_stay():
-    assert not any({"first", "way"} & set(v.changes) for v in variants(Many, "agnews", {"first": True, "way": "b"}))
+    assert not any(
+        {"first", "way"} & set(v.changes)
+        for v in variants(Many, "agnews", {"first": True, "way": "b"})
+    )
 
 
 def test_a_setting_that_the_mechanism_refuses_is_no_failure_and_one_that_breaks_is():
@@ -139,7 +147,13 @@ def test_a_setting_that_the_mechanism_refuses_is_no_failure_and_one_that_breaks_
             return super().winner(counts, sample, context)
 
     fixed = option_types(Fragile).keys() - {"refused", "broken"}
-    options = {name: value for name, value in ORDINARY.options(Fragile, "agnews", {}).items() if name in fixed}
-    found = {f.check: f.why for f in check_mechanism(Fragile, "agnews", options) if f.status == "failed"}
+    options = {
+        name: value
+        for name, value in ORDINARY.options(Fragile, "agnews", {}).items()
+        if name in fixed
+    }
+    found = {
+        f.check: f.why for f in check_mechanism(Fragile, "agnews", options) if f.status == "failed"
+    }
     assert list(found) == ["no-crash"], found
     assert "With option broken=True: On ordinary records" in found["no-crash"]

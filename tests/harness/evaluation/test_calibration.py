@@ -9,7 +9,9 @@ DOCUMENTS = np.log([[0.6, 0.3, 0.1], [0.5, 0.1, 0.4], [0.2, 0.25, 0.05]])
 
 
 def test_tiny_probabilities_do_not_underflow() -> None:
-    assert content_free_probabilities(DOCUMENTS - 5000.0) == pytest.approx(content_free_probabilities(DOCUMENTS))
+    assert content_free_probabilities(DOCUMENTS - 5000.0) == pytest.approx(
+        content_free_probabilities(DOCUMENTS)
+    )
 
 
 def test_content_free_probability_of_zero_does_not_divide_by_zero() -> None:

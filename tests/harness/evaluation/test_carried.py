@@ -58,7 +58,11 @@ class Mine(dpicl.DemonstrationMechanism):
 
 
 def defaults_of(cls):
-    return {one.name: one.default for one in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
+    return (
+        {one.name: one.default for one in dataclasses.fields(cls)}
+        if dataclasses.is_dataclass(cls)
+        else {}
+    )
 
 
 @pytest.mark.parametrize("reader", INDEPENDENT)
@@ -74,13 +78,21 @@ def test_demonstrations_without_a_word_count_for_nothing(reader):
     silent = Demonstration(" \n", "Blue")
     for none in ([], [silent]):
         assert carried_by(reader, none, ASKED, LABELS).tolist() == [1, 0, 0]  # the first label
-    assert carried_by(reader, [silent, SHOWN[0]], ASKED, LABELS).tolist() == [1, 0, 0]  # the only one
+    assert carried_by(reader, [silent, SHOWN[0]], ASKED, LABELS).tolist() == [
+        1,
+        0,
+        0,
+    ]  # the only one
     assert carried_by(reader, [*SHOWN, silent], ASKED, LABELS).tolist() == [1, 1, 0]
     assert carried_by(reader, SHOWN, [], LABELS).shape == (0,)
 
 
 def test_signs_without_letters_are_no_words_for_tfidf():
-    assert carried_by("tfidf", [Demonstration("!!! …", "Blue")], ASKED, LABELS).tolist() == [1, 0, 0]
+    assert carried_by("tfidf", [Demonstration("!!! …", "Blue")], ASKED, LABELS).tolist() == [
+        1,
+        0,
+        0,
+    ]
 
 
 def test_tfidf_is_the_textbooks_with_words_and_pairs_in_any_script_and_case():
@@ -89,10 +101,15 @@ def test_tfidf_is_the_textbooks_with_words_and_pairs_in_any_script_and_case():
     known, asked = (one.toarray() for one in rows)
     grams = [["red", "red", "cat", "red red", "red cat"], ["cat", "天", "気", "cat 天", "天 気"]]
     vocabulary = sorted({gram for own in grams for gram in own})
-    inverse = {gram: math.log(3 / (1 + sum(gram in own for own in grams))) + 1 for gram in vocabulary}
+    inverse = {
+        gram: math.log(3 / (1 + sum(gram in own for own in grams))) + 1 for gram in vocabulary
+    }
     expected = np.array(
         [
-            [(1 + math.log(own.count(gram))) * inverse[gram] if gram in own else 0 for gram in vocabulary]
+            [
+                (1 + math.log(own.count(gram))) * inverse[gram] if gram in own else 0
+                for gram in vocabulary
+            ]
             for own in grams
         ]
     )
@@ -102,12 +119,17 @@ def test_tfidf_is_the_textbooks_with_words_and_pairs_in_any_script_and_case():
 
 def test_a_static_vector_is_the_mean_of_the_texts_tokens_and_of_no_other_text():
     model = static_vectors.load_static_vectors()
-    words = model.encode(["cat", "cat cat", "", "a lone \ud800 surrogate", "The longest text of them all, by far."])
+    words = model.encode(
+        ["cat", "cat cat", "", "a lone \ud800 surrogate", "The longest text of them all, by far."]
+    )
     assert words.shape == (5, model.dimension) == (5, 256)
     assert np.linalg.norm(words, axis=1) == pytest.approx([1, 1, 0, 1, 1])
     assert words[0] == pytest.approx(words[1])
     assert (model.encode(["cat"])[0] == words[0]).all()
-    near, far = model.encode(["a small kitten"])[0] @ words[0], model.encode(["interest rates"])[0] @ words[0]
+    near, far = (
+        model.encode(["a small kitten"])[0] @ words[0],
+        model.encode(["interest rates"])[0] @ words[0],
+    )
     assert near > far + 0.2
 
 
@@ -118,7 +140,8 @@ def test_a_missing_wheel_and_other_weights_are_one_sentence(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(static_vectors, "_WEIGHTS", "0" * 64)
         with pytest.raises(
-            ModelError, match=r"not the expected ones; run `pip install --no-deps wordllama==\S+ --force"
+            ModelError,
+            match=r"not the expected ones; run `pip install --no-deps wordllama==\S+ --force",
         ):
             carried_by("wordllama", SHOWN, ASKED, LABELS)
 
@@ -127,7 +150,8 @@ def test_a_missing_wheel_and_other_weights_are_one_sentence(monkeypatch):
 
     monkeypatch.setattr(importlib.metadata, "distribution", missing)
     with pytest.raises(
-        ModelError, match=r"wordllama .* is not installed; run `pip install --no-deps wordllama==[\w.]+`\.$"
+        ModelError,
+        match=r"wordllama .* is not installed; run `pip install --no-deps wordllama==[\w.]+`\.$",
     ):
         carried_by("wordllama", SHOWN, ASKED, LABELS)
     assert carried_by("tfidf", SHOWN, ASKED, LABELS).tolist() == [1, 1, 0]
@@ -136,7 +160,9 @@ def test_a_missing_wheel_and_other_weights_are_one_sentence(monkeypatch):
 def test_what_the_task_does_not_have_is_one_sentence():
     with pytest.raises(UsageError, match=r"Unknown reader 'wordlama'.*wordllama"):
         carried_by("wordlama", SHOWN, ASKED, LABELS)
-    with pytest.raises(DataError, match=r"A demonstration has the label 'Green', which is none .*Red and Blue"):
+    with pytest.raises(
+        DataError, match=r"A demonstration has the label 'Green', which is none .*Red and Blue"
+    ):
         carried_by("tfidf", [*SHOWN, Demonstration("a text", "Green")], ASKED, LABELS)
     with pytest.raises(DataError, match="A test record has the label 'Green'"):
         carried_by("tfidf", SHOWN, [("a text", "Green")], LABELS)
@@ -150,7 +176,10 @@ def test_the_worse_of_the_independent_readers_decides_and_minilm_never():
 
 
 def test_no_shipped_mechanism_uses_an_independent_reader_and_those_by_embeddings_use_minilm():
-    used = {name: find_readers_used(defaults_of(one.cls), one.cls) for name, one in load_mechanisms().items()}
+    used = {
+        name: find_readers_used(defaults_of(one.cls), one.cls)
+        for name, one in load_mechanisms().items()
+    }
     with_option = {name for name, one in load_mechanisms().items() if hasattr(one.cls, "embedding")}
     assert {"private_evolution", "one_vote", "embedding_centroids"} <= with_option
     assert used == {name: ["minilm"] if name in with_option else [] for name in used}
@@ -159,8 +188,12 @@ def test_no_shipped_mechanism_uses_an_independent_reader_and_those_by_embeddings
 def test_options_tell_which_reader_is_used():
     own = load_mechanisms()["private_evolution"].cls
     assert find_readers_used({"embedding": "embedded"}, own) == ["minilm"]
-    assert find_readers_used({"embedding": "st:sentence-transformers/all-MiniLM-L6-v2"}) == ["minilm"]
-    assert find_readers_used({"encoders": [["st:dleemiller/word-llama-l2-supercat"]]}) == ["wordllama"]
+    assert find_readers_used({"embedding": "st:sentence-transformers/all-MiniLM-L6-v2"}) == [
+        "minilm"
+    ]
+    assert find_readers_used({"encoders": [["st:dleemiller/word-llama-l2-supercat"]]}) == [
+        "wordllama"
+    ]
     assert find_readers_used({"embedding": "st:BAAI/bge-small"}, own) == []
     require_independent("private_evolution", {"embedding": "embedded"}, own)
     with pytest.raises(UsageError, match="mine uses TF-IDF, by which boards read"):
@@ -176,7 +209,9 @@ def test_options_tell_which_reader_is_used():
         ("from dpicl.models.static_vectors import load_static_vectors", "WordLlama"),
     ],
 )
-def test_a_plan_refuses_a_plugin_whose_code_names_an_independent_reader(dpicl, tmp_path, line, title):
+def test_a_plan_refuses_a_plugin_whose_code_names_an_independent_reader(
+    dpicl, tmp_path, line, title
+):
     plan = plan_of(dpicl, tmp_path, line)
     refuse(plan("agnews"), "mine.yaml", "mine uses", title)
     assert plan("mit_g").code == 0  # its texts are read by the model alone
@@ -194,7 +229,9 @@ def plan_of(dpicl, folder, lines):
     plugin.write_text(PLUGIN.format(lines))
 
     def plan(task):
-        text = "name: mine\nversion: 1\nsource: synthetic\nmodels: [sim]\nseeds: [0]\nepsilons: [1]\n"
+        text = (
+            "name: mine\nversion: 1\nsource: synthetic\nmodels: [sim]\nseeds: [0]\nepsilons: [1]\n"
+        )
         suite.write_text(f"{text}tasks: [{task}]\nmechanisms: [mine]\n")
         return dpicl("plan", suite, "--plugin", plugin)
 
@@ -206,7 +243,9 @@ def plan_of(dpicl, folder, lines):
 def test_minilm_is_the_classifier_of_acc_logistic():
     embed = embeddings.load_embeddings("embedded").encode
     answers = carried.logistic(
-        embed([one.text for one in ASKED]), embed([one.text for one in SHOWN]), [one.label for one in SHOWN]
+        embed([one.text for one in ASKED]),
+        embed([one.text for one in SHOWN]),
+        [one.label for one in SHOWN],
     )
     right = [int(answer == one.label) for answer, one in zip(answers, ASKED, strict=True)]
     assert carried_by("minilm", SHOWN, ASKED, LABELS).tolist() == right

@@ -12,9 +12,16 @@ from dpicl.evaluation.intervals import bootstrap_interval, seeds_interval, wilso
 
 @pytest.mark.parametrize(
     ("successes", "trials", "interval"),
-    [(0, 10, (0.0, 0.2775)), (5, 10, (0.2366, 0.7634)), (10, 10, (0.7225, 1.0)), (15, 50, (0.1910, 0.4375))],
+    [
+        (0, 10, (0.0, 0.2775)),
+        (5, 10, (0.2366, 0.7634)),
+        (10, 10, (0.7225, 1.0)),
+        (15, 50, (0.1910, 0.4375)),
+    ],
 )
-def test_wilson_interval_of_textbook_counts(successes: int, trials: int, interval: tuple[float, float]) -> None:
+def test_wilson_interval_of_textbook_counts(
+    successes: int, trials: int, interval: tuple[float, float]
+) -> None:
     assert wilson_interval(successes, trials) == pytest.approx(interval, abs=5e-5)
 
 

@@ -27,7 +27,10 @@ DEMONSTRATIONS = (
 @pytest.fixture
 def news() -> Task:
     labels = load_config("agnews").doc_to_choice
-    return small_task("agnews", [Record(f"Story {i} about {labels[i % 4]} prices", labels[i % 4]) for i in range(12)])
+    return small_task(
+        "agnews",
+        [Record(f"Story {i} about {labels[i % 4]} prices", labels[i % 4]) for i in range(12)],
+    )
 
 
 @pytest.fixture
@@ -82,7 +85,9 @@ def softmax(rows: Sequence[Sequence[float]]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", ["sim", "transformers"])
-def test_scores_are_those_of_the_prompts_read_one_by_one(news: Task, kind: str, request: pytest.FixtureRequest) -> None:
+def test_scores_are_those_of_the_prompts_read_one_by_one(
+    news: Task, kind: str, request: pytest.FixtureRequest
+) -> None:
     model = models.load("sim") if kind == "sim" else request.getfixturevalue("tiny")
     evaluation = evaluate(news, model, DEMONSTRATIONS)
     probabilities = softmax([label_log_probs(news, model, record.text) for record in news.test])
@@ -98,7 +103,9 @@ def test_scores_are_those_of_the_prompts_read_one_by_one(news: Task, kind: str, 
 
 
 @pytest.mark.parametrize("shown", [DEMONSTRATIONS, ()])
-def test_every_query_follows_the_demonstrations_to_the_letter(news: Task, shown: Sequence[Demonstration]) -> None:
+def test_every_query_follows_the_demonstrations_to_the_letter(
+    news: Task, shown: Sequence[Demonstration]
+) -> None:
     model = RecordingLM()
     evaluate(news, model, shown)
     for text in (*CONTENT_FREE, *(record.text for record in news.test)):
@@ -120,9 +127,15 @@ def test_extraction_is_scored_by_exact_match(movies: Task) -> None:
 def test_global_random_numbers_and_the_terminal_are_left_alone(
     news: Task, tiny: TransformersLM, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    before = np.random.get_state(legacy=False)["state"]["key"].tolist(), torch.get_rng_state().tolist()
+    before = (
+        np.random.get_state(legacy=False)["state"]["key"].tolist(),
+        torch.get_rng_state().tolist(),
+    )
     evaluate(replace(news, test=news.test[:2]), tiny, DEMONSTRATIONS)
-    after = np.random.get_state(legacy=False)["state"]["key"].tolist(), torch.get_rng_state().tolist()
+    after = (
+        np.random.get_state(legacy=False)["state"]["key"].tolist(),
+        torch.get_rng_state().tolist(),
+    )
     assert after == before
     captured = capfd.readouterr()
     assert captured.out == ""

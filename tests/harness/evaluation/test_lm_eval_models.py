@@ -15,17 +15,26 @@ from dpicl.evaluation.lm_eval_models import NOT_CHOSEN, AnswersLM, LanguageModel
 from dpicl.models.transformers import TransformersLM
 
 PREFIX = "Article: The team won the game.\nAnswer: Sports\n\n"
-QUERIES = ["Oil prices rose on Monday.", "", "A new chip.", "Shares fell as oil prices rose again after a long season."]
+QUERIES = [
+    "Oil prices rose on Monday.",
+    "",
+    "A new chip.",
+    "Shares fell as oil prices rose again after a long season.",
+]
 LABELS = ["World", "Sports", "Business", "Technology", "Mean of transportation", "S"]
 
 
 def request(kind: str, arguments: tuple[Any, ...], index: int) -> Instance:
-    return Instance(request_type=kind, doc={}, arguments=arguments, idx=index, metadata=("t", index, 1))
+    return Instance(
+        request_type=kind, doc={}, arguments=arguments, idx=index, metadata=("t", index, 1)
+    )
 
 
 def loglikelihood_requests() -> list[Instance]:
     """Every label after every query, queries taking turns; a context that ends in spaces."""
-    pairs = [(f"{PREFIX}Article: {query}\nAnswer:", f" {label}") for label in LABELS for query in QUERIES]
+    pairs = [
+        (f"{PREFIX}Article: {query}\nAnswer:", f" {label}") for label in LABELS for query in QUERIES
+    ]
     pairs += [(f"{PREFIX}Answer:  ", "World")]
     return [request("loglikelihood", pair, i) for i, pair in enumerate(pairs)]
 
@@ -43,7 +52,8 @@ def reference(tiny: TransformersLM) -> HFLM:
 def test_log_likelihoods_equal_those_of_lm_eval(tiny: TransformersLM, reference: HFLM) -> None:
     requests = loglikelihood_requests()
     assert_same_answers(
-        LanguageModelLM(tiny).loglikelihood(requests), reference.loglikelihood(requests, disable_tqdm=True)
+        LanguageModelLM(tiny).loglikelihood(requests),
+        reference.loglikelihood(requests, disable_tqdm=True),
     )
 
 
@@ -54,12 +64,19 @@ def test_shared_prefix_is_read_once(tiny: TransformersLM) -> None:
     assert tiny.usage.tokens_read < every_time / 5
 
 
-@pytest.mark.parametrize("options", [{"until": ["e"], "max_gen_toks": 9}, {"until": ["\n"], "max_gen_toks": 5}])
-def test_generated_texts_equal_those_of_lm_eval(tiny: TransformersLM, reference: HFLM, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "options", [{"until": ["e"], "max_gen_toks": 9}, {"until": ["\n"], "max_gen_toks": 5}]
+)
+def test_generated_texts_equal_those_of_lm_eval(
+    tiny: TransformersLM, reference: HFLM, options: dict[str, Any]
+) -> None:
     requests = [
-        request("generate_until", (f"{PREFIX}Article: {query}\nAnswer:", options), i) for i, query in enumerate(QUERIES)
+        request("generate_until", (f"{PREFIX}Article: {query}\nAnswer:", options), i)
+        for i, query in enumerate(QUERIES)
     ]
-    assert LanguageModelLM(tiny).generate_until(requests) == reference.generate_until(requests, disable_tqdm=True)
+    assert LanguageModelLM(tiny).generate_until(requests) == reference.generate_until(
+        requests, disable_tqdm=True
+    )
 
 
 def test_long_context_is_an_error_not_a_cut(tiny: TransformersLM) -> None:
@@ -79,20 +96,26 @@ def agnews():
 
 
 def test_one_answer_to_all_documents_is_as_good_as_its_label_is_frequent(agnews):
-    evaluation = evaluate_with(agnews, AnswersLM(dict.fromkeys([query.id for query in agnews.queries()], "Sports")))
+    evaluation = evaluate_with(
+        agnews, AnswersLM(dict.fromkeys([query.id for query in agnews.queries()], "Sports"))
+    )
     expected = sum(record.label == "Sports" for record in agnews.test) / len(agnews.test)
     assert evaluation.scores == {"acc": expected, "acc_calibrated": expected}
     assert set(evaluation.ids) == {query.id for query in agnews.queries()}
 
 
 def test_every_answer_is_scored_as_itself(agnews):
-    right = {query.id: record.label for query, record in zip(agnews.queries(), agnews.test, strict=True)}
+    right = {
+        query.id: record.label for query, record in zip(agnews.queries(), agnews.test, strict=True)
+    }
     assert evaluate_with(agnews, AnswersLM(right)).scores == {"acc": 1.0, "acc_calibrated": 1.0}
 
 
 def test_generated_answers_reach_the_metrics(agnews):
     task = Task.load("mit_g", "synthetic", limit_train=4, limit_test=6)
-    answers = {query.id: record.label for query, record in zip(task.queries(), task.test, strict=True)}
+    answers = {
+        query.id: record.label for query, record in zip(task.queries(), task.test, strict=True)
+    }
     answers[task.queries()[0].id] = "wrong"
     assert evaluate_with(task, AnswersLM(answers)).scores == {"exact_match": pytest.approx(5 / 6)}
 

@@ -31,7 +31,9 @@ def read_by_embedding(agnews):
 
 def embed_plainly(texts):
     """Length and first letter, so that a reader sees which one is nearest."""
-    rows = np.array([[len(text), 10.0 * text.startswith("x")] for text in texts]).reshape(len(texts), 2)
+    rows = np.array([[len(text), 10.0 * text.startswith("x")] for text in texts]).reshape(
+        len(texts), 2
+    )
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.divide(rows, lengths, where=rows.any(axis=1, keepdims=True), out=rows * 0)
 
@@ -57,11 +59,20 @@ def test_its_scores_are_those_of_the_answers_by_hand(own_cache):
     result = run_cell(cell, SUITE, bench)
     task, sim = bench.task(cell), embeddings.load_embeddings("sim")
     shown = sim.encode([each.text for each in result.released])
-    labels = [result.released[at].label for at in (sim.encode([r.text for r in task.test]) @ shown.T).argmax(axis=1)]
+    labels = [
+        result.released[at].label
+        for at in (sim.encode([r.text for r in task.test]) @ shown.T).argmax(axis=1)
+    ]
     by_hand = [float(said == record.label) for said, record in zip(labels, task.test, strict=True)]
-    assert result.documents[NEAREST].outcomes == by_hand and 0 < result.scores[NEAREST].value == np.mean(by_hand)
+    assert result.documents[NEAREST].outcomes == by_hand and 0 < result.scores[
+        NEAREST
+    ].value == np.mean(by_hand)
     assert result.documents[NEAREST].ids == result.documents["acc"].ids
-    assert result.main_metric == LOGISTIC and result.higher_is_better and result.higher_is_better[NEAREST]
+    assert (
+        result.main_metric == LOGISTIC
+        and result.higher_is_better
+        and result.higher_is_better[NEAREST]
+    )
     assert result.manifest.embedding.name == "sim" and from_text(to_text(result)) == result
 
 
@@ -72,7 +83,8 @@ def test_many_texts_around_two_points_are_told_apart_where_the_nearest_one_errs(
     rows = np.array([centres[label] for label in labels]) + randomness.normal(0, 0.6, (300, 3))
     shown, asked = rows[:200], rows[200:]
     right = {
-        name: np.mean(np.array(each(asked, shown, labels[:200])) == labels[200:]) for name, each in CLASSIFIERS.items()
+        name: np.mean(np.array(each(asked, shown, labels[:200])) == labels[200:])
+        for name, each in CLASSIFIERS.items()
     }
     assert right[LOGISTIC] > 0.85 and right[LOGISTIC] > right[NEAREST]
     few = np.eye(2)
@@ -83,25 +95,42 @@ def test_rows_without_demonstrations_lack_it_and_old_results_stay_comparable(own
     bench = Workbench(MECHANISMS)
     result = run_cell(make_cell("zero_shot"), SUITE, bench)
     first = np.mean([record.label == "World" for record in bench.task(make_cell("zero_shot")).test])
-    assert [result.scores[name].value for name in BY_EMBEDDING] == [first, first]  # one is the main metric of the task
-    voted = run_cell(make_cell("voting", options={"slots": 4, "examples_per_slot": 1}), SUITE, bench)
-    assert set(voted.scores) == {"acc", "acc_calibrated", LOGISTIC} and "classify" not in voted.cost.seconds
+    assert [result.scores[name].value for name in BY_EMBEDDING] == [
+        first,
+        first,
+    ]  # one is the main metric of the task
+    voted = run_cell(
+        make_cell("voting", options={"slots": 4, "examples_per_slot": 1}), SUITE, bench
+    )
+    assert (
+        set(voted.scores) == {"acc", "acc_calibrated", LOGISTIC}
+        and "classify" not in voted.cost.seconds
+    )
     new = run_cell(make_cell("public_demonstrations"), SUITE, bench)
     assert {"evaluate", "classify"} < {*new.cost.seconds}
     parts = ("scores", "documents", "higher_is_better")
     old = new.model_copy(
-        update={part: {k: v for k, v in getattr(new, part).items() if k not in (NEAREST, LOG_LOSS)} for part in parts}
+        update={
+            part: {k: v for k, v in getattr(new, part).items() if k not in (NEAREST, LOG_LOSS)}
+            for part in parts
+        }
     )
     assert {NEAREST, LOG_LOSS} < {*new.scores} and not list_differing(new, old, REFERENCE)
 
 
-def test_where_the_embedding_reads_every_row_has_the_main_metric(own_cache, read_by_embedding, monkeypatch):
+def test_where_the_embedding_reads_every_row_has_the_main_metric(
+    own_cache, read_by_embedding, monkeypatch
+):
     bench, task = Workbench(MECHANISMS), read_by_embedding
     monkeypatch.setattr(bench, "task", lambda cell: task)
-    answers = {query.id: record.label for query, record in zip(task.queries(), task.test, strict=True)}
+    answers = {
+        query.id: record.label for query, record in zip(task.queries(), task.test, strict=True)
+    }
     right = evaluate_answers(task, answers)
     assert right.scores == {"acc": 1.0, "acc_calibrated": 1.0, NEAREST: 1.0}
-    nothing = bench.evaluate(bench.load_cell(make_cell("zero_shot")), ReleasedPrompt("Only an instruction.\n"), None)
+    nothing = bench.evaluate(
+        bench.load_cell(make_cell("zero_shot")), ReleasedPrompt("Only an instruction.\n"), None
+    )
     first = np.mean([record.label == task.labels[0] for record in task.test])
     assert nothing.scores[NEAREST] == first
 
@@ -137,7 +166,10 @@ def test_the_main_metric_of_a_task_says_who_reads():
     for metric in BY_EMBEDDING:
         read = read_task_file(OTHER.replace(NEAREST, metric), "task.yaml", "agnews", built_in=False)
         assert read.metadata.main_metric == metric and read.higher_is_better[metric]
-    assert load_config("agnews").higher_is_better[NEAREST] and NEAREST not in load_config("samsum").higher_is_better
+    assert (
+        load_config("agnews").higher_is_better[NEAREST]
+        and NEAREST not in load_config("samsum").higher_is_better
+    )
     with pytest.raises(PluginError, match="exact_match"):
         read_task_file(OTHER.replace(NEAREST, "exact_match"), "task.yaml", "agnews", built_in=False)
 
@@ -147,4 +179,9 @@ def test_the_log_loss_is_that_of_the_right_label_and_answers_have_none(own_cache
     assert losses == pytest.approx([1 / 3, 0, 1], abs=1e-6)
     result = run_cell(make_cell("public_demonstrations", shots=4), SUITE, Workbench(MECHANISMS))
     assert result.lower_is_better(LOG_LOSS) and 0 < result.scores[LOG_LOSS].value < 1
-    assert LOG_LOSS not in evaluate_answers(agnews, dict.fromkeys((q.id for q in agnews.queries()), "World")).scores
+    assert (
+        LOG_LOSS
+        not in evaluate_answers(
+            agnews, dict.fromkeys((q.id for q in agnews.queries()), "World")
+        ).scores
+    )

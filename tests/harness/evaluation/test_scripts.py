@@ -35,7 +35,11 @@ def test_equal_texts_of_any_script_score_1_and_others_less(script):
     same, near = text_metrics.scores(text, text), text_metrics.scores(other, text)
     assert [same[name] for name in ("rouge1", "rougeL", "bleu1")] == [1.0, 1.0, 1.0]
     assert all(0 < near[name] < 1 for name in ("rouge1", "rougeL", "bleu1")), near
-    assert text_metrics.scores("", text)["rouge1"] == 0 == text_metrics.scores("the cat", text)["rouge1"]
+    assert (
+        text_metrics.scores("", text)["rouge1"]
+        == 0
+        == text_metrics.scores("the cat", text)["rouge1"]
+    )
 
 
 @given(LATIN, LATIN)
@@ -53,7 +57,15 @@ def test_texts_without_a_word_are_compared_by_characters():
 
 
 def test_words_keep_their_accents_and_vowel_signs():
-    assert words("cafe\u0301 की_1 3\ufe0f\u20e3 天a \ud800\0x \u0361") == ["café", "की", "1", "3", "天", "a", "x"]
+    assert words("cafe\u0301 की_1 3\ufe0f\u20e3 天a \ud800\0x \u0361") == [
+        "café",
+        "की",
+        "1",
+        "3",
+        "天",
+        "a",
+        "x",
+    ]
     assert words("ครั้งนี้") == ["ค", "รั้", "ง", "นี้"]
 
 

@@ -13,7 +13,9 @@ from dpicl.core.errors import ModelError
 from dpicl.evaluation import text_metrics
 from tests.examples import examples
 
-WORD = st.sampled_from(["the", "cat", "sat", "cats", "on", "mat.", "mat", "{{", "%s", "'", "é", "\ud800", "A", "?"])
+WORD = st.sampled_from(
+    ["the", "cat", "sat", "cats", "on", "mat.", "mat", "{{", "%s", "'", "é", "\ud800", "A", "?"]
+)
 TEXT = st.lists(WORD, max_size=9).map(" ".join)
 
 
@@ -33,7 +35,9 @@ def letters(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
     def embed(texts):
         calls.append(list(texts))
-        rows = np.array([[t.count("a") - t.count("-"), t.count("b")] for t in texts], dtype=float).reshape(-1, 2)
+        rows = np.array(
+            [[t.count("a") - t.count("-"), t.count("b")] for t in texts], dtype=float
+        ).reshape(-1, 2)
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
 
@@ -75,19 +79,27 @@ def test_every_score_is_between_0_and_1(answer, reference):
 
 def test_an_empty_answer_scores_0_everywhere(letters):
     assert set(text_metrics.scores("", "a reference").values()) == {0.0}
-    assert text_metrics.similarities([("", "a reference"), ("  ", "a"), ("a", "a")]) == [0.0, 0.0, 1.0]
+    assert text_metrics.similarities([("", "a reference"), ("  ", "a"), ("a", "a")]) == [
+        0.0,
+        0.0,
+        1.0,
+    ]
 
 
 def test_similarity_is_the_cosine_and_never_negative(letters):
     near = text_metrics.similarities([("a", "ab"), ("a", "b"), ("a", "-"), ("ab", "aabb")])
     assert near == pytest.approx([math.sqrt(1 / 2), 0.0, 0.0, 1.0])
-    assert text_metrics.mean_similarity([("a", "ab"), ("a", "-")]) == pytest.approx(math.sqrt(1 / 2) / 2)
+    assert text_metrics.mean_similarity([("a", "ab"), ("a", "-")]) == pytest.approx(
+        math.sqrt(1 / 2) / 2
+    )
     assert math.isnan(text_metrics.mean_similarity([]))
 
 
 def test_all_texts_are_embedded_in_one_batch_and_once(letters):
     pairs = [("a", "b"), ("a", "ab"), ("b", "a")]
-    assert text_metrics.mean_similarity(pairs) == pytest.approx(np.mean(text_metrics.similarities(pairs)))
+    assert text_metrics.mean_similarity(pairs) == pytest.approx(
+        np.mean(text_metrics.similarities(pairs))
+    )
     assert letters == [["a", "b", "ab"]]
 
 
@@ -125,4 +137,6 @@ def test_without_an_embedding_model_similarity_says_why(monkeypatch):
         raise ModelError("The wheel is not installed; install it.")
 
     monkeypatch.setattr(text_metrics, "_embed", fail)
-    assert text_metrics.list_unavailable()["similarity"] == "The wheel is not installed; install it."
+    assert (
+        text_metrics.list_unavailable()["similarity"] == "The wheel is not installed; install it."
+    )

@@ -117,7 +117,10 @@ class Handler(BaseHTTPRequestHandler):
             own = {"id": fake.id, "owned_by": "somebody"}
         answers = {
             "/v1/models": {"data": [own]},
-            "/props": {"default_generation_settings": {"n_ctx": context}, "build_info": fake.version},
+            "/props": {
+                "default_generation_settings": {"n_ctx": context},
+                "build_info": fake.version,
+            },
             "/version": {"version": fake.version},
         }
         self.answer(answers.get(self.path), 200 if self.path in answers else 404)
@@ -131,7 +134,11 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/tokenize":
             self.answer({"tokens": fake.model.encode(body.get("content", body.get("prompt")))})
             return
-        prompts = len(body["prompt"]) if isinstance(body["prompt"], list) and isinstance(body["prompt"][0], list) else 1
+        prompts = (
+            len(body["prompt"])
+            if isinstance(body["prompt"], list) and isinstance(body["prompt"][0], list)
+            else 1
+        )
         with fake.lock:
             fake.going += prompts
             fake.most_going = max(fake.most_going, fake.going)
@@ -166,16 +173,24 @@ def _llama_cpp(fake: FakeServer, body: dict[str, Any]) -> Any:
     if not prompt or len(prompt) + body["n_predict"] > fake.model.max_length:
         return None
     if "n_probs" not in body:
-        return {"content": _text(fake, prompt, body["n_predict"], body["temperature"], body["seed"]), "model": fake.id}
+        return {
+            "content": _text(fake, prompt, body["n_predict"], body["temperature"], body["seed"]),
+            "model": fake.id,
+        }
     row = fake.log_probs(prompt)
     if body.get("post_sampling_probs"):
         for token, bias in body["logit_bias"]:
             row[token] += bias
         shares = np.exp(row - row.max())
         shares /= shares.sum()
-        entries = [{"id": token, "prob": float(shares[token])} for token in _rank(row, body["n_probs"])]
+        entries = [
+            {"id": token, "prob": float(shares[token])} for token in _rank(row, body["n_probs"])
+        ]
         return {"model": fake.id, "completion_probabilities": [{"top_probs": entries}]}
-    entries = [{"id": token, "logprob": float(row[token])} for token in _rank(row, min(body["n_probs"], fake.top))]
+    entries = [
+        {"id": token, "logprob": float(row[token])}
+        for token in _rank(row, min(body["n_probs"], fake.top))
+    ]
     return {"model": fake.id, "completion_probabilities": [{"top_logprobs": entries}]}
 
 
@@ -188,12 +203,20 @@ def _vllm(fake: FakeServer, body: dict[str, Any]) -> Any:
     if None in answers:
         return None
     choices = [{**answer["choices"][0], "index": at} for at, answer in enumerate(answers)]
-    return {"model": fake.id, "choices": choices, "usage": {"prompt_tokens": sum(map(len, prompts))}}
+    return {
+        "model": fake.id,
+        "choices": choices,
+        "usage": {"prompt_tokens": sum(map(len, prompts))},
+    }
 
 
 def _vllm_alone(fake: FakeServer, body: dict[str, Any]) -> Any:
     prompt, top, listed = body["prompt"], body.get("logprobs"), body.get("logprob_token_ids", [])
-    if body["model"] != fake.id or (top is not None and not -1 <= top <= fake.top) or len(listed) > fake.listed > 0:
+    if (
+        body["model"] != fake.id
+        or (top is not None and not -1 <= top <= fake.top)
+        or len(listed) > fake.listed > 0
+    ):
         return None
     if top == -1:
         if fake.top < fake.model.vocab_size:
@@ -231,7 +254,10 @@ def _meets_listed(fake: FakeServer, listed: bool) -> bool:
 
 def _openai(fake: FakeServer, body: dict[str, Any]) -> Any:
     tokens = fake.model.encode(body["prompt"])
-    if set(body) - {"model", "prompt", "stream", "max_tokens", "temperature", "stop", "seed"} or not tokens:
+    if (
+        set(body) - {"model", "prompt", "stream", "max_tokens", "temperature", "stop", "seed"}
+        or not tokens
+    ):
         return None
     if len(tokens) + body["max_tokens"] > fake.model.max_length:
         return None

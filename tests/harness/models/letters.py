@@ -15,7 +15,10 @@ import numpy as np
 
 from dpicl import ChatPrompt, ModelIdentity, RereadingModel, Tokens, Usage, UsageError
 
-PUBLIC_TEXT = "the quick brown fox jumps over the lazy dog while the band plays and the people of the town listen. " * 4
+PUBLIC_TEXT = (
+    "the quick brown fox jumps over the lazy dog while the band plays and the people of the town listen. "
+    * 4
+)
 
 
 class Letters(RereadingModel):
@@ -32,7 +35,13 @@ class Letters(RereadingModel):
         # Decide: what pins the weights down. Results of models with other fingerprints never share a row.
         weights = hashlib.sha256(self._table.tobytes()).hexdigest()
         self.identity = ModelIdentity(
-            "letters", weights, None, "float32", "cpu", parameters=self._table.size, batch_invariant=True
+            "letters",
+            weights,
+            None,
+            "float32",
+            "cpu",
+            parameters=self._table.size,
+            batch_invariant=True,
         )
 
     def encode(self, prompt: str | ChatPrompt) -> list[int]:
@@ -41,7 +50,9 @@ class Letters(RereadingModel):
         return list(prompt.encode("utf-8", errors="replace"))
 
     def decode(self, tokens: Tokens) -> str:
-        return bytes(token for token in tokens if token != self.eos_token_id).decode("utf-8", errors="replace")
+        return bytes(token for token in tokens if token != self.eos_token_id).decode(
+            "utf-8", errors="replace"
+        )
 
     def log_probs_after(self, prompt: Tokens) -> np.ndarray:
         """float[V] after one prompt; an empty one is read as the beginning of a text."""
@@ -56,7 +67,9 @@ def load(rest: str, device: str, dtype: Any) -> Letters:
     except ValueError:
         smoothing = 0.0
     if not 0 < smoothing < float("inf"):
-        raise UsageError(f"letters:{rest} is unknown; write letters or letters:NUMBER with a number above 0.")
+        raise UsageError(
+            f"letters:{rest} is unknown; write letters or letters:NUMBER with a number above 0."
+        )
     return Letters(smoothing)
 
 

@@ -24,7 +24,9 @@ while True:
 """
 
 
-def llama_server(gguf: Path, threads: int = 1, slots: int = 4, context: int = 2048) -> ServerProcess:
+def llama_server(
+    gguf: Path, threads: int = 1, slots: int = 4, context: int = 2048
+) -> ServerProcess:
     """slots: prompts that it reads at the same time; context: tokens of each."""
     rest = [str(gguf), str(threads), str(slots), str(slots * context)]
     return ServerProcess(lambda port: [sys.executable, "-c", _SERVE, str(port), *rest])

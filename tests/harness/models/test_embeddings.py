@@ -45,7 +45,15 @@ def test_rows_have_length_one_and_nothing_is_the_zero_vector(model: EmbeddingMod
 
 
 def test_texts_that_are_read_alone_have_every_bit_of_their_own(model: EmbeddingModel) -> None:
-    texts = [NEAR, "a", "", "\ud800", '"quoted', "漢字 🙂", *("word " * count for count in (3, 11, 40, 90, 250, 400))]
+    texts = [
+        NEAR,
+        "a",
+        "",
+        "\ud800",
+        '"quoted',
+        "漢字 🙂",
+        *("word " * count for count in (3, 11, 40, 90, 250, 400)),
+    ]
     expected = np.concatenate([model.encode([text]) for text in texts])
     assert np.array_equal(model.encode_alone(texts), expected)
     np.testing.assert_allclose(model.encode(texts), expected, atol=1e-5)
@@ -72,7 +80,9 @@ def test_a_table_of_word_vectors_can_be_loaded(tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
-    bert = SentenceTransformer(str(embeddings.embedded_folder()), device="cpu", local_files_only=True)
+    bert = SentenceTransformer(
+        str(embeddings.embedded_folder()), device="cpu", local_files_only=True
+    )
     static = StaticEmbedding(bert.tokenizer.backend_tokenizer, embedding_dim=4)
     SentenceTransformer(modules=[static]).save(str(tmp_path / "static"))
     model = load_embeddings(f"st:{tmp_path / 'static'}")
@@ -87,7 +97,9 @@ def test_no_text_makes_the_simulated_model_fail(texts: list[str]) -> None:
 
 
 def test_simulated_texts_that_share_words_are_close() -> None:
-    one, same, far = load_embeddings("sim").encode(["A man eats food", "a man has FOOD", "stocks fell on monday"])
+    one, same, far = load_embeddings("sim").encode(
+        ["A man eats food", "a man has FOOD", "stocks fell on monday"]
+    )
     assert one @ same > 0.5 > abs(one @ far)
 
 
@@ -95,7 +107,12 @@ class Broken(EmbeddingModel):
     name, sha256, dimension = "broken", None, 3
 
     def _raw(self, texts: Sequence[str]) -> np.ndarray:
-        kinds = {"nan": [np.nan, 1, 1], "inf": [np.inf, 1, 1], "zero": [0, 0, 0], "huge": [1e200] * 3}
+        kinds = {
+            "nan": [np.nan, 1, 1],
+            "inf": [np.inf, 1, 1],
+            "zero": [0, 0, 0],
+            "huge": [1e200] * 3,
+        }
         return np.array([kinds.get(text, [3.0, 0.0, 4.0]) for text in texts])
 
 
@@ -108,7 +125,11 @@ def test_numbers_that_are_not_finite_become_the_zero_vector_of_their_row() -> No
 
 @pytest.mark.model
 def test_embedded_model_is_the_one_that_was_pinned(embedded: EmbeddingModel) -> None:
-    assert (embedded.name, embedded.sha256, embedded.dimension) == ("embedded", embeddings.SHA256, 384)
+    assert (embedded.name, embedded.sha256, embedded.dimension) == (
+        "embedded",
+        embeddings.SHA256,
+        384,
+    )
     assert load_embeddings("embedded") is embedded
 
 
@@ -128,7 +149,10 @@ def test_embedded_equals_mean_pooling_by_hand(embedded: EmbeddingModel) -> None:
 
 @pytest.mark.model
 def test_folder_is_read_quietly_and_without_the_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    recwarn: pytest.WarningsRecorder,
 ) -> None:
     attempts: list[object] = []
 
@@ -162,9 +186,13 @@ def test_missing_wheel_is_an_error_that_names_the_command(monkeypatch: pytest.Mo
     assert [entry["available"] for entry in embeddings.list_known()] == [False, None, True]
 
 
-def test_missing_reader_is_an_error_that_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_reader_is_an_error_that_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(UsageError, match=r"sentence_transformers is not installed.*dpicl-bench\[embeddings\]"):
+    with pytest.raises(
+        UsageError, match=r"sentence_transformers is not installed.*dpicl-bench\[embeddings\]"
+    ):
         embeddings._SentenceTransformer(tmp_path, "any", "", "cpu")
 
 
@@ -184,7 +212,11 @@ def test_unknown_name_is_an_error_that_lists_the_known_ones(name: str) -> None:
 def test_folders_that_hold_no_model_are_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "modules.json").write_text("[{")
-    for folder, words in (("nothing", "no folder"), ("", r"modules\.json"), ("damaged", "cannot be loaded")):
+    for folder, words in (
+        ("nothing", "no folder"),
+        ("", r"modules\.json"),
+        ("damaged", "cannot be loaded"),
+    ):
         with pytest.raises(ModelError, match=words) as caught:
             load_embeddings(f"st:{tmp_path / folder}")
         assert "\n" not in str(caught.value)
@@ -195,6 +227,8 @@ def test_hub_that_does_not_answer_is_one_sentence(monkeypatch: pytest.MonkeyPatc
         raise OSError("the hub is away\nand more")
 
     monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", fail)
-    with pytest.raises(ModelError, match=r"owner/model at revision abc .*does not answer") as caught:
+    with pytest.raises(
+        ModelError, match=r"owner/model at revision abc .*does not answer"
+    ) as caught:
         load_embeddings("st:owner/model@abc")
     assert "\n" not in str(caught.value)

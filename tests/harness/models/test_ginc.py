@@ -60,27 +60,43 @@ def test_it_is_read_in_packed_rows() -> None:
     model = models.load("ginc", device="cpu")
     assert isinstance(model, TransformersLM)
     assert model.identity.batch_invariant is not None
-    assert (model.identity.name, model.identity.dtype, len(model.identity.sha256 or "")) == ("ginc", "float32", 64)
+    assert (model.identity.name, model.identity.dtype, len(model.identity.sha256 or "")) == (
+        "ginc",
+        "float32",
+        64,
+    )
     assert models.load("ginc", device="cpu").identity == model.identity
     text = " ".join(language().words[:4])
     assert model.encode(text) == [0, 1, 2, 3]
     assert model.encode(ChatPrompt(text, " ac")) == [0, 1, 2, 3, 3]
     assert model.decode([1, 150, 2]) == " ".join(language().words[1:3])
     assert model.encode("what is this") == [151] * 3
-    assert (model.lead_tokens, model.eos_token_id, model.vocab_size, model.max_length) == (1, 150, 152, 128)
+    assert (model.lead_tokens, model.eos_token_id, model.vocab_size, model.max_length) == (
+        1,
+        150,
+        152,
+        128,
+    )
     # A text begins as documents did in training.
     alone = model.model(torch.tensor([[150, 3, 4]])).logits[0, -1].log_softmax(-1)
-    assert model.next_token_log_probs([[3, 4]])[0].numpy() == pytest.approx(alone.detach().numpy(), abs=1e-4)
+    assert model.next_token_log_probs([[3, 4]])[0].numpy() == pytest.approx(
+        alone.detach().numpy(), abs=1e-4
+    )
 
 
 def test_training_lowers_the_loss(tmp_path: Path) -> None:
     more = replace(TINY, documents=300)
-    assert ginc.pretrain(more, tmp_path / "a") < ginc.pretrain(replace(more, rate=1e-9), tmp_path / "b") - 0.5
+    assert (
+        ginc.pretrain(more, tmp_path / "a")
+        < ginc.pretrain(replace(more, rate=1e-9), tmp_path / "b") - 0.5
+    )
 
 
 def suite(**changes: object) -> Suite:
     settings = {"name": "s", "version": 1, "models": ["embedded"], "seeds": [0], "epsilons": [1]}
-    return Suite.model_validate({**settings, "tasks": ["trec", "ginc"], "mechanisms": [{"name": "tang"}], **changes})
+    return Suite.model_validate(
+        {**settings, "tasks": ["trec", "ginc"], "mechanisms": [{"name": "tang"}], **changes}
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,7 +108,9 @@ def suite(**changes: object) -> Suite:
         (["embedded", "ginc"], {("trec", "embedded"), ("ginc", "ginc")}),
     ],
 )
-def test_a_suite_reads_the_task_with_its_own_model(wanted: list[str], read: set[tuple[str, str]]) -> None:
+def test_a_suite_reads_the_task_with_its_own_model(
+    wanted: list[str], read: set[tuple[str, str]]
+) -> None:
     cells = expand(suite(models=wanted), MECHANISMS)
     assert {(cell.task, cell.model) for cell in cells} == read
     assert len(cells) == len(read)

@@ -22,14 +22,21 @@ def tiny(tiny_folder: Path) -> TransformersLM:
 def test_a_sound_reader_passes_every_check(tiny: TransformersLM) -> None:
     found = cuda.check(tiny, seconds=0.1)
     assert found["agrees"] and found["batch_invariant"] and found["same_in_halves"]
-    assert found["tokens_per_second"] > 0 < found["plain_tokens_per_second"] and found["shapes"]["body"]
+    assert (
+        found["tokens_per_second"] > 0 < found["plain_tokens_per_second"]
+        and found["shapes"]["body"]
+    )
 
 
-def test_rows_that_move_when_memory_is_short_are_named(tiny: TransformersLM, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_move_when_memory_is_short_are_named(
+    tiny: TransformersLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found, read = cuda.measure(tiny), tiny.next_token_log_probs
     monkeypatch.setattr(cuda, "measure", lambda model: found)
     drift = iter(range(100))
-    monkeypatch.setattr(tiny, "next_token_log_probs", lambda rows, *more: read(rows, *more) + 1e-6 * next(drift))
+    monkeypatch.setattr(
+        tiny, "next_token_log_probs", lambda rows, *more: read(rows, *more) + 1e-6 * next(drift)
+    )
     assert cuda.check(tiny, seconds=0.1)["same_in_halves"] is False
 
 

@@ -25,7 +25,9 @@ def letters(dpicl, no_plugins_before) -> models.LanguageModel:
 
 
 def test_a_model_of_one_function_keeps_what_a_language_model_promises(letters):
-    prompts = [letters.encode(text) for text in ("the", "", "people of", ChatPrompt("Hello", "Yes"))]
+    prompts = [
+        letters.encode(text) for text in ("the", "", "people of", ChatPrompt("Hello", "Yes"))
+    ]
     rows = letters.next_token_log_probs(prompts)
     assert rows.shape == (4, letters.vocab_size) and rows.dtype == torch.float32
     assert torch.allclose(rows.exp().sum(dim=1), torch.ones(4), atol=1e-5)
@@ -34,11 +36,19 @@ def test_a_model_of_one_function_keeps_what_a_language_model_promises(letters):
 
     decoder = letters.decoder(prompts)
     decoder.append(104)
-    assert torch.equal(decoder.log_probs, letters.next_token_log_probs([[*prompt, 104] for prompt in prompts]))
+    assert torch.equal(
+        decoder.log_probs, letters.next_token_log_probs([[*prompt, 104] for prompt in prompts])
+    )
 
     ending = letters.encode("he")
-    (row,) = letters.score([([*prompts[0], *letters.encode(" t")], [ending, []])], letters.prefix(prompts[0]))
-    steps = letters.next_token_log_probs([letters.encode("the t"), letters.encode("the th")]).double().numpy()
+    (row,) = letters.score(
+        [([*prompts[0], *letters.encode(" t")], [ending, []])], letters.prefix(prompts[0])
+    )
+    steps = (
+        letters.next_token_log_probs([letters.encode("the t"), letters.encode("the th")])
+        .double()
+        .numpy()
+    )
     assert np.isclose(row[0], steps[0, ending[0]] + steps[1, ending[1]], atol=1e-5) and row[1] == 0
 
     greedy = int(rows[0].argmax())
@@ -53,7 +63,9 @@ def test_a_model_of_one_function_keeps_what_a_language_model_promises(letters):
         letters.generate([[97] * 4090], 10)
 
 
-def test_a_model_of_one_s_own_is_on_the_board_by_its_fingerprint(dpicl, sim_suite, letters, tmp_path, monkeypatch):
+def test_a_model_of_one_s_own_is_on_the_board_by_its_fingerprint(
+    dpicl, sim_suite, letters, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     flags = ["--plugin", FILE, "--model", "letters:0.5"]
     run = dpicl("run", sim_suite, *flags, "--mechanism", "zero_shot", "--json")
@@ -61,6 +73,8 @@ def test_a_model_of_one_s_own_is_on_the_board_by_its_fingerprint(dpicl, sim_suit
     (cell, *_) = run.json["cells"]
     identity = json.loads(Path(cell["path"]).read_text())["manifest"]["model"]
     assert identity["name"] == "letters:0.5"
-    assert identity["sha256"] == models.load("letters:0.5").identity.sha256 != letters.identity.sha256
+    assert (
+        identity["sha256"] == models.load("letters:0.5").identity.sha256 != letters.identity.sha256
+    )
     assert dpicl("board", sim_suite, *flags).code == 0
     refuse(dpicl("run", sim_suite, "--plugin", FILE, "--model", "letters:many"), "letters:NUMBER")

@@ -68,7 +68,12 @@ def model(server: ServerProcess) -> ServerLM:
 
 def test_the_record_says_what_it_can_do(model: ServerLM) -> None:
     record = model.server
-    assert record is not None and record.kind == "llama.cpp" and record.model == "smollm2" and record.loopback
+    assert (
+        record is not None
+        and record.kind == "llama.cpp"
+        and record.model == "smollm2"
+        and record.loopback
+    )
     assert record.vocabulary and record.listed_ids == 1024 and record.context == 2048
     assert model.vocab_size == 49152 and model.identity.parameters > 10**8
 
@@ -79,10 +84,17 @@ def test_numbers_are_close_to_those_of_this_process(model: ServerLM) -> None:
     assert [model.encode(text) for text in TEXTS] == prompts
     chat = ChatPrompt("Write a headline.", "Sure")
     assert model.encode(chat) == own.encode(chat)
-    assert [model.decode(prompt) for prompt in prompts] == [own.decode(prompt) for prompt in prompts]
-    ours, theirs = own.next_token_log_probs(prompts).exp(), model.next_token_log_probs(prompts).exp()
+    assert [model.decode(prompt) for prompt in prompts] == [
+        own.decode(prompt) for prompt in prompts
+    ]
+    ours, theirs = (
+        own.next_token_log_probs(prompts).exp(),
+        model.next_token_log_probs(prompts).exp(),
+    )
     assert theirs.sum(dim=1).tolist() == pytest.approx([1.0] * 3, abs=2e-3)
-    assert float((ours - theirs).abs().sum(dim=1).max()) / 2 < 0.15  # it multiplies 4-bit weights by 8-bit activations
+    assert (
+        float((ours - theirs).abs().sum(dim=1).max()) / 2 < 0.15
+    )  # it multiplies 4-bit weights by 8-bit activations
     listed = ours[1].argsort()[:40].tolist()
     some = model.listed_log_probs(prompts[1:2], listed)[0, listed]
     torch.testing.assert_close(some.exp(), theirs[1, listed], atol=1e-4, rtol=0)
@@ -98,7 +110,10 @@ def test_voting_and_tang_run_through_it(server: ServerProcess, dpicl, tmp_path: 
     name = f"server:{server.url}?window=4&tokenizer={cached_model()}"
     answer = dpicl("run", suite, "--model", name, "--results", tmp_path / "results")
     assert answer.code == 0, answer.err
-    results = {r.cell.label: r for r in map(from_text, (p.read_text() for p in (tmp_path / "results").rglob("*.json")))}
+    results = {
+        r.cell.label: r
+        for r in map(from_text, (p.read_text() for p in (tmp_path / "results").rglob("*.json")))
+    }
     assert set(results) == {"voting", "tang"}
     for result in results.values():
         assert 0 < result.privacy.epsilon_proved <= 8 and result.manifest.server is not None
@@ -106,7 +121,9 @@ def test_voting_and_tang_run_through_it(server: ServerProcess, dpicl, tmp_path: 
     assert len(results["voting"].answers) == 3 and results["tang"].released_count == 1
 
 
-def test_a_server_that_is_killed_and_started_again_goes_on(server: ServerProcess, model: ServerLM) -> None:
+def test_a_server_that_is_killed_and_started_again_goes_on(
+    server: ServerProcess, model: ServerLM
+) -> None:
     prompt = model.encode(TEXTS[1])
     before = model.listed_log_probs([prompt], range(100, 140))[:, 100:140]
     server.kill()

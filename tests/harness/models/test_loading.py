@@ -39,9 +39,13 @@ def test_a_folder_without_a_model_is_one_sentence(tmp_path: Path, folder: str, w
 
 
 @pytest.mark.parametrize(
-    ("how", "words"), [({"dtype": "float33"}, "float32"), ({"device": "abacus"}, "cuda:N")], ids=["dtype", "device"]
+    ("how", "words"),
+    [({"dtype": "float33"}, "float32"), ({"device": "abacus"}, "cuda:N")],
+    ids=["dtype", "device"],
 )
-def test_unknown_dtype_and_device_are_errors(tiny_folder: Path, how: dict[str, str], words: str) -> None:
+def test_unknown_dtype_and_device_are_errors(
+    tiny_folder: Path, how: dict[str, str], words: str
+) -> None:
     with pytest.raises(UsageError, match=words):
         models.load(f"hf:{tiny_folder}", **how)
 
@@ -67,7 +71,13 @@ def test_sha256_of_a_folder_covers_every_file_wherever_it_lies(tmp_path: Path) -
     (folder / "linked").symlink_to(elsewhere)
     (folder / "circle").symlink_to(folder)
     known = {folder_sha256(folder)}
-    for path in ("a.safetensors", "b.safetensors", "config.json", "part/modules.json", "linked/vocab.txt"):
+    for path in (
+        "a.safetensors",
+        "b.safetensors",
+        "config.json",
+        "part/modules.json",
+        "linked/vocab.txt",
+    ):
         (folder / path).write_bytes(b"1")
         known.add(folder_sha256(folder))
         (folder / path).write_bytes(b"2")
@@ -137,16 +147,26 @@ def test_an_edited_file_is_another_model_to_the_cache_the_measurement_and_the_bo
         assert model.usage.tokens_read > read
 
 
-@pytest.mark.parametrize("place", [".weights/model.safetensors", "../elsewhere.safetensors", "missing.safetensors"])
-def test_weights_that_are_not_in_the_folder_are_refused(tiny_folder: Path, tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize(
+    "place", [".weights/model.safetensors", "../elsewhere.safetensors", "missing.safetensors"]
+)
+def test_weights_that_are_not_in_the_folder_are_refused(
+    tiny_folder: Path, tmp_path: Path, place: str
+) -> None:
     (tmp_path / "model").mkdir()
     folder = copy_files(tiny_folder, tmp_path / "model")
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"lm_head.weight": place}}))
+    (folder / "model.safetensors.index.json").write_text(
+        json.dumps({"weight_map": {"lm_head.weight": place}})
+    )
     assert "not beside it" in read_refusal(folder)
 
 
-def test_an_adapter_whose_model_lies_elsewhere_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
-    (copy_files(tiny_folder, tmp_path) / "adapter_config.json").write_text('{"base_model_name_or_path": "/elsewhere"}')
+def test_an_adapter_whose_model_lies_elsewhere_is_refused(
+    tiny_folder: Path, tmp_path: Path
+) -> None:
+    (copy_files(tiny_folder, tmp_path) / "adapter_config.json").write_text(
+        '{"base_model_name_or_path": "/elsewhere"}'
+    )
     assert "merge" in read_refusal(tmp_path)
 
 
@@ -156,7 +176,9 @@ def test_the_model_in_float32_cannot_be_asked_for_in_another_precision() -> None
 
 
 @pytest.mark.model
-def test_the_model_in_float32_is_the_embedded_one_in_full_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_in_float32_is_the_embedded_one_in_full_precision(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(
         readers, "find_measured", lambda model: Measured(True, True, "bits", [1024], [128])
     )  # takes long
@@ -179,8 +201,12 @@ def read_refusal(folder: Path) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.ckpt"])
-def test_weights_in_pickle_are_refused_and_not_read(tiny_folder: Path, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.ckpt"]
+)
+def test_weights_in_pickle_are_refused_and_not_read(
+    tiny_folder: Path, tmp_path: Path, name: str
+) -> None:
     class Bomb:
         def __reduce__(self):
             return (Path.touch, (tmp_path / "exploded",))
@@ -193,13 +219,19 @@ def test_weights_in_pickle_are_refused_and_not_read(tiny_folder: Path, tmp_path:
 
 def test_the_message_about_code_names_a_flag_that_exists(tiny_folder: Path, tmp_path: Path) -> None:
     copy_files(tiny_folder, tmp_path)
-    own = {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine", "AutoModelForCausalLM": "mine.Mine"}}
+    own = {
+        "model_type": "mine",
+        "auto_map": {"AutoConfig": "mine.Mine", "AutoModelForCausalLM": "mine.Mine"},
+    }
     (tmp_path / "config.json").write_text(json.dumps(own))
     (tmp_path / "mine.py").write_text(f"open({str(tmp_path / 'exploded')!r}, 'w')")
     said = read_refusal(tmp_path)
     assert not (tmp_path / "exploded").exists()
     flags = re.findall(r"--[a-z-]+", said)
-    assert flags and parse(["run", "quick", *(word for flag in flags for word in (flag, "x"))]) is not None
+    assert (
+        flags
+        and parse(["run", "quick", *(word for flag in flags for word in (flag, "x"))]) is not None
+    )
 
 
 def test_a_tokenizer_with_code_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
@@ -225,7 +257,9 @@ def test_a_tokenizer_with_code_is_refused(tiny_folder: Path, tmp_path: Path) -> 
         ("model.safetensors", "\x08\x00\x00\x00\x00\x00\x00\x00{}      "),
     ],
 )
-def test_files_that_are_damaged_are_one_sentence(tiny_folder: Path, tmp_path: Path, name: str, content: str) -> None:
+def test_files_that_are_damaged_are_one_sentence(
+    tiny_folder: Path, tmp_path: Path, name: str, content: str
+) -> None:
     copy_files(tiny_folder, tmp_path)
     (tmp_path / name).write_text(content)
     assert read_refusal(tmp_path)
@@ -233,7 +267,12 @@ def test_files_that_are_damaged_are_one_sentence(tiny_folder: Path, tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("num_hidden_layers", 10**9), ("hidden_size", 10**12), ("vocab_size", 1e300), ("num_hidden_layers", "two")],
+    [
+        ("num_hidden_layers", 10**9),
+        ("hidden_size", 10**12),
+        ("vocab_size", 1e300),
+        ("num_hidden_layers", "two"),
+    ],
 )
 def test_a_config_that_would_fill_the_memory_is_one_sentence(
     tiny_folder: Path, tmp_path: Path, key: str, value: object
@@ -244,7 +283,9 @@ def test_a_config_that_would_fill_the_memory_is_one_sentence(
     assert read_refusal(tmp_path)
 
 
-def test_weights_that_lack_a_part_are_refused_instead_of_drawn(tiny_folder: Path, tmp_path: Path) -> None:
+def test_weights_that_lack_a_part_are_refused_instead_of_drawn(
+    tiny_folder: Path, tmp_path: Path
+) -> None:
     copy_files(tiny_folder, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text()) | {"num_hidden_layers": 3}
     (tmp_path / "config.json").write_text(json.dumps(config))

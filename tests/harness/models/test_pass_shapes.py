@@ -35,7 +35,9 @@ def class_alike(lines: int) -> int:
     return 0
 
 
-def round_by_class(class_of: Callable[[int], int], layer: torch.nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
+def round_by_class(
+    class_of: Callable[[int], int], layer: torch.nn.Linear, inputs: torch.Tensor
+) -> torch.Tensor:
     """A product that is rounded otherwise in each class of numbers of lines."""
     return product(layer, inputs) * (1 + class_of(inputs.shape[-2]) * 2.0**-20)
 
@@ -117,7 +119,11 @@ def test_a_class_that_holds_no_piece_is_not_chosen() -> None:
     ids=["AMX", "each size its own", "by place"],
 )
 def test_a_model_is_read_alone_wherever_places_do_not_matter(
-    kernel: Kernel, alone: bool, body: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kernel: Kernel,
+    alone: bool,
+    body: tuple[int, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """From the products of such a processor to the identity; with all sizes at once its rows change each other.
 
@@ -125,7 +131,9 @@ def test_a_model_is_read_alone_wherever_places_do_not_matter(
     """
     monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(products, "_product", kernel)
-    model = models.load(f"hf:{save_tiny_llama(tmp_path / 'llama', max_length=640)}", device="cpu", dtype="float32")
+    model = models.load(
+        f"hf:{save_tiny_llama(tmp_path / 'llama', max_length=640)}", device="cpu", dtype="float32"
+    )
     assert isinstance(model, TransformersLM)
     assert model.identity.batch_invariant is alone
     assert model.shapes.body == body
@@ -137,14 +145,20 @@ def test_a_model_is_read_alone_wherever_places_do_not_matter(
     before = model.identity.arithmetic
     monkeypatch.undo()
     monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "other"))
-    here = models.load(f"hf:{tmp_path / 'llama'}", device="cpu", dtype="float32").identity.arithmetic
+    here = models.load(
+        f"hf:{tmp_path / 'llama'}", device="cpu", dtype="float32"
+    ).identity.arithmetic
     assert (here != before) is alone
 
 
-def test_more_tokens_than_the_output_layer_reads_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_tokens_than_the_output_layer_reads_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A piece may predict after each of its tokens: its part of the output layer is read in several products."""
     monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "cache"))
-    model = models.load(f"hf:{save_tiny_llama(tmp_path / 'llama', max_length=640)}", device="cpu", dtype="float32")
+    model = models.load(
+        f"hf:{save_tiny_llama(tmp_path / 'llama', max_length=640)}", device="cpu", dtype="float32"
+    )
     assert isinstance(model, TransformersLM)
     text, sizes = list(range(4, 240)), set[int]()
     expected = model.score([([9], [text])])[0]

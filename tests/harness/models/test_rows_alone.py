@@ -40,7 +40,12 @@ TEXTS = [
 ]
 ENDINGS = ["Sports", " Business", '"', "é", " World World World"]
 #: What ONEDNN_MAX_CPU_ISA may be -> a set of instructions that the processor must have for it.
-ISAS = {"AVX2": "avx2", "AVX512_CORE": "avx512_f", "AVX512_CORE_BF16": "avx512_bf16", "AVX512_CORE_AMX": "amx_tile"}
+ISAS = {
+    "AVX2": "avx2",
+    "AVX512_CORE": "avx512_f",
+    "AVX512_CORE_BF16": "avx512_bf16",
+    "AVX512_CORE_AMX": "amx_tile",
+}
 #: Tokens of a row that spans pieces.
 LONG = PIECE + 44
 
@@ -63,11 +68,15 @@ def long_row(seed: int, length: int = LONG) -> list[int]:
     return np.random.default_rng(seed).integers(4, 300, size=length).tolist()
 
 
-def first_tokens(model: TransformersLM, rows: Sequence[list[int]], seeds: Sequence[int], prefix: Prefix | None) -> Any:
+def first_tokens(
+    model: TransformersLM, rows: Sequence[list[int]], seeds: Sequence[int], prefix: Prefix | None
+) -> Any:
     return list(model.next_token_log_probs(rows, prefix))
 
 
-def later_tokens(model: TransformersLM, rows: Sequence[list[int]], seeds: Sequence[int], prefix: Prefix | None) -> Any:
+def later_tokens(
+    model: TransformersLM, rows: Sequence[list[int]], seeds: Sequence[int], prefix: Prefix | None
+) -> Any:
     decoder, steps = model.decoder(rows, prefix), []
     for token in (9, 200, 31):
         decoder.append(token)
@@ -75,19 +84,27 @@ def later_tokens(model: TransformersLM, rows: Sequence[list[int]], seeds: Sequen
     return [torch.stack([step[row] for step in steps]) for row in range(len(rows))]
 
 
-def scores(model: TransformersLM, rows: Sequence[list[int]], seeds: Sequence[int], prefix: Prefix | None) -> Any:
+def scores(
+    model: TransformersLM, rows: Sequence[list[int]], seeds: Sequence[int], prefix: Prefix | None
+) -> Any:
     endings = [model.encode(ending) for ending in ENDINGS]
-    asked = [(row, endings[: 1 + seed % len(endings)]) for row, seed in zip(rows, seeds, strict=True)]
+    asked = [
+        (row, endings[: 1 + seed % len(endings)]) for row, seed in zip(rows, seeds, strict=True)
+    ]
     scored = model.score_endings(asked, prefix)
     assert model.score(asked, prefix) == [[each.log_prob for each in row] for row in scored]
     return scored
 
 
-def greedy(model: TransformersLM, rows: Sequence[list[int]], seeds: Sequence[int], prefix: Prefix | None) -> Any:
+def greedy(
+    model: TransformersLM, rows: Sequence[list[int]], seeds: Sequence[int], prefix: Prefix | None
+) -> Any:
     return model.generate(rows, 6, ["zz"], prefix)
 
 
-def sample(model: TransformersLM, rows: Sequence[list[int]], seeds: Sequence[int], prefix: Prefix | None) -> Any:
+def sample(
+    model: TransformersLM, rows: Sequence[list[int]], seeds: Sequence[int], prefix: Prefix | None
+) -> Any:
     return model.generate(rows, 6, (), prefix, temperature=1.0, seeds=seeds)
 
 
@@ -109,12 +126,18 @@ def assert_alone(
     among = way(model, rows, seeds, prefix)
     for row, seed, value in zip(rows, seeds, among, strict=True):
         (alone,) = way(model, [row], [seed], prefix)
-        assert is_same(alone, value), f"a row of {len(row)} tokens among {[len(other) for other in rows]}"
+        assert is_same(alone, value), (
+            f"a row of {len(row)} tokens among {[len(other) for other in rows]}"
+        )
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("prefixed", [False, True])
-@settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(8),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(data=st.data())
 def test_other_rows_change_no_bit(
     lm: TransformersLM, way: Callable[..., Any], prefixed: bool, data: st.DataObject
@@ -131,7 +154,9 @@ def test_other_rows_change_no_bit(
     rows = st.lists(texts.map(lambda own: [*begin, *own]), max_size=5)
     watched, seed = [*begin, *data.draw(texts)], data.draw(st.integers(0, 10**6))
     (expected,) = way(lm, [watched], [seed], prefix)
-    model = set_passes(lm, data.draw(st.sampled_from(SHAPES)), data.draw(st.sampled_from([1, 10**5, 10**9])))
+    model = set_passes(
+        lm, data.draw(st.sampled_from(SHAPES)), data.draw(st.sampled_from([1, 10**5, 10**9]))
+    )
     model.eos_token_id = -1
     for _ in range(2):
         before, after = data.draw(rows), data.draw(rows)
@@ -142,11 +167,15 @@ def test_other_rows_change_no_bit(
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("memory", [1, 40_000, None])
-def test_jobs_read_what_each_would_read_alone(lm: TransformersLM, way: Callable[..., Any], memory: int | None) -> None:
+def test_jobs_read_what_each_would_read_alone(
+    lm: TransformersLM, way: Callable[..., Any], memory: int | None
+) -> None:
     """Among others that come, go and fail; with little memory, rows wait until others have been read."""
     model = set_passes(lm, 256, memory)
     model.eos_token_id = -1
-    groups = [[long_row(10 * group + row, 1 + 97 * row) for row in range(group % 4)] for group in range(8)]
+    groups = [
+        [long_row(10 * group + row, 1 + 97 * row) for row in range(group % 4)] for group in range(8)
+    ]
     groups.append([long_row(1, 700), []])
 
     def job(number: int) -> Any:
@@ -207,7 +236,9 @@ def test_a_pass_that_runs_out_of_memory_is_read_again_in_halves(
     assert not model._passes.pending
 
 
-def test_a_machine_with_no_memory_at_all_is_an_error_and_loses_no_other_job(lm: TransformersLM) -> None:
+def test_a_machine_with_no_memory_at_all_is_an_error_and_loses_no_other_job(
+    lm: TransformersLM,
+) -> None:
     model = set_passes(lm, 1024)
     failing = Failing(model, MemoryError(), set(range(1, 100)))
     with pytest.raises(MemoryError):
@@ -228,7 +259,12 @@ def test_an_error_of_a_pass_fails_who_was_in_it(lm: TransformersLM) -> None:
             return str(error)
         return "read"
 
-    assert run_together([partial(job, seed) for seed in range(4)]) == ["read", "broken pass", "read", "read"]
+    assert run_together([partial(job, seed) for seed in range(4)]) == [
+        "read",
+        "broken pass",
+        "read",
+        "read",
+    ]
 
 
 def test_rows_wait_for_memory_and_it_is_given_back(lm: TransformersLM) -> None:
@@ -275,14 +311,22 @@ def test_passes_are_full(lm: TransformersLM) -> None:
     assert model.usage.tokens_read == 64 * 20
 
 
-@pytest.mark.parametrize("lengths", [(1, 5), (PIECE - 1, 3), (PIECE, 2), (PIECE + 1, 300), (10, 2 * PIECE)])
+@pytest.mark.parametrize(
+    "lengths", [(1, 5), (PIECE - 1, 3), (PIECE, 2), (PIECE + 1, 300), (10, 2 * PIECE)]
+)
 def test_pieces_of_a_row_are_always_cut_at_the_same_places(lengths: tuple[int, int]) -> None:
     begin, count = lengths
-    pieces = row_of(range(count), begin, None, None, lambda places, log_probs: None, scored=[count - 1])
+    pieces = row_of(
+        range(count), begin, None, None, lambda places, log_probs: None, scored=[count - 1]
+    )
     assert [token for piece in pieces for token in piece.tokens] == list(range(count))
-    assert [position for piece in pieces for position in piece.positions] == list(range(begin, begin + count))
+    assert [position for piece in pieces for position in piece.positions] == list(
+        range(begin, begin + count)
+    )
     assert all(len(piece.tokens) == PIECE for piece in pieces[:-1])
-    assert [list(piece.scored) for piece in pieces] == [[]] * (len(pieces) - 1) + [[len(pieces[-1].tokens) - 1]]
+    assert [list(piece.scored) for piece in pieces] == [[]] * (len(pieces) - 1) + [
+        [len(pieces[-1].tokens) - 1]
+    ]
     reading = Reading(rows=[pieces])
     assert reading.count_bytes() == 0
 
@@ -292,7 +336,9 @@ def load_embedded(name: str, dtype: str) -> TransformersLM:
     assert isinstance(model, TransformersLM)
     if not model.identity.batch_invariant:
         assert pass_shapes.choose(model.model) is None
-        pytest.skip("on this machine the bits of a line depend on its place, whatever the size of a pass")
+        pytest.skip(
+            "on this machine the bits of a line depend on its place, whatever the size of a pass"
+        )
     model.eos_token_id = -1
     return model
 
@@ -301,7 +347,9 @@ def load_embedded(name: str, dtype: str) -> TransformersLM:
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("prefixed", [False, True])
-@pytest.mark.parametrize(("name", "dtype"), [("embedded", "bfloat16"), ("embedded-float32", "float32")])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("embedded", "bfloat16"), ("embedded-float32", "float32")]
+)
 def test_rows_of_the_embedded_model_are_read_alone(
     name: str, dtype: str, way: Callable[..., Any], prefixed: bool
 ) -> None:
@@ -318,11 +366,25 @@ def test_rows_of_the_embedded_model_are_read_alone(
 @pytest.mark.model
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", ["1", "2"])
-@pytest.mark.parametrize("isa", [isa for isa, needed in ISAS.items() if torch.cpu.get_capabilities().get(needed)])
+@pytest.mark.parametrize(
+    "isa", [isa for isa, needed in ISAS.items() if torch.cpu.get_capabilities().get(needed)]
+)
 def test_rows_are_read_alone_by_the_kernels_of_other_processors(isa: str, threads: str) -> None:
     """A test of this file in a process where oneDNN uses no other instructions; nothing may be skipped there."""
     chosen = "embedded_model_are_read_alone and first_tokens"
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "model", "-k", chosen, "-p", "no:cacheprovider", __file__]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-m",
+        "model",
+        "-k",
+        chosen,
+        "-p",
+        "no:cacheprovider",
+        __file__,
+    ]
     environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": isa, "OMP_NUM_THREADS": threads}
     made = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert made.returncode == 0 and "skipped" not in made.stdout, made.stdout[-4000:]

@@ -59,9 +59,15 @@ def close(one: torch.Tensor, other: torch.Tensor) -> None:
     torch.testing.assert_close(one, other, atol=2e-5, rtol=0)
 
 
-def test_it_reads_as_the_same_model_does_in_this_process(fake: FakeServer, tiny: TransformersLM) -> None:
+def test_it_reads_as_the_same_model_does_in_this_process(
+    fake: FakeServer, tiny: TransformersLM
+) -> None:
     model = load(fake)
-    assert (model.vocab_size, model.eos_token_id, model.max_length) == (tiny.vocab_size, tiny.eos_token_id, 256)
+    assert (model.vocab_size, model.eos_token_id, model.max_length) == (
+        tiny.vocab_size,
+        tiny.eos_token_id,
+        256,
+    )
     assert model.server is not None and model.server.vocabulary
     assert model.identity.batch_invariant is False
     prompts = [tiny.encode(text) or [5] for text in TEXTS]
@@ -69,7 +75,10 @@ def test_it_reads_as_the_same_model_does_in_this_process(fake: FakeServer, tiny:
     assert model.decode(prompts[0]) == TEXTS[0]
     close(model.next_token_log_probs(prompts), tiny.next_token_log_probs(prompts))
     unlikely = tiny.next_token_log_probs(prompts)[0].argsort()[:90].tolist()
-    close(model.listed_log_probs(prompts, unlikely)[:, unlikely], tiny.next_token_log_probs(prompts)[:, unlikely])
+    close(
+        model.listed_log_probs(prompts, unlikely)[:, unlikely],
+        tiny.next_token_log_probs(prompts)[:, unlikely],
+    )
     endings = [tiny.encode(" Sports"), tiny.encode(" zebra"), tiny.encode(" the x")]
     ours, theirs = model.score([(prompts[0], endings)]), tiny.score([(prompts[0], endings)])
     assert ours[0] == pytest.approx(theirs[0], abs=1e-4)
@@ -102,7 +111,11 @@ def test_a_server_that_lists_tokens(start: Callable[..., FakeServer], tiny: Tran
     close(whole.next_token_log_probs(prompts), tiny.next_token_log_probs(prompts))
     model, expected = load(start("vllm", top=20)), tiny.next_token_log_probs(prompts)
     assert model.server is not None
-    assert (model.server.vocabulary, model.server.top_tokens, model.server.listed_ids) == (False, 20, 128)
+    assert (model.server.vocabulary, model.server.top_tokens, model.server.listed_ids) == (
+        False,
+        20,
+        128,
+    )
     listed = list(range(0, 300, 2))  # more than a request lists
     close(model.listed_log_probs(prompts, listed)[:, listed], expected[:, listed])
     row = model.next_token_log_probs(prompts[:1])[0]
@@ -110,7 +123,9 @@ def test_a_server_that_lists_tokens(start: Callable[..., FakeServer], tiny: Tran
     assert known.sum() == 20
     close(row[known], expected[0][known])
     endings = [tiny.encode(" Sports"), tiny.encode(" World")]
-    assert model.score([(prompts[0], endings)])[0] == pytest.approx(tiny.score([(prompts[0], endings)])[0], abs=1e-3)
+    assert model.score([(prompts[0], endings)])[0] == pytest.approx(
+        tiny.score([(prompts[0], endings)])[0], abs=1e-3
+    )
     assert model.generate(prompts, 5) == tiny.generate(prompts, 5)
     assert whole.identity.sha256 != model.identity.sha256
 
@@ -118,7 +133,10 @@ def test_a_server_that_lists_tokens(start: Callable[..., FakeServer], tiny: Tran
 def test_ids_that_an_older_server_ignores_are_not_relied_on(start, tiny: TransformersLM) -> None:
     model = load(start("vllm", top=20, listed=0), patience=1)
     assert model.server is not None and model.server.listed_ids == 0 and not model.server.candidates
-    prompt, expected = tiny.encode("Article: A new"), tiny.next_token_log_probs([tiny.encode("Article: A new")])[0]
+    prompt, expected = (
+        tiny.encode("Article: A new"),
+        tiny.next_token_log_probs([tiny.encode("Article: A new")])[0],
+    )
     known = model.next_token_log_probs([prompt])[0] > -torch.inf
     left, missing = 1 - float(expected[known].exp().sum()), int((~known).nonzero()[0])
     share = math.log(left / (model.vocab_size - int(known.sum())))
@@ -142,9 +160,13 @@ FAULTS = {
     "endless": fake_server.send_endlessly,
     "above 0": send_positive,
     "not JSON": answer_with(b"\xff\xfe<html>"),
-    "NaN": answer_with(b'{"completion_probabilities": [{"top_logprobs": [{"id": 1, "logprob": NaN}]}]}'),
+    "NaN": answer_with(
+        b'{"completion_probabilities": [{"top_logprobs": [{"id": 1, "logprob": NaN}]}]}'
+    ),
     "deep": answer_with(b"[" * 100_000),
-    "out of range": answer_with(b'{"completion_probabilities": [{"top_logprobs": [{"id": 99999999, "logprob": -1}]}]}'),
+    "out of range": answer_with(
+        b'{"completion_probabilities": [{"top_logprobs": [{"id": 99999999, "logprob": -1}]}]}'
+    ),
     "twice": answer_with(
         b'{"completion_probabilities": [{"top_logprobs": [{"id": 1, "logprob": -1}, {"id": 1, "logprob": -2}]}]}'
     ),
@@ -163,7 +185,9 @@ def test_a_request_that_fails_is_sent_again_and_gives_the_same(
     assert not fake.faults
 
 
-def test_one_refused_prompt_has_no_numbers_and_no_other_one_changes(fake: FakeServer, tiny: TransformersLM) -> None:
+def test_one_refused_prompt_has_no_numbers_and_no_other_one_changes(
+    fake: FakeServer, tiny: TransformersLM
+) -> None:
     model = load(fake, patience=0.3)
     bad, good = tiny.encode("the bad film"), tiny.encode("the good film")
 
@@ -200,7 +224,9 @@ def test_redirects_are_refused(fake: FakeServer, tiny: TransformersLM, start) ->
     assert not elsewhere.headers_seen
 
 
-def test_requests_of_all_jobs_share_a_bounded_window(fake: FakeServer, tiny: TransformersLM) -> None:
+def test_requests_of_all_jobs_share_a_bounded_window(
+    fake: FakeServer, tiny: TransformersLM
+) -> None:
     def pause(handler: Handler, answer: bytes) -> bool:
         fake_server.time.sleep(0.01)
         return False
@@ -208,7 +234,9 @@ def test_requests_of_all_jobs_share_a_bounded_window(fake: FakeServer, tiny: Tra
     model = load(fake, window=3)
     fake.most_going, fake.always = 0, pause
     prompts = [tiny.encode(f"the film {word}") for word in ("a", "of", "team", "was", "one", "two")]
-    found = run_together([partial(model.next_token_log_probs, [prompt, prompt]) for prompt in prompts])
+    found = run_together(
+        [partial(model.next_token_log_probs, [prompt, prompt]) for prompt in prompts]
+    )
     for rows, prompt in zip(found, prompts, strict=True):
         close(rows, tiny.next_token_log_probs([prompt, prompt]))
     assert 1 < fake.most_going <= 3
@@ -228,7 +256,9 @@ def test_bad_addresses_are_refused_before_anything_is_sent(rest: str) -> None:
         models.load(f"server:{rest}{'&' if '?' in rest else '?'}tokenizer=x")
 
 
-def test_a_named_server_is_found_in_the_environment(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_server_is_found_in_the_environment(
+    fake: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DPICL_SERVER_MY_BOX", fake.name(window=2).removeprefix("server:"))
     assert models.load("server:my-box").identity.name == "server:my-box"
 
@@ -237,12 +267,16 @@ def test_a_named_server_is_found_in_the_environment(fake: FakeServer, monkeypatc
     ("settings", "said"),
     [({"model": "other"}, "fake"), ({"tokenizer": ""}, "value"), ({"tokenizer": "/no"}, "hub id")],
 )
-def test_what_cannot_be_loaded_says_why(fake: FakeServer, settings: dict[str, str], said: str) -> None:
+def test_what_cannot_be_loaded_says_why(
+    fake: FakeServer, settings: dict[str, str], said: str
+) -> None:
     with pytest.raises(DpiclError, match=said):
         models.load(fake.name(**settings))
 
 
-def test_a_tokenizer_of_another_model_is_refused(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tokenizer_of_another_model_is_refused(
+    fake: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(UsageError, match="needs the tokenizer"):
         models.load(f"server:{fake.url}")
     monkeypatch.setattr(fake.model, "encode", lambda text: [5, 6, 7])
@@ -279,9 +313,13 @@ def test_prompts_use_nothing_that_was_kept_where_that_is_asked_for(fake: FakeSer
         "https://example.org/#hunter2", "http://user:hunter2@[::1",
     ],
 )  # fmt: skip
-def test_a_name_that_holds_a_password_is_refused_unseen(name: str, dpicl, sim_suite, tmp_path) -> None:
+def test_a_name_that_holds_a_password_is_refused_unseen(
+    name: str, dpicl, sim_suite, tmp_path
+) -> None:
     own = tmp_path / "suite.yaml"
-    own.write_text(sim_suite.read_text().replace("models: [sim]", f"models: [{json.dumps('server:' + name)}]"))
+    own.write_text(
+        sim_suite.read_text().replace("models: [sim]", f"models: [{json.dumps('server:' + name)}]")
+    )
     for words in (
         ("plan", own), ("plan", sim_suite, "--model", f"server:{name}"), ("run", own, "--results", tmp_path / "results")
     ):  # fmt: skip
@@ -291,18 +329,26 @@ def test_a_name_that_holds_a_password_is_refused_unseen(name: str, dpicl, sim_su
     assert not (tmp_path / "results").exists()
 
 
-@pytest.mark.parametrize("address", ["http://127.0.0.1:9/?tokenizer=x", "https://example.org", "//x", ""])
+@pytest.mark.parametrize(
+    "address", ["http://127.0.0.1:9/?tokenizer=x", "https://example.org", "//x", ""]
+)
 def test_a_file_names_no_address(address: str, dpicl, sim_suite, tmp_path) -> None:
     suite, config, name = tmp_path / "suite.yaml", tmp_path / "config.yaml", f"server:{address}"
-    suite.write_text(sim_suite.read_text().replace("models: [sim]", f"models: [{json.dumps(name)}]"))
+    suite.write_text(
+        sim_suite.read_text().replace("models: [sim]", f"models: [{json.dumps(name)}]")
+    )
     config.write_text(f"model: {json.dumps('sim,' + name)}")
     for words in (("plan", suite), ("run", suite), ("plan", sim_suite, "--config", config)):
         answer = dpicl(*words)
         assert answer.code == 2 and answer.err.count("\n") == 1
-        assert all(word in answer.err for word in ("--model server:URL", "line", "DPICL_SERVER_NAME"))
+        assert all(
+            word in answer.err for word in ("--model server:URL", "line", "DPICL_SERVER_NAME")
+        )
 
 
-def test_the_user_names_an_address_by_flag_or_environment(dpicl, sim_suite, tmp_path, monkeypatch) -> None:
+def test_the_user_names_an_address_by_flag_or_environment(
+    dpicl, sim_suite, tmp_path, monkeypatch
+) -> None:
     suite, address = tmp_path / "suite.yaml", "https://example.org/?tokenizer=x&key=OUR_KEY"
     assert dpicl("plan", sim_suite, "--model", f"server:{address}").code == 0
     suite.write_text(sim_suite.read_text().replace("models: [sim]", "models: ['server:box']"))
@@ -310,8 +356,12 @@ def test_the_user_names_an_address_by_flag_or_environment(dpicl, sim_suite, tmp_
     assert dpicl("plan", suite).code == 0
 
 
-@pytest.mark.parametrize("name", ["hf:https://127.0.0.1:9/model", "hf:http://example.org/model@main", "hf:a:b/c"])
-def test_models_and_embeddings_have_no_addresses(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name", ["hf:https://127.0.0.1:9/model", "hf:http://example.org/model@main", "hf:a:b/c"]
+)
+def test_models_and_embeddings_have_no_addresses(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def connect(*words: object) -> None:
         raise AssertionError("something was sent")
 
@@ -333,7 +383,11 @@ def test_a_key_in_place_of_its_variable_is_not_shown() -> None:
 def test_whatever_a_server_answers_is_bounded_or_one_of_our_errors(
     start: Callable[..., FakeServer], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chance, sent, name = random.Random(kind), Connection._send, start(kind, top=20).name(patience=0.05, timeout=20)
+    chance, sent, name = (
+        random.Random(kind),
+        Connection._send,
+        start(kind, top=20).name(patience=0.05, timeout=20),
+    )
 
     async def alter(self: Connection, call: Call) -> tuple[int, float, bytes]:
         status, after, content = await sent(self, call)
@@ -347,7 +401,10 @@ def test_whatever_a_server_answers_is_bounded_or_one_of_our_errors(
             with suppress(DpiclError):
                 models.load(name)
         with suppress(DpiclError):
-            for row in (model.next_token_log_probs([[5, at]]), model.listed_log_probs([[5]], [at, 3])):
+            for row in (
+                model.next_token_log_probs([[5, at]]),
+                model.listed_log_probs([[5]], [at, 3]),
+            ):
                 assert row.isnan().all() or -torch.inf < float(row.max()) <= 0
         with suppress(DpiclError):
             (text,) = model.generate([[5, at]], 4, broken="empty")
@@ -378,7 +435,9 @@ UNSOUND: dict[str, Callable[[dict[str, Any]], Any]] = {
     "no token": lambda answer: _likely(answer).clear(),
     "a sentinel": lambda answer: _likely(answer).update({min(_likely(answer)): -9999.0}),
     "an id that no vocabulary has": lambda answer: _likely(answer).update({"token_id:90000": -3.0}),
-    "more than one together": lambda answer: _likely(answer).update(dict.fromkeys(_likely(answer), -0.5)),
+    "more than one together": lambda answer: _likely(answer).update(
+        dict.fromkeys(_likely(answer), -0.5)
+    ),
     "two choices": lambda answer: answer["choices"].append(answer["choices"][0]),
     "no choice": lambda answer: answer["choices"].clear(),
     "two places": lambda answer: answer["choices"][0]["logprobs"]["top_logprobs"].append({}),
@@ -397,7 +456,9 @@ def test_an_answer_that_is_not_what_was_requested_is_repeated_and_counted_or_nam
     server.faults.extend([_alter(UNSOUND[what])] * 2)
     assert torch.equal(model.next_token_log_probs([prompt]), expected)
     bad = _alter(UNSOUND[what])
-    server.always = lambda handler, answer: bad(handler, answer) if _read_prompt(handler) == prompt else False
+    server.always = lambda handler, answer: (
+        bad(handler, answer) if _read_prompt(handler) == prompt else False
+    )
     assert model.next_token_log_probs([prompt]).isnan().all()  # a private text cannot end a run
     assert sum(model.usage.failures.values()) == 1
     server.always = bad
@@ -433,10 +494,14 @@ def test_ids_that_are_missing_or_of_another_model_are_named(fake: FakeServer, st
         llama.generate([[5, 6]], 3)
 
 
-def test_kinds_of_requests_that_spoil_each_other_are_never_sent_together(start, tiny: TransformersLM) -> None:
+def test_kinds_of_requests_that_spoil_each_other_are_never_sent_together(
+    start, tiny: TransformersLM
+) -> None:
     server = start("vllm", top=20, collapses=True)
     model = load(server)
-    assert model.server is not None and model.server.mixes is False and model.server.listed_ids == 128
+    assert (
+        model.server is not None and model.server.mixes is False and model.server.listed_ids == 128
+    )
     assert load(start("vllm", top=20)).server.mixes is True
     prompts = [tiny.encode(f"the film {word}") for word in ("a", "of", "team", "was")]
     jobs = [job for prompt in prompts for job in (partial(model.likeliest_log_probs, [prompt], 20),
@@ -457,10 +522,14 @@ def test_kinds_of_requests_that_spoil_each_other_are_never_sent_together(start, 
 
 def _prompts_of(server: FakeServer) -> list[int]:
     """How many prompts each request had."""
-    return [len(body["prompt"]) if isinstance(body["prompt"][0], list) else 1 for _, body in server.seen]
+    return [
+        len(body["prompt"]) if isinstance(body["prompt"][0], list) else 1 for _, body in server.seen
+    ]
 
 
-def test_prompts_share_requests_of_one_salt_and_each_has_its_own_row(start, tiny: TransformersLM) -> None:
+def test_prompts_share_requests_of_one_salt_and_each_has_its_own_row(
+    start, tiny: TransformersLM
+) -> None:
     server = start("vllm", top=20)
     model, prompts = load(server), [tiny.encode(f"the film {at}") for at in range(40)]
     server.seen.clear()
@@ -490,7 +559,9 @@ def test_a_level_of_a_label_tree_is_one_request(start, tiny: TransformersLM) -> 
     server.seen.clear()
     scores = model.score([(query, labels) for query in queries])
     assert sorted(_prompts_of(server)) == [4, 4, 8]  # roots; after 7 and 9; after 7, and after 12
-    for row, expected in zip(scores, tiny.score([(query, labels) for query in queries]), strict=True):
+    for row, expected in zip(
+        scores, tiny.score([(query, labels) for query in queries]), strict=True
+    ):
         assert row == pytest.approx(expected, abs=1e-4)
 
 
@@ -511,13 +582,17 @@ def test_one_unsound_choice_of_a_request_is_asked_again_alone(start, tiny: Trans
 
 
 @pytest.mark.parametrize("index", [[0, 0, 1], [0, 1], [1, 2, 3]])
-def test_choices_that_belong_to_no_prompt_or_to_one_twice_are_no_answer(index: list[int], start, tiny) -> None:
+def test_choices_that_belong_to_no_prompt_or_to_one_twice_are_no_answer(
+    index: list[int], start, tiny
+) -> None:
     server = start("vllm", top=20)
     model, prompts = load(server), [tiny.encode(f"the film {at}") for at in range(3)]
     expected = model.listed_log_probs(prompts, [5, 6])
 
     def mix(answer: dict[str, Any]) -> None:
-        answer["choices"] = [{**choice, "index": at} for at, choice in zip(index, answer["choices"], strict=False)]
+        answer["choices"] = [
+            {**choice, "index": at} for at, choice in zip(index, answer["choices"], strict=False)
+        ]
 
     server.seen.clear()
     server.faults.append(_alter(mix))
@@ -525,7 +600,9 @@ def test_choices_that_belong_to_no_prompt_or_to_one_twice_are_no_answer(index: l
     assert _prompts_of(server) == [1, 1, 1]
 
 
-def test_a_prompt_that_is_refused_spoils_none_that_share_its_request(start, tiny: TransformersLM) -> None:
+def test_a_prompt_that_is_refused_spoils_none_that_share_its_request(
+    start, tiny: TransformersLM
+) -> None:
     server = start("vllm", top=20)
     model, prompts = load(server, patience=0.3), [tiny.encode(f"the film {at}") for at in range(5)]
     expected = tiny.next_token_log_probs(prompts)
@@ -573,7 +650,10 @@ def test_a_server_that_comes_back_as_another_one_ends_the_run_by_what_differs(
         model = load(first, patience=5)
         row = model.next_token_log_probs([[5, 6]])
         first.stop()
-        how = {"folder": tiny_folder, **{name: change[name] for name in change if name not in ("version", "id")}}
+        how = {
+            "folder": tiny_folder,
+            **{name: change[name] for name in change if name not in ("version", "id")},
+        }
         second = FakeServer(kind, **how, port=first.server_port)
         servers.callback(second.stop)
         second.version, second.id = change.get("version", "0.0"), change.get("id", "fake")
@@ -585,12 +665,16 @@ def test_a_server_that_comes_back_as_another_one_ends_the_run_by_what_differs(
         close(model.next_token_log_probs([[5, 6]]), row)
 
 
-def test_no_cookie_is_kept_and_no_proxy_reads_plain_http(fake: FakeServer, start, monkeypatch) -> None:
+def test_no_cookie_is_kept_and_no_proxy_reads_plain_http(
+    fake: FakeServer, start, monkeypatch
+) -> None:
     proxy = start("llama.cpp")
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, proxy.url)
     server_http._client_of.cache_clear()
-    fake.always = lambda handler, answer: answer_with(answer, Set_Cookie="session=1; Path=/")(handler, answer)
+    fake.always = lambda handler, answer: answer_with(answer, Set_Cookie="session=1; Path=/")(
+        handler, answer
+    )
     load(fake).next_token_log_probs([[5], [6]])
     assert not any("cookie" in {name.lower() for name in seen} for seen in fake.headers_seen)
     assert not proxy.headers_seen and not proxy.connections
@@ -605,13 +689,21 @@ def test_a_server_may_read_more_than_any_prompt_has(fake: FakeServer, monkeypatc
 
 
 @pytest.mark.parametrize("settings", [{"tokenizer": True}, {"context": 100}, {}])
-def test_a_server_of_plain_completions_writes_texts(settings: dict[str, Any], start, tiny: TransformersLM) -> None:
+def test_a_server_of_plain_completions_writes_texts(
+    settings: dict[str, Any], start, tiny: TransformersLM
+) -> None:
     server = start("openai")
     given = {key: value for key, value in settings.items() if key != "tokenizer"}
-    name = f"server:{server.url}?patience=2" + "".join(f"&{key}={value}" for key, value in given.items())
+    name = f"server:{server.url}?patience=2" + "".join(
+        f"&{key}={value}" for key, value in given.items()
+    )
     model = models.load(name + (f"&tokenizer={server.folder}" if "tokenizer" in settings else ""))
     record = model.server
-    assert record is not None and (record.kind, record.top_tokens, record.candidates) == ("openai", 0, False)
+    assert record is not None and (record.kind, record.top_tokens, record.candidates) == (
+        "openai",
+        0,
+        False,
+    )
     prompts = [model.encode(text) for text in TEXTS if text]
     assert [model.decode(prompt) for prompt in prompts] == [text for text in TEXTS if text]
     expected = tiny.generate([tiny.encode(text) for text in TEXTS if text], 6, stop=[" "])
@@ -623,4 +715,7 @@ def test_a_server_of_plain_completions_writes_texts(settings: dict[str, Any], st
             model.generate([model.encode("ü" * 50)], 1)
     long = model.encode("film " * 300)  # the server has no room for it
     if "tokenizer" not in settings and not given:
-        assert model.generate([prompts[0], long], 6, stop=[" "], broken="empty") == [expected[0], ""]
+        assert model.generate([prompts[0], long], 6, stop=[" "], broken="empty") == [
+            expected[0],
+            "",
+        ]

@@ -23,7 +23,9 @@ def test_any_text_survives_encoding_and_decoding(text: str) -> None:
 
 
 def test_log_probs_are_a_distribution_that_depends_on_the_prompt(sim: LanguageModel) -> None:
-    rows = sim.next_token_log_probs([sim.encode("The film"), sim.encode("The school is a school"), []])
+    rows = sim.next_token_log_probs(
+        [sim.encode("The film"), sim.encode("The school is a school"), []]
+    )
     assert rows.dtype == torch.float32
     assert rows.shape == (3, sim.vocab_size)
     torch.testing.assert_close(rows.exp().sum(dim=1), torch.ones(3))

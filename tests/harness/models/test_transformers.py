@@ -31,7 +31,9 @@ def expected(slow: SlowReader, prompts: list[list[int]]) -> torch.Tensor:
     return torch.stack([slow.next_token(prompt) for prompt in prompts])
 
 
-def test_only_what_a_prompt_shares_with_the_prefix_is_spared(tiny: TransformersLM, slow: SlowReader) -> None:
+def test_only_what_a_prompt_shares_with_the_prefix_is_spared(
+    tiny: TransformersLM, slow: SlowReader
+) -> None:
     prefix = random_prompts([40])[0]
     prompts = [prefix, prefix[:30], [*prefix[:20], 5, 6], [7, 8], [*prefix, 9]]
     state = tiny.prefix(prefix)
@@ -46,7 +48,10 @@ def test_a_prefix_may_begin_with_a_shorter_one(tiny: TransformersLM, slow: SlowR
     longer = tiny.prefix(prompt[:70], tiny.prefix(prompt[:30]))
     assert tiny.usage.tokens_read == 70
     torch.testing.assert_close(
-        tiny.next_token_log_probs([prompt], longer), expected(slow, [prompt]), atol=TOLERANCE, rtol=0
+        tiny.next_token_log_probs([prompt], longer),
+        expected(slow, [prompt]),
+        atol=TOLERANCE,
+        rtol=0,
     )
     assert tiny.usage.tokens_read == 90
 
@@ -61,11 +66,17 @@ def test_empty_prompt_means_after_the_start_token(tiny: TransformersLM, slow: Sl
 ENDINGS = [[5], [6, 7, 8], [6, 7, 9], [6, 10], [200, 201], []]
 
 
-def test_query_that_is_the_prefix_is_scored_right_after_it(tiny: TransformersLM, slow: SlowReader) -> None:
+def test_query_that_is_the_prefix_is_scored_right_after_it(
+    tiny: TransformersLM, slow: SlowReader
+) -> None:
     prefix = random_prompts([12])[0]
     scores = tiny.score([(prefix, ENDINGS), ([*prefix, 7, 7], ENDINGS)], tiny.prefix(prefix))
-    assert scores[0] == pytest.approx([slow.ending(prefix, ending) for ending in ENDINGS], abs=TOLERANCE)
-    assert scores[1] == pytest.approx([slow.ending([*prefix, 7, 7], ending) for ending in ENDINGS], abs=TOLERANCE)
+    assert scores[0] == pytest.approx(
+        [slow.ending(prefix, ending) for ending in ENDINGS], abs=TOLERANCE
+    )
+    assert scores[1] == pytest.approx(
+        [slow.ending([*prefix, 7, 7], ending) for ending in ENDINGS], abs=TOLERANCE
+    )
 
 
 def test_a_pass_predicts_after_few_tokens(
@@ -75,7 +86,9 @@ def test_a_pass_predicts_after_few_tokens(
     queries = random_prompts([5, 6, 7, 8, 9], seed=4)
     scores = tiny.score([(query, ENDINGS) for query in queries])
     for query, row in zip(queries, scores, strict=True):
-        assert row == pytest.approx([slow.ending(query, ending) for ending in ENDINGS], abs=TOLERANCE)
+        assert row == pytest.approx(
+            [slow.ending(query, ending) for ending in ENDINGS], abs=TOLERANCE
+        )
     assert tiny.usage.forward_calls == len(queries)
 
 
@@ -94,7 +107,9 @@ def greedy_text(tiny: TransformersLM, slow: SlowReader, prompt: list[int], count
     return tiny.decode(tokens)
 
 
-def test_generate_is_cut_before_the_first_stop_string(tiny: TransformersLM, slow: SlowReader) -> None:
+def test_generate_is_cut_before_the_first_stop_string(
+    tiny: TransformersLM, slow: SlowReader
+) -> None:
     prompts = random_prompts([3, 14, 8], seed=5)
     whole = [greedy_text(tiny, slow, prompt, 20) for prompt in prompts]
     stop = whole[0][5:7]
@@ -126,7 +141,10 @@ def test_text_survives_encoding_and_decoding(tiny: TransformersLM) -> None:
 
 
 def test_special_tokens_are_left_out_of_text(tiny: TransformersLM) -> None:
-    assert tiny.decode([tiny.tokenizer.bos_token_id, *tiny.encode("World"), tiny.eos_token_id]) == "World"
+    assert (
+        tiny.decode([tiny.tokenizer.bos_token_id, *tiny.encode("World"), tiny.eos_token_id])
+        == "World"
+    )
 
 
 def test_chat_prompt_gets_the_template(tiny: TransformersLM) -> None:
@@ -140,7 +158,9 @@ def test_chat_prompt_without_template_is_an_error(tiny: TransformersLM) -> None:
         tiny.encode(ChatPrompt("Hello"))
 
 
-def test_bos_is_put_before_every_prompt_where_the_tokenizer_wants_it(tiny: TransformersLM, slow: SlowReader) -> None:
+def test_bos_is_put_before_every_prompt_where_the_tokenizer_wants_it(
+    tiny: TransformersLM, slow: SlowReader
+) -> None:
     bos = tiny.tokenizer.bos_token_id
     tiny._tokens.lead = [bos]
     torch.testing.assert_close(
@@ -164,7 +184,11 @@ def test_identity_pins_the_weights_down(tiny: TransformersLM, tiny_folder: Path)
 
 def test_products_are_replaced_only_while_the_reader_reads(tiny: TransformersLM) -> None:
     layers = linear_layers(tiny.model)
-    assert layers and not linear_layers(tiny.model.to(torch.bfloat16)) and linear_layers(tiny.model.float()) == layers
+    assert (
+        layers
+        and not linear_layers(tiny.model.to(torch.bfloat16))
+        and linear_layers(tiny.model.float()) == layers
+    )
     rows = torch.randn(16, layers[0].in_features)
     before = layers[0](rows)
     with use_products(layers):

@@ -24,7 +24,11 @@ from tests.harness.models.vllm_process import ENVIRONMENT, PYTHON, ROOT, vllm_se
 
 pytestmark = [pytest.mark.server, pytest.mark.model]
 
-TEXTS = ("The capital of France is", "Classify the news. Text: Oil prices fell.\nTopic:", "In 2024, 17 of   365 days")
+TEXTS = (
+    "The capital of France is",
+    "Classify the news. Text: Oil prices fell.\nTopic:",
+    "In 2024, 17 of   365 days",
+)
 SUITE = """\
 name: vllm
 version: 1
@@ -46,7 +50,9 @@ mechanisms:
 @pytest.fixture(scope="module")
 def server() -> Iterator[ServerProcess]:
     if not PYTHON.exists():
-        pytest.skip(f"vLLM is not installed in an environment of its own ({PYTHON} is missing): make vllm")
+        pytest.skip(
+            f"vLLM is not installed in an environment of its own ({PYTHON} is missing): make vllm"
+        )
     try:
         folder = cached_model()
     except ModelError as error:
@@ -93,8 +99,17 @@ def load(server: ServerProcess, **settings: object) -> ServerLM:
 
 def test_the_record_says_what_it_can_do(server: ServerProcess) -> None:
     record = load(server).server
-    assert record is not None and (record.kind, record.model, record.context) == ("vllm", "smollm2", 2048)
-    assert record.vocabulary and record.listed_ids == 128 and record.version and record.mixes is not None
+    assert record is not None and (record.kind, record.model, record.context) == (
+        "vllm",
+        "smollm2",
+        2048,
+    )
+    assert (
+        record.vocabulary
+        and record.listed_ids == 128
+        and record.version
+        and record.mixes is not None
+    )
     assert load(server, top=20).server.top_tokens == 20
 
 
@@ -127,7 +142,9 @@ def test_kinds_of_requests_that_come_together_are_answered_in_full(server: Serve
         torch.testing.assert_close(other[0, 5:9], right[5:9], atol=1e-3, rtol=0)
 
 
-def test_mechanisms_of_each_need_run_through_it(server: ServerProcess, dpicl, tmp_path: Path) -> None:
+def test_mechanisms_of_each_need_run_through_it(
+    server: ServerProcess, dpicl, tmp_path: Path
+) -> None:
     suite = tmp_path / "suite.yaml"
     suite.write_text(SUITE, encoding="utf-8")
     name = f"server:{server.url}?tokenizer={cached_model()}"
@@ -142,7 +159,9 @@ def test_a_restart_with_other_flags_is_named(server: ServerProcess) -> None:
     model, flags = load(server), server.words
     prompt = model.encode(TEXTS[0])
     server.kill()
-    server.words = lambda port: [word for word in flags(port) if word not in ("--max-logprobs", "-1")]
+    server.words = lambda port: [
+        word for word in flags(port) if word not in ("--max-logprobs", "-1")
+    ]
     server.start(600)
     with pytest.raises(ModelError, match="49152 likeliest tokens, and refuses to"):
         model.next_token_log_probs([prompt])
@@ -154,8 +173,13 @@ def test_a_restart_with_other_flags_is_named(server: ServerProcess) -> None:
 @pytest.fixture(scope="module")
 def folder() -> Path:
     """The embedded model's, where this project is installed beside vLLM."""
-    if not PYTHON.exists() or subprocess.run([PYTHON, "-c", "import greenlet, dp_accounting, vllm"]).returncode:
-        pytest.skip(f"vLLM and this project are not installed in one environment ({PYTHON}): make vllm")
+    if (
+        not PYTHON.exists()
+        or subprocess.run([PYTHON, "-c", "import greenlet, dp_accounting, vllm"]).returncode
+    ):
+        pytest.skip(
+            f"vLLM and this project are not installed in one environment ({PYTHON}): make vllm"
+        )
     try:
         return cached_model()
     except ModelError as error:
@@ -165,12 +189,16 @@ def folder() -> Path:
 def run_beside_vllm(*words: str | Path) -> str:
     """What a command of that environment prints."""
     environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT / "harness")}
-    done = subprocess.run([PYTHON, *words], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=550)
+    done = subprocess.run(
+        [PYTHON, *words], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=550
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
 
-def test_the_engine_gives_the_numbers_of_this_process_and_says_whether_rows_are_alone(folder: Path) -> None:
+def test_the_engine_gives_the_numbers_of_this_process_and_says_whether_rows_are_alone(
+    folder: Path,
+) -> None:
     found = json.loads(run_beside_vllm("-c", READ, str(folder), json.dumps(TEXTS)))
     here = models.load("embedded-float32")
     prompts = [here.encode(text) for text in TEXTS]
@@ -182,15 +210,24 @@ def test_the_engine_gives_the_numbers_of_this_process_and_says_whether_rows_are_
     (ours,) = here.score([(prompts[1], labels)])
     assert found["scores"] == pytest.approx(ours, abs=1e-3)
     assert found["texts"] == here.generate(prompts, 8)
-    assert found["batch_invariant"] is False and isinstance(found["alone"], bool)  # a processor has no such mode
-    assert found["pin"] == models.identify(f"hf:{folder}") and found["parameters"] == here.identity.parameters
+    assert found["batch_invariant"] is False and isinstance(
+        found["alone"], bool
+    )  # a processor has no such mode
+    assert (
+        found["pin"] == models.identify(f"hf:{folder}")
+        and found["parameters"] == here.identity.parameters
+    )
 
 
-def test_cells_run_with_the_engine_and_stdout_has_the_answer_alone(folder: Path, tmp_path: Path) -> None:
+def test_cells_run_with_the_engine_and_stdout_has_the_answer_alone(
+    folder: Path, tmp_path: Path
+) -> None:
     suite = tmp_path / "suite.yaml"
     suite.write_text(SUITE, encoding="utf-8")
     name = f"vllm:{folder}?context=2048"
-    said = run_beside_vllm("-m", "dpicl", "run", suite, "--model", name, "--results", tmp_path / "results", "--json")
+    said = run_beside_vllm(
+        "-m", "dpicl", "run", suite, "--model", name, "--results", tmp_path / "results", "--json"
+    )
     assert {cell["status"] for cell in json.loads(said)["cells"]} == {"done"}
     results = [from_text(path.read_text()) for path in (tmp_path / "results").rglob("*.json")]
     assert {result.cell.label for result in results} == {"voting", "tang", "prism"}

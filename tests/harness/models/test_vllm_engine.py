@@ -57,13 +57,22 @@ class ScriptedLLM:
 
     def _answer(self, prompt: list[int], want: Any, drift: float) -> Any:
         if want.max_tokens > 1:
-            text = self.model.generate([prompt], want.max_tokens, want.stop)[0] + self.tail * (drift > 0)
+            text = self.model.generate([prompt], want.max_tokens, want.stop)[0] + self.tail * (
+                drift > 0
+            )
             flat = Flat(token_ids=[1], logprobs=[-0.5], places=want.max_tokens)
         else:
             row = self.model.next_token_log_probs([prompt])[0] - drift
             listed = getattr(want, "logprob_token_ids", None)
-            count = len(row) if getattr(want, "logprobs", None) == -1 else getattr(want, "logprobs", None)
-            tokens = [int(row.argmax()), *(row.argsort(descending=True).tolist()[:count] if listed is None else listed)]
+            count = (
+                len(row)
+                if getattr(want, "logprobs", None) == -1
+                else getattr(want, "logprobs", None)
+            )
+            tokens = [
+                int(row.argmax()),
+                *(row.argsort(descending=True).tolist()[:count] if listed is None else listed),
+            ]
             text, flat = "", Flat(token_ids=tokens, logprobs=row[tokens].tolist())
         completion = SimpleNamespace(text=text, logprobs=flat)
         return SimpleNamespace(prompt_token_ids=prompt, outputs=[completion])
@@ -92,9 +101,16 @@ def test_it_reads_as_the_same_model_does(model: VllmLM, tiny: TransformersLM) ->
     ids = expected[0].argsort()[:20].tolist()
     close(model.listed_log_probs(prompts, ids)[:, ids], expected[:, ids])
     endings = [tiny.encode(" Sports"), tiny.encode(" zebra"), [int(expected[0].argmax())]]
-    (ours,), (theirs,) = model.score_endings([(prompts[0], endings)]), tiny.score_endings([(prompts[0], endings)])
-    assert [ending.log_prob for ending in ours] == pytest.approx([ending.log_prob for ending in theirs], abs=1e-4)
-    assert [ending.greedy for ending in ours] == [ending.greedy for ending in theirs] and ours[2].greedy
+    (ours,), (theirs,) = (
+        model.score_endings([(prompts[0], endings)]),
+        tiny.score_endings([(prompts[0], endings)]),
+    )
+    assert [ending.log_prob for ending in ours] == pytest.approx(
+        [ending.log_prob for ending in theirs], abs=1e-4
+    )
+    assert [ending.greedy for ending in ours] == [ending.greedy for ending in theirs] and ours[
+        2
+    ].greedy
     assert model.generate(prompts, 6, stop=[" "]) == tiny.generate(prompts, 6, stop=[" "])
     decoder, other = model.decoder(prompts), tiny.decoder(prompts)
     decoder.append(7)
@@ -104,7 +120,9 @@ def test_it_reads_as_the_same_model_does(model: VllmLM, tiny: TransformersLM) ->
         model.next_token_log_probs([[5] * tiny.max_length])
 
 
-def test_rows_of_all_jobs_are_one_call_of_a_kind_and_private_sets_have_salts(model: VllmLM, llm: ScriptedLLM) -> None:
+def test_rows_of_all_jobs_are_one_call_of_a_kind_and_private_sets_have_salts(
+    model: VllmLM, llm: ScriptedLLM
+) -> None:
     def list_alone(prompt: list[int]) -> torch.Tensor:
         with model.isolated_cache():
             return model.listed_log_probs([prompt], [5, 6])
@@ -114,12 +132,20 @@ def test_rows_of_all_jobs_are_one_call_of_a_kind_and_private_sets_have_salts(mod
     jobs += [partial(model.generate, [[7, at]], 4) for at in range(6)]
     run_together(jobs)
     kinds = [{tuple(sorted(vars(each))) for each in parameters} for _, parameters in llm.calls]
-    assert [len(prompts) for prompts, _ in llm.calls] == [6, 6, 6] and all(len(kind) == 1 for kind in kinds)
+    assert [len(prompts) for prompts, _ in llm.calls] == [6, 6, 6] and all(
+        len(kind) == 1 for kind in kinds
+    )
     salts = [{prompt["cache_salt"] for prompt in prompts} for prompts, _ in llm.calls]
-    assert len(salts[0]) == 6 and salts[1] == salts[2] == {model.public_salt} and model.public_salt not in salts[0]
+    assert (
+        len(salts[0]) == 6
+        and salts[1] == salts[2] == {model.public_salt}
+        and model.public_salt not in salts[0]
+    )
 
 
-def test_whole_vocabularies_are_read_in_portions(model: VllmLM, llm: ScriptedLLM, monkeypatch) -> None:
+def test_whole_vocabularies_are_read_in_portions(
+    model: VllmLM, llm: ScriptedLLM, monkeypatch
+) -> None:
     monkeypatch.setattr(vllm_engine, "MOST_NUMBERS", 2 * model.vocab_size)
     model.next_token_log_probs([[5, at] for at in range(5)])
     assert [len(prompts) for prompts, _ in llm.calls] == [2, 2, 1]
@@ -179,26 +205,37 @@ def test_a_failure_of_the_engine_shows_nothing_that_was_read(model: VllmLM, monk
         raise ValueError("the private text 123")
 
     monkeypatch.setattr(ScriptedLLM, "generate", fail)
-    with pytest.raises(ModelError, match=r"vLLM failed while it read prompts \(ValueError\)") as caught:
+    with pytest.raises(
+        ModelError, match=r"vLLM failed while it read prompts \(ValueError\)"
+    ) as caught:
         model.listed_log_probs([[5, 6]], [7])
     assert "123" not in str(caught.value) and caught.value.__cause__ is None
 
 
-def test_rows_count_as_alone_only_where_no_neighbour_moves_a_bit(model: VllmLM, llm: ScriptedLLM) -> None:
+def test_rows_count_as_alone_only_where_no_neighbour_moves_a_bit(
+    model: VllmLM, llm: ScriptedLLM
+) -> None:
     assert are_rows_alone(model, 64)
-    assert max(sum(len(prompt["prompt_token_ids"]) for prompt in prompts) for prompts, _ in llm.calls) >= 128
+    assert (
+        max(sum(len(prompt["prompt_token_ids"]) for prompt in prompts) for prompts, _ in llm.calls)
+        >= 128
+    )
     llm.drift = 1e-6
     assert not are_rows_alone(model, 64)
     llm.drift, llm.tail = 1e-30, "!"  # no number moves
     assert not are_rows_alone(model, 64)
 
 
-def test_names_hold_what_changes_numbers_and_pins_are_those_of_the_folder(tiny_folder: Path) -> None:
+def test_names_hold_what_changes_numbers_and_pins_are_those_of_the_folder(
+    tiny_folder: Path,
+) -> None:
     name = f"vllm:{tiny_folder}"
     assert models.identify(name) == models.identify(f"hf:{tiny_folder}") is not None
     assert models.identify(f"{name}?context=64&tensor_parallel_size=2") == models.identify(name)
     assert models.name_in_results(f"{name}?tensor_parallel_size=2") == name
-    assert models.name_in_results(f"{name}?tensor_parallel_size=2&context=64") == f"{name}?context=64"
+    assert (
+        models.name_in_results(f"{name}?tensor_parallel_size=2&context=64") == f"{name}?context=64"
+    )
 
 
 @pytest.mark.parametrize(
@@ -208,16 +245,22 @@ def test_names_hold_what_changes_numbers_and_pins_are_those_of_the_folder(tiny_f
         ("context=many", "context of vLLM"), ("context=9&context=9", "once"), ("context", "key=value"),
     ],
 )  # fmt: skip
-def test_settings_that_make_no_sense_are_refused_before_anything_is_loaded(query: str, words: str) -> None:
+def test_settings_that_make_no_sense_are_refused_before_anything_is_loaded(
+    query: str, words: str
+) -> None:
     with pytest.raises(UsageError, match=words):
         models.require_sound(f"vllm:somewhere?{query}")
 
 
-def test_without_vllm_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tiny_folder: Path) -> None:
+def test_without_vllm_one_sentence_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tiny_folder: Path
+) -> None:
     monkeypatch.setattr("dpicl.core.extras.find_spec", lambda package: None)
     calls: Sequence[Callable[[str], object]] = (models.load, models.require_there)
     for call in calls:
-        with pytest.raises(UsageError, match=r"^vllm is not installed; run `pip install 'dpicl-bench\[vllm\]'`\.$"):
+        with pytest.raises(
+            UsageError, match=r"^vllm is not installed; run `pip install 'dpicl-bench\[vllm\]'`\.$"
+        ):
             call(f"vllm:{tiny_folder}")
 
 

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import (
+    AutoModelForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
 
 from dpicl.models.transformers import TransformersLM
 
@@ -18,7 +23,8 @@ CORPUS = [
     "Article: A new chip makes computers faster.\nAnswer: Technology\n\n",
 ]
 TEMPLATE = (
-    "{% for m in messages %}<user>{{ m['content'] }}</s>{% endfor %}{% if add_generation_prompt %}<bot>{% endif %}"
+    "{% for m in messages %}<user>{{ m['content'] }}</s>{% endfor %}"
+    "{% if add_generation_prompt %}<bot>{% endif %}"
 )
 
 
@@ -34,7 +40,11 @@ def save_tiny_llama(folder: Path, max_length: int = 256, seed: int = 0) -> Path:
     )
     tokenizer.train_from_iterator(CORPUS, trainer)
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", pad_token="</s>", chat_template=TEMPLATE
+        tokenizer_object=tokenizer,
+        bos_token="<s>",
+        eos_token="</s>",
+        pad_token="</s>",
+        chat_template=TEMPLATE,
     )
     fast.save_pretrained(folder)
     torch.manual_seed(seed)
@@ -54,7 +64,9 @@ def save_tiny_llama(folder: Path, max_length: int = 256, seed: int = 0) -> Path:
     return folder
 
 
-def set_passes(model: TransformersLM, pass_tokens: int | None = None, memory: int | None = None) -> TransformersLM:
+def set_passes(
+    model: TransformersLM, pass_tokens: int | None = None, memory: int | None = None
+) -> TransformersLM:
     """A reader of the same weights and sizes that reads in passes of its own."""
     reader = TransformersLM(model.model, model.tokenizer, model.identity)
     reader.read_in(model.shapes)

@@ -15,8 +15,24 @@ ENVIRONMENT = {"HF_HUB_OFFLINE": "1"}
 def vllm_server(folder: Path, *flags: str) -> ServerProcess:
     """vLLM's own server, with the model of a folder."""
     words: tuple[str, ...]
-    words = ("-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--served-model-name", "smollm2")
-    words += ("--host", "127.0.0.1", "--dtype", "float32", "--max-model-len", "2048", "--max-num-seqs", "16")
+    words = (
+        "-m",
+        "vllm.entrypoints.openai.api_server",
+        "--model",
+        str(folder),
+        "--served-model-name",
+        "smollm2",
+    )
+    words += (
+        "--host",
+        "127.0.0.1",
+        "--dtype",
+        "float32",
+        "--max-model-len",
+        "2048",
+        "--max-num-seqs",
+        "16",
+    )
     return ServerProcess(
         lambda port: [str(PYTHON), *words, "--enforce-eager", "--port", str(port), *flags],
         VLLM_CPU_KVCACHE_SPACE="1",

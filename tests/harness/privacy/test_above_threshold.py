@@ -18,7 +18,12 @@ from dpicl.accounting.accountants import epsilon
 from dpicl.accounting.adversaries import QUESTIONS, round_adversary
 from dpicl.accounting.bounded_range import round_pair
 from dpicl.accounting.decomposition import components
-from dpicl.accounting.events import AboveThresholdDpEvent, BoundedRangeDpEvent, above_threshold, gaussian
+from dpicl.accounting.events import (
+    AboveThresholdDpEvent,
+    BoundedRangeDpEvent,
+    above_threshold,
+    gaussian,
+)
 from dpicl.accounting.sampled_composites import compose_losses
 from dpicl.core.errors import BudgetExceeded, PluginError, UnsupportedEvent
 from dpicl.privacy.above_threshold import AboveThreshold, first_chances
@@ -55,7 +60,9 @@ def delta(present, absent, x):
 QUERIES = st.lists(st.floats(-6, 2), min_size=1, max_size=7)
 
 
-@given(QUERIES, st.lists(st.floats(0, 1), min_size=7, max_size=7), st.sampled_from([0.05, 0.5, 2.0]))
+@given(
+    QUERIES, st.lists(st.floats(0, 1), min_size=7, max_size=7), st.sampled_from([0.05, 0.5, 2.0])
+)
 @settings(max_examples=examples(300), deadline=None)
 def test_the_loss_of_a_round_lies_in_the_interval_of_the_theorem(queries, shares, size):
     raised = [h + size * share for h, share in zip(queries, shares, strict=False)]
@@ -66,7 +73,12 @@ def test_the_loss_of_a_round_lies_in_the_interval_of_the_theorem(queries, shares
     assert loss.max() <= size + 1e-6 and loss.min() >= -2 * size - 1e-6
 
 
-@given(QUERIES, st.lists(st.floats(0, 1), min_size=7, max_size=7), st.sampled_from([0.2, 1.0]), st.floats(-2, 2))
+@given(
+    QUERIES,
+    st.lists(st.floats(0, 1), min_size=7, max_size=7),
+    st.sampled_from([0.2, 1.0]),
+    st.floats(-2, 2),
+)
 @settings(max_examples=examples(200), deadline=None)
 def test_no_divergence_of_a_round_is_above_that_of_its_two_outcomes(queries, shares, size, x):
     present, absent = (
@@ -87,9 +99,14 @@ def test_both_ends_of_the_interval_are_reached_by_unlikely_answers():
 def test_queries_that_fall_as_well_are_caught():
     """A record that moves queries both ways by the same bound leaves the interval: the threshold would have to pay."""
     size = 0.5
-    present, absent = compute_exactly([*[-1.0 - size] * 12, -5.0 + size]), compute_exactly([*[-1.0] * 12, -5.0])
+    present, absent = (
+        compute_exactly([*[-1.0 - size] * 12, -5.0 + size]),
+        compute_exactly([*[-1.0] * 12, -5.0]),
+    )
     assert np.log(present / absent).max() > size * 1.5
-    worst = max(delta(present, absent, x)[0] - delta(*round_pair(size), x)[0] for x in np.linspace(0, 1, 21))
+    worst = max(
+        delta(present, absent, x)[0] - delta(*round_pair(size), x)[0] for x in np.linspace(0, 1, 21)
+    )
     assert worst > 1e-4
 
 
@@ -114,7 +131,9 @@ def test_adaptive_rounds_stay_below_the_composed_bound_in_both_directions(plan, 
     present, absent = rounds(size, number, plan)
     assert present.sum() == pytest.approx(1) and absent.sum() == pytest.approx(1)
     present = (1 - rate) * absent + rate * present
-    event = dp.PoissonSampledDpEvent(rate, dp.SelfComposedDpEvent(AboveThresholdDpEvent(size), number))
+    event = dp.PoissonSampledDpEvent(
+        rate, dp.SelfComposedDpEvent(AboveThresholdDpEvent(size), number)
+    )
     total = compose_losses(components(event, None), 64)
     for x in np.linspace(0, 1.5, 7):
         assert max(delta(present, absent, x)) <= total.get_delta_for_epsilon(x) + 1e-9
@@ -124,7 +143,9 @@ def test_a_threshold_that_is_not_redrawn_is_caught():
     """All rounds end at once far more often, and with the largest loss, where they share the noise of a threshold."""
     size, number = 0.3, 30
     fresh = [compute_exactly([level])[0] ** number for level in (0.0, -size)]
-    shared = [math.exp(level * number) / (number + 1) for level in (0.0, -size)]  # integral of (w e^level)^number
+    shared = [
+        math.exp(level * number) / (number + 1) for level in (0.0, -size)
+    ]  # integral of (w e^level)^number
     total = compose_losses({AboveThresholdDpEvent(size): number}, 64)
     for x in (0.9 * number * size, 0.95 * number * size):
         bound = total.get_delta_for_epsilon(x)
@@ -141,7 +162,9 @@ def test_with_choices_on_one_sample_the_composite_is_that_of_enumerated_mechanis
     once = [np.outer(a, b).ravel() for a, b in zip(first, choice, strict=True)]
     present, absent = (np.outer(side, side).ravel() for side in once)
     assert present.sum() == pytest.approx(1, abs=1e-9) and absent.sum() == pytest.approx(1)
-    inside = dp.SelfComposedDpEvent(dp.ComposedDpEvent((AboveThresholdDpEvent(size), BoundedRangeDpEvent(own))), 2)
+    inside = dp.SelfComposedDpEvent(
+        dp.ComposedDpEvent((AboveThresholdDpEvent(size), BoundedRangeDpEvent(own))), 2
+    )
     for q in (1.0, rate):
         total = compose_losses(components(dp.PoissonSampledDpEvent(q, inside), None), 64)
         for x in (0.0, 0.1, 0.4, 0.9):
@@ -178,12 +201,18 @@ def slow_round(queries, scale, generator):
 
 
 def sample(primitive, noise, slots=1, times=1):
-    return Sample(((),) * slots, dp.SelfComposedDpEvent(primitive.event, times), noise, own_slots=True)
+    return Sample(
+        ((),) * slots, dp.SelfComposedDpEvent(primitive.event, times), noise, own_slots=True
+    )
 
 
 def test_the_primitive_answers_as_the_slow_code_and_the_exact_chances_say():
     queries, draws = [-1.2, 0.4, -0.3], 4000
-    primitive, noise, generator = AboveThreshold(0.5, 1, 8.0), make_noise(3), np.random.default_rng(4)
+    primitive, noise, generator = (
+        AboveThreshold(0.5, 1, 8.0),
+        make_noise(3),
+        np.random.default_rng(4),
+    )
     scale = primitive.scale
     assert scale == 1 / 8
     drawn: dict[str, list[int]] = {"primitive": [], "slow": []}
@@ -194,11 +223,19 @@ def test_the_primitive_answers_as_the_slow_code_and_the_exact_chances_say():
         drawn["primitive"].append(at)
         drawn["slow"].append(slow_round(np.array(queries) * scale, scale, generator))
     for found in drawn.values():
-        assert stats.chisquare(np.bincount(found, minlength=4), draws * compute_exactly(queries)).pvalue > 1e-4
+        assert (
+            stats.chisquare(
+                np.bincount(found, minlength=4), draws * compute_exactly(queries)
+            ).pvalue
+            > 1e-4
+        )
 
 
 def test_the_threshold_is_drawn_once_a_round_and_every_query_afresh():
-    primitive, noise = AboveThreshold(0.5, 1, 1.0), Recorder()  # zeros: threshold and queries have the same noise
+    primitive, noise = (
+        AboveThreshold(0.5, 1, 1.0),
+        Recorder(),
+    )  # zeros: threshold and queries have the same noise
     one = sample(primitive, noise, times=2)
     for number in (1, 2):
         ask = primitive.start(one)
@@ -238,7 +275,9 @@ def test_one_more_value_raises_the_query_by_at_most_its_bound_and_never_lowers_i
     def query(rows):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Permit, "threshold_round", lambda self, threshold, bound: note)
-            primitive.start(sample(primitive, Watching(), slots=len(rows)))(np.array(rows, dtype=np.float32))
+            primitive.start(sample(primitive, Watching(), slots=len(rows)))(
+                np.array(rows, dtype=np.float32)
+            )
         return seen[-1]
 
     move = query([*values, value]) - query(values)
@@ -258,7 +297,11 @@ def test_shared_slots_and_missing_rows_are_refused():
 def test_events_and_permits_of_rounds():
     assert above_threshold(0.0) == dp.NoOpDpEvent()
     assert AboveThreshold(0.5, 3, math.inf).event == dp.NonPrivateDpEvent()
-    for event in (gaussian(1.0), BoundedRangeDpEvent(1.0), dp.SelfComposedDpEvent(AboveThresholdDpEvent(1.0), 2)):
+    for event in (
+        gaussian(1.0),
+        BoundedRangeDpEvent(1.0),
+        dp.SelfComposedDpEvent(AboveThresholdDpEvent(1.0), 2),
+    ):
         with pytest.raises(UnsupportedEvent):
             Permit(event, Recorder(allowed=False)).threshold_round(0.5, 1.0)
     with pytest.raises(UnsupportedEvent):
@@ -269,12 +312,16 @@ def test_events_and_permits_of_rounds():
 
 def test_without_noise_the_comparison_is_exact():
     primitive = AboveThreshold(0.5, 2, math.inf)
-    ask = primitive.start(Sample(((), ()), primitive.event, Recorder(allowed=False), own_slots=True))
+    ask = primitive.start(
+        Sample(((), ()), primitive.event, Recorder(allowed=False), own_slots=True)
+    )
     assert not ask(np.array([0.5, 0.4]))
     assert ask(np.array([0.5, 0.5]))
 
 
 @pytest.mark.parametrize("distance", [-0.7, 0.0, 0.2])
 def test_the_chance_of_a_first_yes_is_that_of_a_laplace_distribution(distance):
-    np.testing.assert_allclose(first_chances(distance, 0.3), compute_exactly([distance / 0.3])[::-1], atol=1e-9)
+    np.testing.assert_allclose(
+        first_chances(distance, 0.3), compute_exactly([distance / 0.3])[::-1], atol=1e-9
+    )
     assert first_chances(distance, 0.0).tolist() == [float(distance < 0), float(distance >= 0)]

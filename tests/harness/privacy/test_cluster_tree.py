@@ -23,7 +23,9 @@ RADIUS = 0.7
 
 
 def points(minimum=0, maximum=12, dimensions=2, elements=COORDINATE):
-    return st.integers(minimum, maximum).flatmap(lambda n: hnp.arrays(np.float64, (n, dimensions), elements=elements))
+    return st.integers(minimum, maximum).flatmap(
+        lambda n: hnp.arrays(np.float64, (n, dimensions), elements=elements)
+    )
 
 
 def slow_scores(inside, grid, interval, expected):
@@ -46,15 +48,25 @@ def slow_scores(inside, grid, interval, expected):
 def test_scores_are_dpms_centreness_and_emptiness(inside, expected, intervals):
     grid = grid_positions(1.0, intervals)
     got = split_scores(inside, grid, 2 / intervals, expected)
-    np.testing.assert_allclose(got, slow_scores(inside, grid, 2 / intervals, expected), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        got, slow_scores(inside, grid, 2 / intervals, expected), rtol=1e-9, atol=1e-9
+    )
 
 
-@given(points(), hnp.arrays(np.float64, (1, 2), elements=COORDINATE), st.floats(0.5, 30), st.integers(1, 8))
+@given(
+    points(),
+    hnp.arrays(np.float64, (1, 2), elements=COORDINATE),
+    st.floats(0.5, 30),
+    st.integers(1, 8),
+)
 @settings(max_examples=examples(300))
-def test_one_more_point_moves_every_score_of_a_box_inside_the_stated_interval(inside, record, expected, intervals):
+def test_one_more_point_moves_every_score_of_a_box_inside_the_stated_interval(
+    inside, record, expected, intervals
+):
     grid = grid_positions(1.0, intervals)
     with_it, without = (
-        split_scores(some, grid, 2 / intervals, expected) for some in (np.vstack([inside, record]), inside)
+        split_scores(some, grid, 2 / intervals, expected)
+        for some in (np.vstack([inside, record]), inside)
     )
     move = with_it - without
     assert move.max() <= 3.6 + 1e-9
@@ -74,17 +86,32 @@ def log_softmax(scores):
     return scores - np.log(np.exp(scores - scores.max()).sum()) - scores.max()
 
 
-@given(points(0, 8), points(0, 8), hnp.arrays(np.float64, (2, 1, 2), elements=COORDINATE), st.booleans())
+@given(
+    points(0, 8),
+    points(0, 8),
+    hnp.arrays(np.float64, (2, 1, 2), elements=COORDINATE),
+    st.booleans(),
+)
 @settings(max_examples=examples(300))
 def test_all_splits_of_a_level_together_are_one_bounded_range_choice(left, right, records, crosses):
     """The replaced point is in one box before, and in the same or another one after."""
-    tree, grid, before, after = ClusterTree(0.7, 1.0), grid_positions(1.0, 8), records[0], records[1]
+    tree, grid, before, after = (
+        ClusterTree(0.7, 1.0),
+        grid_positions(1.0, 8),
+        records[0],
+        records[1],
+    )
     if crosses:
         worlds = [(np.vstack([left, before]), right), (left, np.vstack([right, after]))]
     else:
         worlds = [(np.vstack([left, before]), right), (np.vstack([left, after]), right)]
     losses = [
-        [log_softmax(split_scores(box, grid, 0.25, 10.0).ravel() * tree.split_epsilon / (2 * SCORE_RANGE)) for box in w]
+        [
+            log_softmax(
+                split_scores(box, grid, 0.25, 10.0).ravel() * tree.split_epsilon / (2 * SCORE_RANGE)
+            )
+            for box in w
+        ]
         for w in worlds
     ]
     ratio = [np.subtract(a, b) for a, b in zip(*losses, strict=True)]
@@ -125,19 +152,31 @@ POINT = st.one_of(COORDINATE.map(np.float32), WILD)
     st.integers(0, 6),
 )
 @settings(max_examples=examples(150), deadline=None)
-def test_one_point_moves_counts_and_sums_by_at_most_what_is_stated(own, values, record, seed, number):
+def test_one_point_moves_counts_and_sums_by_at_most_what_is_stated(
+    own, values, record, seed, number
+):
     """A replaced point moves counts by sqrt(2) and sums by two radii, an added one (own slots) by one and by a radius,
     also where there was none."""
     tree = ClusterTree(1.0, RADIUS, levels=2, expected=6.0 if own else None)
-    assert (tree.count_bound, tree.sum_bound) == ((1, RADIUS) if own else (math.sqrt(2), 2 * RADIUS))
+    assert (tree.count_bound, tree.sum_bound) == (
+        (1, RADIUS) if own else (math.sqrt(2), 2 * RADIUS)
+    )
 
     def measure(rows):
-        found = tree.clusters(rows, pay(tree, Readable(2, seed), own_slots=len(rows) if own else None))
+        found = tree.clusters(
+            rows, pay(tree, Readable(2, seed), own_slots=len(rows) if own else None)
+        )
         assert len(found) == 4
         weights = np.array([cluster.weight for cluster in found])
-        return weights - make_values(4), weights[:, None] * np.array([cluster.centre for cluster in found])
+        return weights - make_values(4), weights[:, None] * np.array(
+            [cluster.centre for cluster in found]
+        )
 
-    before, after = (values[:number], [*values[:number], record[0]]) if own else (values, [record[0], *values[1:]])
+    before, after = (
+        (values[:number], [*values[:number], record[0]])
+        if own
+        else (values, [record[0], *values[1:]])
+    )
     (counts, sums), (other_counts, other_sums) = measure(before), measure(np.array(after))
     assert counts.sum() == len(before) and other_counts.sum() == len(after)
     assert np.linalg.norm(counts - other_counts) <= tree.count_bound + 1e-9
@@ -150,7 +189,9 @@ def test_the_splits_of_a_level_with_one_added_point_are_one_choice_of_the_same_r
     """The point is in one box, at half the temperature of a replaced one."""
     tree, grid = ClusterTree(0.7, 1.0, expected=6.0), grid_positions(1.0, 8)
     losses = [
-        log_softmax(split_scores(some, grid, 0.25, 10.0).ravel() * tree.split_epsilon / tree.split_width)
+        log_softmax(
+            split_scores(some, grid, 0.25, 10.0).ravel() * tree.split_epsilon / tree.split_width
+        )
         for some in (np.vstack([box, record]), box)
     ]
     ratio = np.subtract(*losses)
@@ -187,7 +228,10 @@ def slow_tree(rows, radius, levels, intervals):
         if level == levels or not places:
             return [inside]
         scores = slow_scores(
-            np.array(inside).reshape(-1, rows.shape[1]), grid, 2 * radius / intervals, len(rows) / 2**level
+            np.array(inside).reshape(-1, rows.shape[1]),
+            grid,
+            2 * radius / intervals,
+            len(rows) / 2**level,
         )
         d, s = max(places, key=lambda place: scores[place[0], grid.index(place[1])])
         left, right = [p for p in inside if p[d] < s], [p for p in inside if p[d] >= s]
@@ -207,13 +251,17 @@ def test_without_noise_the_tree_is_dpm_done_slowly(seed):
     got = off.clusters(rows, pay(off, make_noise()))
     slow = slow_tree(rows, RADIUS, 3, 6)
     assert [c.weight for c in got] == sorted(map(len, slow), reverse=True)
-    expected = sorted((np.mean(cluster, axis=0) for cluster in slow), key=lambda mean: mean.tolist())
+    expected = sorted(
+        (np.mean(cluster, axis=0) for cluster in slow), key=lambda mean: mean.tolist()
+    )
     np.testing.assert_allclose(sorted(c.centre.tolist() for c in got), expected, atol=1e-12)
 
 
 def test_well_separated_clusters_are_found():
     generator, middles = np.random.default_rng(0), np.array([[-0.5, -0.5], [0.5, -0.5], [0.5, 0.5]])
-    rows = np.vstack([m + generator.normal(0, 0.03, (n, 2)) for m, n in zip(middles, (12, 9, 8), strict=True)])
+    rows = np.vstack(
+        [m + generator.normal(0, 0.03, (n, 2)) for m, n in zip(middles, (12, 9, 8), strict=True)]
+    )
     off = ClusterTree(0.0, 1.0, levels=2)
     got = off.clusters(rows, pay(off, make_noise()))
     assert [c.weight for c in got] == [12, 9, 8]
@@ -231,7 +279,10 @@ def test_counts_and_sums_have_noise_of_the_stated_scale():
         got = tree.clusters(rows, pay(tree, noise))
         counts += [c.weight - 50 for c in got]
         sums += [float(c.centre[0] * c.weight - math.copysign(50, c.centre[0])) for c in got]
-    assert stats.kstest(counts, stats.norm(scale=math.sqrt(2) * tree.count_multiplier).cdf).pvalue > 1e-4
+    assert (
+        stats.kstest(counts, stats.norm(scale=math.sqrt(2) * tree.count_multiplier).cdf).pvalue
+        > 1e-4
+    )
     assert stats.kstest(sums, stats.norm(scale=2 * tree.sum_multiplier).cdf).pvalue > 1e-4
 
 
@@ -240,8 +291,13 @@ def test_a_split_has_the_frequencies_of_the_exponential_mechanism():
     tree, draws, grid = ClusterTree(1.0, 1.0, levels=1, intervals=4), 4000, grid_positions(1.0, 4)
     scores = split_scores(rows, grid, 0.5, 10.0)[0]
     expected = np.exp(log_softmax(scores * tree.split_epsilon / (2 * SCORE_RANGE)))
-    below = [make_values(2)[0] + (rows < position).sum() for position in grid]  # tells the position of a split
-    seen = [tree.clusters(rows, pay(tree, Readable(1, seed, forced=False)))[0].weight for seed in range(draws)]
+    below = [
+        make_values(2)[0] + (rows < position).sum() for position in grid
+    ]  # tells the position of a split
+    seen = [
+        tree.clusters(rows, pay(tree, Readable(1, seed, forced=False)))[0].weight
+        for seed in range(draws)
+    ]
     assert len(set(below)) == 4 and set(seen) <= set(below)
     assert stats.chisquare([seen.count(weight) for weight in below], expected * draws).pvalue > 1e-4
 
@@ -254,14 +310,21 @@ def test_the_whole_tree_costs_the_zcdp_of_one_gaussian(sigma, shares, levels):
     parts = flatten(tree.event)
     assert sum(parts.values()) == 2 * levels + 1
     rho = sum(
-        n * (part.epsilon**2 / 8 if isinstance(part, BoundedRangeDpEvent) else 1 / (2 * part.noise_multiplier**2))
+        n
+        * (
+            part.epsilon**2 / 8
+            if isinstance(part, BoundedRangeDpEvent)
+            else 1 / (2 * part.noise_multiplier**2)
+        )
         for part, n in parts.items()
     )
     assert rho == pytest.approx(1 / (2 * sigma**2))
 
 
 @pytest.mark.parametrize("sigma", [0.0, 1.0])
-@pytest.mark.parametrize("rows", [np.zeros((1, 2)), np.full((5, 2), np.nan), np.full((4, 3), 1e300), np.ones((7, 1))])
+@pytest.mark.parametrize(
+    "rows", [np.zeros((1, 2)), np.full((5, 2), np.nan), np.full((4, 3), 1e300), np.ones((7, 1))]
+)
 def test_a_tree_of_one_point_or_of_equal_points_is_one_cluster_without_noise(sigma, rows):
     tree = ClusterTree(sigma, RADIUS, levels=3)
     got = tree.clusters(rows, pay(tree, make_noise()))

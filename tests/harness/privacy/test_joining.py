@@ -35,7 +35,9 @@ class TopK(Joining):
 
     def join(self, query):
         alike = np.where(self._left > 0, (self._rows * query).sum(axis=1), -np.inf)
-        joined = [at for at in np.argsort(-alike, kind="stable")[:2].tolist() if alike[at] > -np.inf]
+        joined = [
+            at for at in np.argsort(-alike, kind="stable")[:2].tolist() if alike[at] > -np.inf
+        ]
         self._left[joined] -= 1
         slots: list[list[int]] = [[] for _ in range(self._slots)]
         for at in joined:
@@ -45,7 +47,9 @@ class TopK(Joining):
 
 def streams_of(cls, names, vectors, queries):
     """What the slots of every query hold, by name."""
-    joining = cls([(name,) for name in names], np.array(vectors).reshape(-1, 2), SLOTS, THRESHOLD, USES)
+    joining = cls(
+        [(name,) for name in names], np.array(vectors).reshape(-1, 2), SLOTS, THRESHOLD, USES
+    )
     return [[[names[at] for at in slot] for slot in joining.join(query)] for query in queries]
 
 
@@ -54,7 +58,9 @@ def has_larger_change(cls, vectors, queries, at, slots=1):
     slot is stated, whether it moves another record."""
     names = [f"record {i}" for i in range(len(vectors))]
     with_it = streams_of(cls, names, vectors, queries)
-    without = streams_of(cls, names[:at] + names[at + 1 :], vectors[:at] + vectors[at + 1 :], queries)
+    without = streams_of(
+        cls, names[:at] + names[at + 1 :], vectors[:at] + vectors[at + 1 :], queries
+    )
     changed = [
         [slot for slot, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
         for before, after in zip(without, with_it, strict=True)
@@ -75,8 +81,12 @@ def points(angles):
 @settings(max_examples=examples(300), deadline=None)
 def test_a_record_changes_one_slot_of_at_most_r_queries_and_nobody_else(records, queries, at):
     """For any queries, so also for those that are chosen after earlier answers."""
-    assert not has_larger_change(Joining, points(records), np.array(points(queries)), at % len(records))
-    assert not has_larger_change(Nearest, points(records), np.array(points(queries)), at % len(records), slots=2)
+    assert not has_larger_change(
+        Joining, points(records), np.array(points(queries)), at % len(records)
+    )
+    assert not has_larger_change(
+        Nearest, points(records), np.array(points(queries)), at % len(records), slots=2
+    )
 
 
 def test_all_tiny_streams_keep_it_and_top_k_retrieval_does_not():
@@ -106,11 +116,15 @@ def test_likeness_at_the_threshold_is_rounded_alike_whoever_else_is_there():
 
 def embed(texts, name):
     """One direction a first letter; nothing for an empty text."""
-    return np.array([[float(text[:1] == letter) for letter in "ab"] for text in texts]).reshape(len(texts), 2)
+    return np.array([[float(text[:1] == letter) for letter in "ab"] for text in texts]).reshape(
+        len(texts), 2
+    )
 
 
 def make_joined_set(texts, ledger, **more):
-    return private_set(texts, ledger, **{"sizes": {None: max(len(texts), 1)}, "embed": embed, **more})
+    return private_set(
+        texts, ledger, **{"sizes": {None: max(len(texts), 1)}, "embed": embed, **more}
+    )
 
 
 def scheme(uses=2, slots=2):
@@ -121,11 +135,17 @@ GAUSS = dp.GaussianDpEvent(3.0)
 
 
 @pytest.mark.parametrize(("uses", "queries", "charged"), [(2, 5, 2), (7, 5, 5), (1, 1000, 1)])
-def test_the_stream_is_charged_r_times_whatever_it_asks_and_every_query_has_its_release(uses, queries, charged):
+def test_the_stream_is_charged_r_times_whatever_it_asks_and_every_query_has_its_release(
+    uses, queries, charged
+):
     allowance = dp.SelfComposedDpEvent(GAUSS, charged)
     ledger = Ledger(allowance, 1.0)
     sample_of = scheme(uses).sampler(make_joined_set(["a1", "a2", "b1"], ledger), GAUSS, queries)
-    assert ledger.event() == (allowance if charged > 1 else GAUSS) == scheme(uses).event(GAUSS, 3, queries)
+    assert (
+        ledger.event()
+        == (allowance if charged > 1 else GAUSS)
+        == scheme(uses).event(GAUSS, 3, queries)
+    )
     seen = []
     for number in range(min(queries, 6)):
         sample = sample_of("a query")
@@ -175,11 +195,21 @@ def test_a_closed_sample_and_a_closed_set_give_no_record():
 
 
 def test_a_set_without_records_answers_too():
-    assert sum(map(len, scheme().sampler(make_joined_set([], Ledger(None, math.inf)), GAUSS, 1)("a").slots)) == 0
+    assert (
+        sum(
+            map(
+                len,
+                scheme().sampler(make_joined_set([], Ledger(None, math.inf)), GAUSS, 1)("a").slots,
+            )
+        )
+        == 0
+    )
 
 
 def test_with_secure_noise_there_are_no_more_slots_than_its_margins_are_for():
     noise = SecureNoise()
-    private = PrivateSet([], Ledger(None, math.inf), sizes={None: 1}, sampling=noise, noise=noise, embed=embed)
+    private = PrivateSet(
+        [], Ledger(None, math.inf), sizes={None: 1}, sampling=noise, noise=noise, embed=embed
+    )
     with pytest.raises(UsageError, match="rows"):
         scheme(slots=MOST_ROWS + 1).sampler(private, GAUSS, 1)

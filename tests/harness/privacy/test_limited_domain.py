@@ -48,7 +48,9 @@ def excess(epsilon, failure, size, domain, threshold=0.0):
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.5])
 @pytest.mark.parametrize(("size", "domain"), [(3, 1), (4, 2), (4, 3)])
 @pytest.mark.parametrize("failure", [0.2, 0.01])
-def test_no_neighbours_diverge_more_than_a_choice_and_a_failure_together(epsilon, size, domain, failure):
+def test_no_neighbours_diverge_more_than_a_choice_and_a_failure_together(
+    epsilon, size, domain, failure
+):
     assert excess(epsilon, failure, size, domain) <= 1e-12
 
 
@@ -69,7 +71,9 @@ def test_without_noise_it_is_the_most_frequent_vote_or_nothing():
     off = LimitedDomain(0.0, 2, 1e-7)
 
     def choose(*votes):
-        return off.choose(np.array(votes, dtype=np.int64), 5, pay(off, make_noise(), own_slots=len(votes)))
+        return off.choose(
+            np.array(votes, dtype=np.int64), 5, pay(off, make_noise(), own_slots=len(votes))
+        )
 
     assert choose(3, 3, 1, -1, 9) == 3
     assert choose(4) == 4

@@ -48,7 +48,9 @@ def release_rows(rows, at, own_slots, noise=None):
 @given(rows=ROWS, other=arrays(np.float64, SIZE, elements=WILD), at=st.integers(0, len(RADII)))
 def test_one_record_moves_both_releases_by_at_most_what_is_stated(rows, other, at, own_slots):
     changed = np.vstack([rows, other]) if own_slots else np.vstack([rows[:-1], other])
-    for before, after in zip(release_rows(rows, at, own_slots), release_rows(changed, at, own_slots), strict=True):
+    for before, after in zip(
+        release_rows(rows, at, own_slots), release_rows(changed, at, own_slots), strict=True
+    ):
         assert before.bound == after.bound and before.scale == after.scale
         assert np.linalg.norm(after.clean - before.clean) <= before.bound * (1 + 1e-12)
 
@@ -60,13 +62,17 @@ def test_the_bound_is_met_and_the_noise_is_a_fixed_multiple_of_it(own_slots):
     for at in range(len(RADII) + 1):
         near = release_rows(np.array([corner, corner, corner]), at, own_slots)
         moved = release_rows(
-            np.array([corner, corner, corner, far] if own_slots else [corner, corner, far]), at, own_slots
+            np.array([corner, corner, corner, far] if own_slots else [corner, corner, far]),
+            at,
+            own_slots,
         )
         for release, share in zip(near, shares, strict=True):
             assert release.scale / release.bound == pytest.approx(1 / math.sqrt(share))
         assert np.linalg.norm(moved[1].clean - near[1].clean) >= 0.6 * near[1].bound
     radii = [release_rows(np.zeros((3, SIZE)), at, own_slots)[1].bound for at in range(len(RADII))]
-    assert radii == [pytest.approx(min((1 if own_slots else 2) * radius, math.sqrt(2))) for radius in RADII]
+    assert radii == [
+        pytest.approx(min((1 if own_slots else 2) * radius, math.sqrt(2))) for radius in RADII
+    ]
 
 
 def test_both_releases_cost_what_one_gaussian_of_the_knob_costs():
@@ -88,10 +94,14 @@ def test_slots_that_agree_get_a_small_ball_and_others_the_plain_sum():
 @given(rows=ROWS)
 def test_without_noise_the_plain_sum_decides(rows):
     off, plain = NearCentre(0.0, RADII, 3.0), GaussianSum(0.0)
-    assert off.choose(rows, CENTRE, pay(off, make_noise()), IDS) == plain.choose(rows, pay(plain, make_noise()), IDS)
+    assert off.choose(rows, CENTRE, pay(off, make_noise()), IDS) == plain.choose(
+        rows, pay(plain, make_noise()), IDS
+    )
 
 
-@pytest.mark.parametrize("wrong", [{"radii": ()}, {"radii": (0.2, 0.1)}, {"share": 0.0}, {"histogram_share": 1.0}])
+@pytest.mark.parametrize(
+    "wrong", [{"radii": ()}, {"radii": (0.2, 0.1)}, {"share": 0.0}, {"histogram_share": 1.0}]
+)
 def test_settings_that_mean_nothing_are_refused(wrong):
     with pytest.raises(UsageError):
         NearCentre(**{"noise_multiplier": 1.0, "radii": RADII, "expected": 3.0, **wrong})

@@ -26,7 +26,12 @@ def records(number):
 
 def sum_vectors(vectors, weights, noisy):
     seen = Recording(lambda number, release: release.clean)
-    sample = Sample([[each] for each in records(len(vectors))], noisy.event, streams(0).source("noise"), own_slots=True)
+    sample = Sample(
+        [[each] for each in records(len(vectors))],
+        noisy.event,
+        streams(0).source("noise"),
+        own_slots=True,
+    )
     with observing(seen):
         noisy.release(np.asarray(vectors, dtype=np.float64), sample, weights)
     return seen.observed_releases[0].release
@@ -38,17 +43,23 @@ def sum_vectors(vectors, weights, noisy):
     arrays(np.float64, (4, 2), elements=ANYTHING),
     st.sampled_from([0.3, 1.0, 1.5]),
 )
-def test_an_added_row_moves_the_sum_by_at_most_the_radius_and_others_by_no_bit(vectors, weights, radius):
+def test_an_added_row_moves_the_sum_by_at_most_the_radius_and_others_by_no_bit(
+    vectors, weights, radius
+):
     noisy = NoisySum(1.0, radius)
     without, with_it = (sum_vectors(vectors[:n], weights[:n], noisy) for n in (3, 4))
     moved = with_it.clean - without.clean
     step = with_it.grid
-    whole = [int(value) for value in (moved / step).ravel()]  # exact: both sums are whole multiples of a power of 2
+    whole = [
+        int(value) for value in (moved / step).ravel()
+    ]  # exact: both sums are whole multiples of a power of 2
     assert np.array_equal(moved / step, np.reshape(whole, moved.shape))
     assert sum(value**2 for value in whole) <= (radius / step) ** 2
     assert np.array_equal(moved, sum_vectors(vectors[3:], weights[3:], noisy).clean)
     other_order = [2, 0, 1]
-    assert np.array_equal(without.clean, sum_vectors(vectors[other_order], weights[other_order], noisy).clean)
+    assert np.array_equal(
+        without.clean, sum_vectors(vectors[other_order], weights[other_order], noisy).clean
+    )
 
 
 def test_what_is_released_is_the_sum_plus_noise_that_no_record_changes():
@@ -57,7 +68,12 @@ def test_what_is_released_is_the_sum_plus_noise_that_no_record_changes():
     noisy = NoisySum(0.7)
 
     def release(rows):
-        sample = Sample([[r] for r in records(len(rows))], noisy.event, streams(5).source("noise"), own_slots=True)
+        sample = Sample(
+            [[r] for r in records(len(rows))],
+            noisy.event,
+            streams(5).source("noise"),
+            own_slots=True,
+        )
         return noisy.release(rows, sample)
 
     full, fewer = release(vectors), release(vectors[:-1])
@@ -73,8 +89,12 @@ def test_close_to_the_plain_sum():
     vectors = np.random.default_rng(0).normal(size=(200, 16))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     weights = np.random.default_rng(1).normal(size=(200, 3)) / 10
-    assert sum_vectors(vectors, None, NoisySum(1.0)).clean == pytest.approx(vectors.sum(axis=0)[None], abs=1e-3)
-    assert sum_vectors(vectors, weights, NoisySum(1.0)).clean == pytest.approx(weights.T @ vectors, abs=0.05)
+    assert sum_vectors(vectors, None, NoisySum(1.0)).clean == pytest.approx(
+        vectors.sum(axis=0)[None], abs=1e-3
+    )
+    assert sum_vectors(vectors, weights, NoisySum(1.0)).clean == pytest.approx(
+        weights.T @ vectors, abs=0.05
+    )
 
 
 @pytest.mark.parametrize("radius", [5e-324, 1e-310, 1.7e308, math.nan])
@@ -92,7 +112,12 @@ def test_two_releases_tell_the_sum_where_they_have_one_seed(noise, tell):
     def release(sigma):
         noisy = NoisySum(sigma)
         slots = [[record] for record in records(3)]
-        return noisy.release(vectors, Sample(slots, noisy.event, streams(0, noise).source("noise"), own_slots=True))[0]
+        return noisy.release(
+            vectors, Sample(slots, noisy.event, streams(0, noise).source("noise"), own_slots=True)
+        )[0]
 
     small, large = release(low), release(high)
-    assert np.allclose(small - low * (large - small) / (high - low), vectors.sum(axis=0), atol=1e-3) is tell
+    assert (
+        np.allclose(small - low * (large - small) / (high - low), vectors.sum(axis=0), atol=1e-3)
+        is tell
+    )

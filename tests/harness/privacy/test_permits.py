@@ -40,7 +40,9 @@ class Scales(SeededNoise):
 
 
 def sampler(private, releases=None, times=3):
-    return private.poisson_slots(12, 4, partition="a", releases=releases or gaussian(1.0), times=times)
+    return private.poisson_slots(
+        12, 4, partition="a", releases=releases or gaussian(1.0), times=times
+    )
 
 
 @pytest.mark.parametrize("multiplier", [0.3, 1.0, 17.0])
@@ -54,7 +56,9 @@ def test_the_noise_of_a_sum_is_the_charged_multiplier_times_the_stated_bound(mul
 @pytest.mark.parametrize("event", [bounded_range_choice(0.5), bounded_range(0.5)])
 def test_a_choice_follows_the_softmax_of_the_charged_range(event):
     scores, noise, draws = np.array([0.0, 1.0, 3.0]), Scales(), 4000
-    seen = np.bincount([Permit(event, noise).noisy_choice(scores, 2.0)[0] for _ in range(draws)], minlength=3)
+    seen = np.bincount(
+        [Permit(event, noise).noisy_choice(scores, 2.0)[0] for _ in range(draws)], minlength=3
+    )
     expected = np.exp(scores * 0.5 / 2.0) / np.exp(scores * 0.5 / 2.0).sum()
     assert np.abs(seen / draws - expected).max() < 4 * math.sqrt(0.25 / draws)
 
@@ -70,7 +74,9 @@ def test_a_permit_is_used_once_whatever_it_is_used_for():
                 getattr(permit, second)(np.zeros(2), 1.0)
 
 
-@pytest.mark.parametrize(("event", "use"), [(gaussian(1.0), "noisy_choice"), (bounded_range_choice(1.0), "noisy_sum")])
+@pytest.mark.parametrize(
+    ("event", "use"), [(gaussian(1.0), "noisy_choice"), (bounded_range_choice(1.0), "noisy_sum")]
+)
 def test_a_permit_of_one_kind_draws_nothing_of_the_other(event, use):
     noise = Scales()
     with pytest.raises(UnsupportedEvent):
@@ -94,7 +100,11 @@ def test_without_noise_nothing_is_asked_of_the_source():
     noise = Scales()
     sample = Sample(((),), dp.NonPrivateDpEvent(), noise)
     for _ in range(3):
-        assert sample.spend(dp.NonPrivateDpEvent()).noisy_sum(np.arange(3.0), 1.0).tolist() == [0, 1, 2]
+        assert sample.spend(dp.NonPrivateDpEvent()).noisy_sum(np.arange(3.0), 1.0).tolist() == [
+            0,
+            1,
+            2,
+        ]
     assert {scale for _, scale in noise.asked} <= {0.0}
 
 
@@ -149,7 +159,9 @@ def test_a_permit_ends_with_the_sample_that_it_was_charged_for(release, use, arg
     private = private_set(TEXTS, noise=noise)
     drawing = sampler(private, releases=release)
     kept = drawing.draw().spend(release)
-    {"draw": drawing.draw, "close the sampler": drawing.close, "close the set": private.close}[end]()
+    {"draw": drawing.draw, "close the sampler": drawing.close, "close the set": private.close}[
+        end
+    ]()
     with pytest.raises(BudgetExceeded, match="closed"):
         getattr(kept, use)(argument, 1.0)
     assert noise.asked == []
@@ -181,7 +193,11 @@ def test_slots_and_samples_cannot_be_changed():
 def find_reachable(thing, depth=6, seen=None):
     """Everything that attributes, items and slots of an object lead to (not what functions close over)."""
     seen = {} if seen is None else seen
-    if id(thing) in seen or depth < 0 or isinstance(thing, str | bytes | int | float | type(None) | np.ndarray | type):
+    if (
+        id(thing) in seen
+        or depth < 0
+        or isinstance(thing, str | bytes | int | float | type(None) | np.ndarray | type)
+    ):
         return seen
     seen[id(thing)] = thing
     names = [*getattr(thing, "__dict__", {}), *getattr(type(thing), "__slots__", ())]
@@ -210,7 +226,9 @@ def test_public_streams_do_not_give_the_streams_of_noise_and_sampling(name):
     assert Streams(0).public.stream("order").random() == Streams(0).stream("order").random()
 
 
-@pytest.mark.parametrize("event", [dp.NonPrivateDpEvent(), bounded_range_choice(1e9), gaussian(1.0)])
+@pytest.mark.parametrize(
+    "event", [dp.NonPrivateDpEvent(), bounded_range_choice(1e9), gaussian(1.0)]
+)
 def test_a_release_that_is_spent_no_times_gives_no_permit(event):
     """It cost nothing, and its permit let an exact sum, or a choice of any range, through."""
     noise = Scales()
@@ -235,7 +253,8 @@ def test_noise_is_not_scaled_away_by_the_bound(bound):
 
 #: Sums that lie on no grid, or far from it.
 HOSTILE_SUMS = st.lists(
-    st.floats() | st.sampled_from([0.1, 2**-60, 1e300, -1e300, math.inf, -math.inf, math.nan, 2.0**53 + 2]),
+    st.floats()
+    | st.sampled_from([0.1, 2**-60, 1e300, -1e300, math.inf, -math.inf, math.nan, 2.0**53 + 2]),
     min_size=1,
     max_size=6,
 ).map(np.array)
@@ -262,7 +281,11 @@ def test_noise_on_a_grid_takes_odd_and_even_multiples(noise, grid):
     assert set(np.rint(released / grid) % 2) == {0.0, 1.0}
 
 
-@given(st.integers(1, 6).flatmap(lambda size: st.tuples(*[arrays(np.float64, size, elements=st.floats(-9, 9))] * 2)))
+@given(
+    st.integers(1, 6).flatmap(
+        lambda size: st.tuples(*[arrays(np.float64, size, elements=st.floats(-9, 9))] * 2)
+    )
+)
 @settings(max_examples=examples(100), deadline=None)
 def test_the_noise_pays_for_what_the_rounding_of_a_sum_adds_to_its_moves(sums):
     """And nothing is added to that of whole numbers, which stay as they are."""

@@ -69,7 +69,9 @@ class Use:
     bound: float
     after: np.ndarray
     before: np.ndarray | None = None
-    ask: Callable[[Any, np.ndarray, Sample], Any] = lambda mechanism, rows, sample: mechanism.choose(rows, sample)
+    ask: Callable[[Any, np.ndarray, Sample], Any] = lambda mechanism, rows, sample: (
+        mechanism.choose(rows, sample)
+    )
 
     @property
     def own(self) -> bool:
@@ -115,15 +117,22 @@ SUMS = {
     "sum": Use(GaussianSum(SIGMA), math.sqrt(2), FIRST, SECOND),
     "sum, own slots": Use(GaussianSum(SIGMA, own_slots=True), 1, FIRST),
     "nearest": Use(NearestToMean(SIGMA, RADIUS, 5), 2 * RADIUS, 9 * FIRST, -9 * FIRST, ask_near),
-    "nearest, own slots": Use(NearestToMean(SIGMA, RADIUS, 5, own_slots=True), RADIUS, 9 * FIRST, ask=ask_near),
+    "nearest, own slots": Use(
+        NearestToMean(SIGMA, RADIUS, 5, own_slots=True), RADIUS, 9 * FIRST, ask=ask_near
+    ),
     "votes": Use(VoteHistogram(SIGMA), 1, FIRST, ask=ask_votes),
     "exact sum": Use(
-        NoisySum(SIGMA, RADIUS), RADIUS, 9 * FIRST, ask=lambda noisy, rows, sample: noisy.release(rows, sample)
+        NoisySum(SIGMA, RADIUS),
+        RADIUS,
+        9 * FIRST,
+        ask=lambda noisy, rows, sample: noisy.release(rows, sample),
     ),
 }
 CHOICES = {
     "softmax": Use(BoundedRangeChoice(10, 4, 1.5), 10 / 4, FOR, ask=ask_with_public),
-    "differences": Use(DifferenceChoice(10, 4, 1.5), 2 * 10 / 4, 99 * FIRST - 50, ask=ask_with_public),
+    "differences": Use(
+        DifferenceChoice(10, 4, 1.5), 2 * 10 / 4, 99 * FIRST - 50, ask=ask_with_public
+    ),
     "top k": Use(NoisyTopK(2, 1.5), 2, FIRST, SECOND),
     "top k, own slots": Use(NoisyTopK(2, 1.5, own_slots=True), 1, FIRST),
     "top k, held": Use(NoisyTopK(2, 1.5), 2, FIRST, SECOND, ask_held),
@@ -134,10 +143,25 @@ CHOICES = {
 RELEASES = SUMS | CHOICES
 #: Besides, what releases several times, or another thing of the same sum.
 ALL = RELEASES | {
-    "rank": Use(GaussianSum(SIGMA), 0, FIRST, SECOND, lambda mechanism, rows, sample: mechanism.rank(rows, sample)),
-    "tree": Use(ClusterTree(1.0, 1.0), 0, FIRST, SECOND, lambda tree, rows, sample: tree.clusters(rows, sample)),
+    "rank": Use(
+        GaussianSum(SIGMA),
+        0,
+        FIRST,
+        SECOND,
+        lambda mechanism, rows, sample: mechanism.rank(rows, sample),
+    ),
+    "tree": Use(
+        ClusterTree(1.0, 1.0),
+        0,
+        FIRST,
+        SECOND,
+        lambda tree, rows, sample: tree.clusters(rows, sample),
+    ),
     "tree, own slots": Use(
-        ClusterTree(1.0, 1.0, expected=3.0), 0, FIRST, ask=lambda tree, rows, sample: tree.clusters(rows, sample)
+        ClusterTree(1.0, 1.0, expected=3.0),
+        0,
+        FIRST,
+        ask=lambda tree, rows, sample: tree.clusters(rows, sample),
     ),
 }
 
@@ -146,9 +170,14 @@ ALL = RELEASES | {
 
 
 @pytest.mark.parametrize("name", RELEASES)
-@given(rows=arrays(np.float32, (3, SIZE), elements=WILD), record=arrays(np.float32, SIZE, elements=WILD))
+@given(
+    rows=arrays(np.float32, (3, SIZE), elements=WILD),
+    record=arrays(np.float32, SIZE, elements=WILD),
+)
 @settings(deadline=None)
-def test_one_record_moves_a_release_by_at_most_what_is_stated_whatever_rows_hold(name, rows, record):
+def test_one_record_moves_a_release_by_at_most_what_is_stated_whatever_rows_hold(
+    name, rows, record
+):
     use = RELEASES[name]
     pairs = [(rows, [*rows, record]), ([], [record])] if use.own else [(rows, [record, *rows[1:]])]
     for without, with_it in pairs:
@@ -170,11 +199,15 @@ def test_the_stated_bound_is_reached_and_its_noise_is_what_was_charged(name):
     release = use.release(np.array([use.after]))
     assert release.bound == pytest.approx(use.bound)
     if name in SUMS:
-        assert use.mechanism.event == dp.GaussianDpEvent(SIGMA) and release.scale == pytest.approx(use.bound * SIGMA)
+        assert use.mechanism.event == dp.GaussianDpEvent(SIGMA) and release.scale == pytest.approx(
+            use.bound * SIGMA
+        )
     else:
         ((event, count),) = flatten(use.mechanism.event).items()
         assert isinstance(event, BoundedRangeDpEvent) and count == release.count
-        assert event.epsilon == pytest.approx(use.bound / release.scale) == use.mechanism.range_epsilon
+        assert (
+            event.epsilon == pytest.approx(use.bound / release.scale) == use.mechanism.range_epsilon
+        )
         assert release.scale == pytest.approx(use.mechanism.temperature)
 
 
@@ -207,7 +240,12 @@ def test_choices_have_the_frequencies_of_draws_from_the_softmax_in_order(name):
     seen: Counter[tuple[int, ...]] = Counter()
     for _ in range(draws):
         seen[tuple(np.atleast_1d(use.ask(use.mechanism, rows, use.sample(noise))).tolist())] += 1
-    assert stats.chisquare([seen[order] for order in expected], [draws * p for p in expected.values()]).pvalue > 1e-4
+    assert (
+        stats.chisquare(
+            [seen[order] for order in expected], [draws * p for p in expected.values()]
+        ).pvalue
+        > 1e-4
+    )
 
 
 @pytest.mark.parametrize("own", [True, False])
@@ -237,7 +275,9 @@ def test_a_bound_on_one_added_row_is_refused_where_a_record_replaces_one(name):
 
 @pytest.mark.parametrize("name", OWN)
 @pytest.mark.parametrize("number", [0, 2, 5])
-def test_where_slots_are_the_records_own_no_row_stands_in_for_a_missing_one_and_none_is_left_out(name, number):
+def test_where_slots_are_the_records_own_no_row_stands_in_for_a_missing_one_and_none_is_left_out(
+    name, number
+):
     """Public rows that fill up to a constant number are replaced by a record's: that moves a sum by up to twice the
     bound. The charge is still there for the slots' own rows."""
     use, source = ALL[name], Recorder(allowed=False)
@@ -274,7 +314,11 @@ def test_a_release_that_was_not_charged_is_refused_before_noise(name):
 
 @given(arrays(np.float32, (4, 6), elements=WILD), st.floats(0.5, 20))
 def test_bounded_rows_stay_in_their_public_set_whatever_comes(values, bound):
-    simplex, ball, cube = project_sub_simplex(values), clip_norm(values, bound), clip_scores(values, bound)
+    simplex, ball, cube = (
+        project_sub_simplex(values),
+        clip_norm(values, bound),
+        clip_scores(values, bound),
+    )
     assert (simplex >= 0).all() and (simplex.sum(axis=1) <= 1 + 1e-9).all()
     assert (np.linalg.norm(ball, axis=1) <= bound * (1 + 1e-9)).all()
     assert (np.abs(cube) <= bound + 1e-9).all()
@@ -283,7 +327,9 @@ def test_bounded_rows_stay_in_their_public_set_whatever_comes(values, bound):
 @pytest.mark.parametrize(
     "bounded", [project_sub_simplex, partial(clip_norm, radius=0.5), partial(clip_scores, clip=10)]
 )
-def test_a_row_is_bounded_the_same_to_the_last_bit_however_many_there_are_and_however_they_lie(bounded):
+def test_a_row_is_bounded_the_same_to_the_last_bit_however_many_there_are_and_however_they_lie(
+    bounded,
+):
     """Columns that are picked from several rows lie one after the other in memory, those of one row do not."""
     picked = np.random.default_rng(0).random((5, 700))[:, np.arange(0, 600, 2)]
     for at, row in enumerate(bounded(picked)):
@@ -294,7 +340,9 @@ def test_what_is_inside_passes_unchanged_and_vectors_keep_their_direction():
     simplex = np.array([[0.2, 0.3, 0.5], [0.1, 0.1, 0.1]])
     np.testing.assert_allclose(project_sub_simplex(simplex), simplex)
     np.testing.assert_array_equal(clip_norm(np.array([[0.3, -0.4]]), 0.5), [[0.3, -0.4]])
-    np.testing.assert_allclose(clip_norm(np.array([[30.0, -40.0], [1e200, 0.0]]), 0.5)[0], [0.3, -0.4])
+    np.testing.assert_allclose(
+        clip_norm(np.array([[30.0, -40.0], [1e200, 0.0]]), 0.5)[0], [0.3, -0.4]
+    )
     assert np.linalg.norm(clip_norm(np.array([[1e300, 1e300]]), 0.5)) <= 0.5
 
 
@@ -316,12 +364,15 @@ def test_a_ranking_is_the_sorted_sum_and_starts_with_the_choice():
     assert GaussianSum(0.0).rank(rows, pay(GaussianSum(0.0), make_noise())) == [3, 1, 4, 0, 2]
     noisy = GaussianSum(3.0)
     for seed in range(20):
-        assert noisy.rank(rows, pay(noisy, make_noise(seed)))[0] == noisy.choose(rows, pay(noisy, make_noise(seed)))
+        assert noisy.rank(rows, pay(noisy, make_noise(seed)))[0] == noisy.choose(
+            rows, pay(noisy, make_noise(seed))
+        )
 
 
 def test_the_nearest_candidate_is_that_of_the_slow_mean_divided_by_the_constant():
     rows, public = (
-        x / np.linalg.norm(x, axis=1, keepdims=True) for x in np.random.default_rng(1).normal(size=(2, 6, 4))
+        x / np.linalg.norm(x, axis=1, keepdims=True)
+        for x in np.random.default_rng(1).normal(size=(2, 6, 4))
     )
     centre = public.mean(axis=0)
     mean = centre.copy()
@@ -344,14 +395,22 @@ def test_softmax_scores_are_averages_of_clipped_rows_over_the_constant():
     )  # the public scores are left
     # Divided by the number of rows, this one would decide.
     faint = BoundedRangeChoice(clip=10, divisor=100, temperature=0.0)
-    assert faint.choose(np.array([[0.0, -20.0]]), np.array([-0.5, 0.0]), pay_without_noise(faint, 1)) == 1
+    assert (
+        faint.choose(np.array([[0.0, -20.0]]), np.array([-0.5, 0.0]), pay_without_noise(faint, 1))
+        == 1
+    )
 
 
 def test_the_range_of_prism_is_c_over_s_tau_and_infinite_without_temperature():
-    assert BoundedRangeChoice(clip=10, divisor=380, temperature=1.1295).range_epsilon == pytest.approx(
-        0.02330, abs=1e-5
-    )
-    for without in (BoundedRangeChoice(10, 380, 0.0), ProductChoice(1.0, 0.0), NoisyTopK(3, 0.0), GaussianSum(0.0)):
+    assert BoundedRangeChoice(
+        clip=10, divisor=380, temperature=1.1295
+    ).range_epsilon == pytest.approx(0.02330, abs=1e-5)
+    for without in (
+        BoundedRangeChoice(10, 380, 0.0),
+        ProductChoice(1.0, 0.0),
+        NoisyTopK(3, 0.0),
+        GaussianSum(0.0),
+    ):
         assert without.event == dp.NonPrivateDpEvent()
 
 
@@ -371,7 +430,10 @@ def test_top_k_are_the_largest_counts_of_clipped_rows(rows):
         2,
     ]  # of equal ones the first
     every = NoisyTopK(4, 0.0)
-    counts = [sum(min(max(x, 0), 1) if math.isfinite(x) else 0 for x in column.tolist()) for column in rows.T]
+    counts = [
+        sum(min(max(x, 0), 1) if math.isfinite(x) else 0 for x in column.tolist())
+        for column in rows.T
+    ]
     assert [counts[at] for at in every.choose(rows, pay_without_noise(every))] == pytest.approx(
         sorted(counts, reverse=True)
     )
@@ -381,7 +443,9 @@ def test_top_k_are_the_largest_counts_of_clipped_rows(rows):
 def test_rows_of_a_long_list_count_as_whole_ones_do(rows):
     every = NoisyTopK(4, 0.0)
     held = [np.flatnonzero(row).tolist() for row in rows]
-    assert every.choose_held(held, 4, pay_without_noise(every)) == every.choose(rows, pay_without_noise(every))
+    assert every.choose_held(held, 4, pay_without_noise(every)) == every.choose(
+        rows, pay_without_noise(every)
+    )
     assert every.choose_held(held, 0, pay_without_noise(every)) == []
 
 
@@ -412,7 +476,9 @@ def test_draws_follow_the_counts_that_reach_the_threshold():
     assert set(first) == {0, 2} and set(second) == {3}
     assert stats.binomtest(first.count(0), 4000, 0.75).pvalue > 1e-4
     silent = VoteHistogram(1.0, threshold=4.0)  # the recorder's noise is 0
-    first, second = silent.draw(votes, GROUPS, 4000, pay(silent, Recorder(), own_slots=9), generator)
+    first, second = silent.draw(
+        votes, GROUPS, 4000, pay(silent, Recorder(), own_slots=9), generator
+    )
     assert set(first) == {0}
     assert stats.binomtest(second.count(1), 4000, 0.5).pvalue > 1e-4  # none reaches it: uniform
 
@@ -428,7 +494,9 @@ def test_groups_that_are_no_partition_are_refused(groups):
 
 
 @pytest.mark.parametrize(
-    "source", [SecureNoise(), SeededNoise(lambda shot: np.random.default_rng(1))], ids=["secure", "seeded"]
+    "source",
+    [SecureNoise(), SeededNoise(lambda shot: np.random.default_rng(1))],
+    ids=["secure", "seeded"],
 )
 def test_noise_sources_draw_the_stated_distributions(source):
     n = 20_000

@@ -19,7 +19,9 @@ GAUSS = dp.GaussianDpEvent(1.0)
 def make_numbered_set(n=50, seed=0, epsilon=math.inf, sampling=None):
     """(a private set of n records, its ledger)."""
     ledger = Ledger(None, epsilon)
-    return private_set([str(i) for i in range(n)], ledger, sampling=sampling or make_noise(seed)), ledger
+    return private_set(
+        [str(i) for i in range(n)], ledger, sampling=sampling or make_noise(seed)
+    ), ledger
 
 
 def test_every_sample_is_on_the_ledger_with_its_rate():
@@ -112,7 +114,9 @@ def test_all_samples_are_paid_for_before_the_first_and_no_more_can_be_drawn():
 
 def test_the_sampling_rate_comes_from_the_public_size_and_not_from_a_count():
     ledger = Ledger(None, math.inf)
-    private_set(["a text"] * 51, ledger, sizes={"a": 50}).poisson_slots(5, 2, partition="a", releases=GAUSS)
+    private_set(["a text"] * 51, ledger, sizes={"a": 50}).poisson_slots(
+        5, 2, partition="a", releases=GAUSS
+    )
     assert ledger.to_json()[0]["event"]["rate"] == 0.1
 
 

@@ -89,11 +89,15 @@ def test_all_probabilities_are_those_of_a_rounded_gaussian(monkeypatch):
 
 def test_a_close_comparison_decides_as_whole_numbers_do(monkeypatch):
     cell, inside = np.array([0, 5, 40, 200]), np.array([1 << 40, 1 << 42, (1 << 43) - 1, 12345])
-    exact = [exact_noise.scaled_chance(int(c), int(j), RATIO) for c, j in zip(cell, inside, strict=True)]
+    exact = [
+        exact_noise.scaled_chance(int(c), int(j), RATIO) for c, j in zip(cell, inside, strict=True)
+    ]
     for offset, expected in ((-1, True), (0, False), (1, False)):
         numbers = [chance + offset for chance in exact]
         coin = np.array([number >> 192 for number in numbers], dtype=np.uint64)
-        further = [(number >> (64 * place)) & (2**64 - 1) for number in numbers for place in range(3)]
+        further = [
+            (number >> (64 * place)) & (2**64 - 1) for number in numbers for place in range(3)
+        ]
         kept = exact_noise._draw_kept(cell, inside, RATIO, coin, give(*further))
         assert kept.tolist() == [expected] * 4  # the floats cannot tell them apart
     coin = words_of(3)(4)
@@ -106,7 +110,9 @@ def test_a_number_that_equals_an_entry_in_its_first_half_is_looked_up_in_full():
     table = exact_noise._table(RATIO)
     high, low = divmod(table[7], 2**64)
     for number, cell in ((low - 1, 7), (low, 8), (low + 1, 8)):
-        found = exact_noise._cells(table, np.array([high], dtype=np.uint64), np.array([number], dtype=np.uint64))
+        found = exact_noise._cells(
+            table, np.array([high], dtype=np.uint64), np.array([number], dtype=np.uint64)
+        )
         assert found.tolist() == [cell]
     last = np.array([2**64 - 1], dtype=np.uint64)
     assert exact_noise._cells(table, last, last).tolist() == [len(table) - 1]
@@ -129,7 +135,9 @@ def test_a_value_that_is_not_kept_is_drawn_again_in_its_own_cell():
     assert stats.kstest(drawn, stats.norm.cdf).pvalue > 1e-3
     for least in (2.0, 3.0):
         beyond = 2 * ndtr(-least)
-        assert (np.abs(drawn) > least).mean() == pytest.approx(beyond, abs=4 * math.sqrt(beyond / 400_000))
+        assert (np.abs(drawn) > least).mean() == pytest.approx(
+            beyond, abs=4 * math.sqrt(beyond / 400_000)
+        )
 
 
 def test_sum_and_noise_are_a_function_of_the_sum_of_steps():
@@ -145,9 +153,13 @@ def test_sum_and_noise_are_a_function_of_the_sum_of_steps():
 
 def test_exponentials_have_digits_at_both_ends():
     zero, top = 0, 2**64 - 1
-    (small,) = exact_noise.exponential(1, give(zero, 2**63, 1))  # 53 zeros and none: 1 - uniform is 2^-55
+    (small,) = exact_noise.exponential(
+        1, give(zero, 2**63, 1)
+    )  # 53 zeros and none: 1 - uniform is 2^-55
     (large,) = exact_noise.exponential(1, give(zero, 2**63, 0))
-    assert small == pytest.approx(2.0**-55, rel=1e-15) and large == pytest.approx(55 * math.log(2), rel=1e-15)
+    assert small == pytest.approx(2.0**-55, rel=1e-15) and large == pytest.approx(
+        55 * math.log(2), rel=1e-15
+    )
     middle = [exact_noise.exponential(1, give(top, top - 1 + last))[0] for last in (0, 1)]
     assert middle == pytest.approx([math.log(2)] * 2, rel=1e-12)  # the halves meet
     drawn = exact_noise.exponential(40_000, words_of(8))
@@ -162,7 +174,9 @@ def test_a_record_is_not_sampled_more_often_than_charged(monkeypatch):
         (drawn,) = SecureNoise().uniform(1)
         assert drawn == min(number + 1, 2**53 - 1) / 2**53 and 0 < drawn < 1
     for rate in (0.3, 2.0**-53, 1 / 3, 0.5, 1 - 2.0**-53):
-        below = math.ceil(Fraction(rate) * 2**53) - 1  # the numbers 1, 2, ... in steps of 2^-53 that are below it
+        below = (
+            math.ceil(Fraction(rate) * 2**53) - 1
+        )  # the numbers 1, 2, ... in steps of 2^-53 that are below it
         assert Fraction(below, 2**53) <= Fraction(rate)
 
 
@@ -197,7 +211,8 @@ def test_scores_that_are_off_by_an_error_change_a_list_by_the_stated_factor():
         for signs in itertools.product((-error, error), repeat=4):
             for order in itertools.permutations(range(4), 3):
                 ratios = [
-                    ordered_chance(scores + np.array(signs), order[:j]) / ordered_chance(scores, order[:j])
+                    ordered_chance(scores + np.array(signs), order[:j])
+                    / ordered_chance(scores, order[:j])
                     for j in range(4)
                 ]
                 for j in range(1, 4):
@@ -211,19 +226,28 @@ def test_scores_that_are_off_by_an_error_change_a_list_by_the_stated_factor():
 @pytest.mark.parametrize("size", [1e-5, 1e-3, 0.3, 5.0])
 def test_margins_outweigh_what_they_pay_for(count, size):
     larger = 1 + choice_margin(size, count)
-    assert size * (1 + secure_release.SUMS / 2) / larger + 8 * exact_noise.GUMBEL_ERROR * count**2 <= size
+    assert (
+        size * (1 + secure_release.SUMS / 2) / larger + 8 * exact_noise.GUMBEL_ERROR * count**2
+        <= size
+    )
     assert larger < 1.001 or size < 1e-4
     larger, error = 1 + threshold_margin(size), 2.0**-29 + 2.0**-19 * size
     assert size / larger + 6 * error <= size
     for multiplier in (0.3, 40.0, 5000.0):
         number, larger = 10_000 * count, 1 + sum_margin(multiplier, 10_000 * count)
         step = exact_noise.step_of(multiplier * larger)  # a record moves the sum by 1
-        assert multiplier * (1 + secure_release.SUMS / 2 + step * math.sqrt(number)) <= multiplier * larger
+        assert (
+            multiplier * (1 + secure_release.SUMS / 2 + step * math.sqrt(number))
+            <= multiplier * larger
+        )
 
 
 def test_the_sum_of_rows_in_floats_is_within_its_part_of_the_margin():
     rows = np.random.default_rng(11).dirichlet(np.ones(3), secure_release.MOST_ROWS)
-    off = [abs(found - math.fsum(column)) for found, column in zip(rows.sum(axis=0), rows.T, strict=True)]
+    off = [
+        abs(found - math.fsum(column))
+        for found, column in zip(rows.sum(axis=0), rows.T, strict=True)
+    ]
     assert math.hypot(*off) <= secure_release.SUMS / 4  # of a bound of 1
     assert secure_release.MOST_ROWS**2 * 2.0**-53 <= secure_release.SUMS / 8
 
@@ -234,14 +258,18 @@ def test_errors_of_comparisons_change_a_round_by_the_stated_factor_however_long_
 
     def chance(queries: list[float]) -> float:
         above = [np.exp(-np.maximum(at - query, 0.0)) for query in queries]
-        return float((np.exp(-at) * np.prod(1 - np.array(above[:-1]), axis=0) * above[-1]).sum() * 1e-3)
+        return float(
+            (np.exp(-at) * np.prod(1 - np.array(above[:-1]), axis=0) * above[-1]).sum() * 1e-3
+        )
 
     error, worst = 0.02, 0.0
     for length in (1, 2, 40):
         for query in (-3.0, 0.5, 2.0):
             exact = chance([query] * length)
             for below, last in itertools.product((-error, error), repeat=2):
-                change = abs(math.log(chance([query + below] * (length - 1) + [query + last]) / exact))
+                change = abs(
+                    math.log(chance([query + below] * (length - 1) + [query + last]) / exact)
+                )
                 assert change <= 3 * error * (1 + 1e-6) + 1e-9
                 worst = max(worst, change)
     assert worst > 1.5 * error
@@ -251,11 +279,15 @@ def test_failures_of_choices_are_counted_at_the_rate_of_their_sample():
     """Nothing is chosen by a score of ln(1/delta0) temperatures: with the temperature of secure noise, more often."""
     failure, size, count = 1e-7, 0.4, 50
     one = compose([bounded_range_choice(size), EpsilonDeltaDpEvent(0.0, failure)])
-    counted = floating_point_delta(dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.02, one), count), 1.0)
+    counted = floating_point_delta(
+        dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.02, one), count), 1.0
+    )
     margin = choice_margin(size, 1)
     grown = math.exp(math.log(failure) / (1 + margin) + 4 * exact_noise.GUMBEL_ERROR) - failure
     assert 0 < 0.02 * count * grown <= counted < 4 * 0.02 * count * grown
-    assert floating_point_delta(compose([gaussian(1.0), EpsilonDeltaDpEvent(0.5, 0.0)]), 1.0) < 1e-15
+    assert (
+        floating_point_delta(compose([gaussian(1.0), EpsilonDeltaDpEvent(0.5, 0.0)]), 1.0) < 1e-15
+    )
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -279,20 +311,29 @@ def test_delta_grows_by_no_more_than_the_stated_share(monkeypatch, seed):
     delta = max(divergence(with_it, without, epsilon), divergence(without, with_it, epsilon))
     allowed = delta + floating_point_delta(gaussian(1.0), epsilon)
     first, second = change(with_it), change(without)
-    assert max(divergence(first, second, epsilon), divergence(second, first, epsilon)) <= allowed + 1e-12
+    assert (
+        max(divergence(first, second, epsilon), divergence(second, first, epsilon))
+        <= allowed + 1e-12
+    )
 
 
 def test_the_share_counts_every_noisy_sum_and_no_choice():
     one = floating_point_delta(gaussian(1.0), 8.0)
     assert 0 < one < 1e-15
-    sampled = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.1, compose([gaussian(1.0), gaussian(2.0)])), 50)
+    sampled = dp.SelfComposedDpEvent(
+        dp.PoissonSampledDpEvent(0.1, compose([gaussian(1.0), gaussian(2.0)])), 50
+    )
     groups = parallel({"a": sampled, "b": dp.ZCDpEvent(0.5)})
     assert floating_point_delta(groups, 8.0) == pytest.approx(101 * one, rel=1e-6)
     assert floating_point_delta(dp.SelfComposedDpEvent(bounded_range_choice(0.5), 10**6), 8.0) == 0
     assert floating_point_delta(gaussian(1.0), 1e6) == math.inf
     # What the boards have, and more, is far inside the share.
-    require_share(dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.01, gaussian(0.5)), 10**6), 16.0)
-    require_share(dp.SelfComposedDpEvent(gaussian(0.5), 10**6), math.inf)  # that is for somebody else to refuse
+    require_share(
+        dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.01, gaussian(0.5)), 10**6), 16.0
+    )
+    require_share(
+        dp.SelfComposedDpEvent(gaussian(0.5), 10**6), math.inf
+    )  # that is for somebody else to refuse
     with pytest.raises(UsageError, match="1e-07"):
         require_share(gaussian(1.0), 70.0)
     with pytest.raises(UsageError, match="noisy sums"):
@@ -317,7 +358,11 @@ def test_a_permit_prepares_sums_and_scores_for_secure_noise_and_for_no_other():
         assert ((seen.out / step) % 1 == 0.5).all()
         Permit(bounded_range_choice(0.5), SecureNoise()).noisy_choice(scores, 1.0)
         assert seen.release.scale == 2.0 * (1 + choice_margin(0.5, 1))
-        assert seen.release.clean.tolist() == [-0.5, secure_release.LOWEST * seen.release.scale, 0.0]
+        assert seen.release.clean.tolist() == [
+            -0.5,
+            secure_release.LOWEST * seen.release.scale,
+            0.0,
+        ]
         Permit(gaussian(1.0), Recorder()).noisy_sum(clean, 2.0)
         assert seen.release.clean is clean and seen.release.scale == 2.0
         Permit(bounded_range_choice(0.5), Recorder()).noisy_choice(scores, 1.0)
@@ -328,13 +373,17 @@ def test_a_permit_prepares_sums_and_scores_for_secure_noise_and_for_no_other():
         assert seen.release.scale == 0.5
         Permit(dp.NonPrivateDpEvent(), SecureNoise()).noisy_sum(clean, 2.0)
         assert seen.release.clean is clean and seen.out.tolist() == clean.tolist()
-    seeded = Permit(gaussian(1.0), SeededNoise(lambda shot: np.random.default_rng(0))).noisy_sum(clean, 2.0)
+    seeded = Permit(gaussian(1.0), SeededNoise(lambda shot: np.random.default_rng(0))).noisy_sum(
+        clean, 2.0
+    )
     assert seeded.tolist() == (clean + np.random.default_rng(0).normal(0.0, 2.0, 3)).tolist()
 
 
 def test_choices_with_secure_noise_follow_the_softmax():
     scores, draws = np.array([0.0, 1.0, 2.0]) - 7, 6000
-    seen = [tuple(Permit(two_choices(), SecureNoise()).noisy_choice(scores, 1.0)) for _ in range(draws)]
+    seen = [
+        tuple(Permit(two_choices(), SecureNoise()).noisy_choice(scores, 1.0)) for _ in range(draws)
+    ]
     orders = list(itertools.permutations(range(3), 2))
     expected = [draws * ordered_chance(scores, order) for order in orders]
     assert stats.chisquare([seen.count(order) for order in orders], expected).pvalue > 1e-4

@@ -25,7 +25,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chro
     """The one browser, with an empty profile of its own; skips where Debian's chromium or its driver is missing."""
     driver, chromium = shutil.which("chromedriver"), shutil.which("chromium")
     if not driver or not chromium:
-        pytest.skip("chromium and chromedriver are not installed (Debian: chromium, chromium-driver)")
+        pytest.skip(
+            "chromium and chromedriver are not installed (Debian: chromium, chromium-driver)"
+        )
     options = webdriver.ChromeOptions()
     options.binary_location = chromium
     profile = tmp_path_factory.mktemp("profile")
@@ -38,7 +40,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chro
     ):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    options.set_capability("unhandledPromptBehavior", "ignore")  # a dialog stays open, so that a test sees it
+    options.set_capability(
+        "unhandledPromptBehavior", "ignore"
+    )  # a dialog stays open, so that a test sees it
     found = webdriver.Chrome(options=options, service=Service(executable_path=driver))
     found.set_page_load_timeout(60)
     yield found
@@ -77,13 +81,22 @@ class OpenPage:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A site with two models, three tasks of two kinds, answers, and a submission."""
     results = []
-    for task, metric in (("agnews", "acc_calibrated"), ("trec", "acc_calibrated"), ("samsum", "rougeL")):
+    for task, metric in (
+        ("agnews", "acc_calibrated"),
+        ("trec", "acc_calibrated"),
+        ("samsum", "rougeL"),
+    ):
         more = {"task": task, "metric": metric}
         for seed in (0, 1):
             results += ends(seed=seed, **more)
-            results += [make_result("tang", 0.65, seed=seed, **more), make_result("prism", 0.3, seed=seed, **more)]
+            results += [
+                make_result("tang", 0.65, seed=seed, **more),
+                make_result("prism", 0.3, seed=seed, **more),
+            ]
         results += [make_result("tang", 0.75, epsilon=8.0, seed=seed, **more) for seed in (0, 1)]
-        results.append(make_result("esa", 0.55, queries=20, answers=[("test-1", "World")], seed=1, **more))
+        results.append(
+            make_result("esa", 0.55, queries=20, answers=[("test-1", "World")], seed=1, **more)
+        )
     results += [*ends(model="hf:gpt2"), make_result("pta", 0.6, model="hf:gpt2")]
     folder = tmp_path_factory.mktemp("site with a space") / "below"
     files = pages(build_board(results, submissions=[submission()]))
@@ -95,14 +108,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first page of the site of all suites, with the run of record."""
     page = tmp_path_factory.mktemp("home") / "index.html"
-    page.write_text(suites_page({"record": board("record", no_submissions=True).board}, []), "utf-8")
+    page.write_text(
+        suites_page({"record": board("record", no_submissions=True).board}, []), "utf-8"
+    )
     return page
 
 
 def _attacks(text: str) -> str:
     """The page of all attacks, with as many measures as an attack may have."""
     measures = {**AUC, **{f"{text[:40]}{i}": AUC["auc"] for i in range(30)}}
-    results = [make_attack(name, measures=measures, counts={text[:40]: 1}, notes=[text]) for name in ("tang", "pta")]
+    results = [
+        make_attack(name, measures=measures, counts={text[:40]: 1}, notes=[text])
+        for name in ("tang", "pta")
+    ]
     return attacks_page(build_attacks(results), root="../")
 
 
@@ -110,5 +128,7 @@ def _attacks(text: str) -> str:
 def hostile_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A site in which a text with every break stands wherever a stranger may write."""
     folder = tmp_path_factory.mktemp("hostile")
-    page.write({**pages(full_board(HOSTILE[0])), "attacks/index.html": _attacks(HOSTILE[0])}, folder)
+    page.write(
+        {**pages(full_board(HOSTILE[0])), "attacks/index.html": _attacks(HOSTILE[0])}, folder
+    )
     return folder

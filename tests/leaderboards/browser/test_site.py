@@ -43,7 +43,8 @@ def state(browser: Chrome) -> str:
 
 def column(browser: Chrome, task: str, number: int) -> list[str]:
     return list_shown(
-        browser, f"section.task[data-task='{task}'] table.sortable tbody tr[data-row] > :nth-child({number})"
+        browser,
+        f"section.task[data-task='{task}'] table.sortable tbody tr[data-row] > :nth-child({number})",
     )
 
 
@@ -73,7 +74,9 @@ def test_a_click_on_a_head_sorts_and_a_second_turns_the_order(site, open_page):
 
 
 def test_where_lower_is_better_the_lowest_comes_first(open_page, tmp_path):
-    results = [invert_metric(one) for one in (*ends(), make_result("tang", 0.5), make_result("pta", 0.9))]
+    results = [
+        invert_metric(one) for one in (*ends(), make_result("tang", 0.5), make_result("pta", 0.9))
+    ]
     page.write(pages(build_board(results)), tmp_path)
     browser = open_page(tmp_path / "index.html")
     button = score_button(browser, "agnews")
@@ -92,7 +95,9 @@ def test_where_lower_is_better_the_lowest_comes_first(open_page, tmp_path):
         ("origin", "submitted", "tr[data-row^='tang']"),
     ],
 )
-def test_every_filter_hides_what_it_should_and_puts_itself_into_the_address(site, open_page, name, value, gone):
+def test_every_filter_hides_what_it_should_and_puts_itself_into_the_address(
+    site, open_page, name, value, gone
+):
     browser = open_page(site / "index.html", "#epsilon=")
     before = len(list_shown(browser, OTHERS))
     assert list_shown(browser, gone)
@@ -121,14 +126,20 @@ def test_filters_hold_for_columns_and_plots_and_keep_the_baselines(site, open_pa
 
 
 def test_the_name_of_a_method_leads_to_its_rows_alone_at_every_epsilon(open_page, tmp_path):
-    own = [make_result("tang", 0.5), make_result("tang", 0.6, epsilon=8.0), make_result("tang", label="tang_large")]
+    own = [
+        make_result("tang", 0.5),
+        make_result("tang", 0.6, epsilon=8.0),
+        make_result("tang", label="tang_large"),
+    ]
     page.write(pages(build_board([*ends(), *own])), tmp_path)
     browser = open_page(tmp_path / "index.html")
     element(browser, ".answer tr[data-row^='tang '][data-epsilon='1'] th a").click()
     assert {text.split()[0] for text in list_shown(browser, ".answer tr[data-row] th")} == {
         *("tang", "zero_shot", "real_demonstrations")
     }
-    assert len(list_shown(browser, ".answer tr[data-row^='tang']")) == 4  # two ε, of methods and of claims
+    assert (
+        len(list_shown(browser, ".answer tr[data-row^='tang']")) == 4
+    )  # two ε, of methods and of claims
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -190,7 +201,10 @@ def theme(browser) -> Iterator[Callable[[str], None]]:
 
 def test_the_theme_of_the_system_is_followed(site, open_page, theme):
     browser = open_page(site / "index.html")
-    looks = (("light", "rgba(255, 255, 255, 1)", "none"), ("dark", "rgba(20, 23, 27, 1)", "invert(1)"))
+    looks = (
+        ("light", "rgba(255, 255, 255, 1)", "none"),
+        ("dark", "rgba(20, 23, 27, 1)", "invert(1)"),
+    )
     for name, ground, chart in looks:
         theme(name)
         assert element(browser, "body").value_of_css_property("background-color") == ground
@@ -208,7 +222,9 @@ def test_the_keyboard_alone_is_enough(site, open_page):
         """Presses the tab key until the focus is where the condition on `e` holds."""
         for _ in range(200):
             press(Keys.TAB)
-            if browser.execute_script(f"const e = document.activeElement; return Boolean({condition})"):
+            if browser.execute_script(
+                f"const e = document.activeElement; return Boolean({condition})"
+            ):
                 return browser.switch_to.active_element
         raise AssertionError(f"the tab key never reaches {condition}")
 
@@ -234,7 +250,9 @@ def test_no_page_scrolls_sideways_on_a_phone(site, hostile_site, open_page, widt
         tops = [folder / name for name in ("index.html", "attacks/index.html")]
         for path in (*tops, *sorted(folder.glob("rows/*agnews*.html"))[:1]):
             browser = open_page(path)
-            browser.execute_script("for (const e of document.querySelectorAll('details')) e.open = true")
+            browser.execute_script(
+                "for (const e of document.querySelectorAll('details')) e.open = true"
+            )
             inside = browser.execute_script("return document.documentElement.scrollWidth")
             assert inside <= width, path.name
 

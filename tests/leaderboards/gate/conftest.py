@@ -15,7 +15,13 @@ import pytest
 
 from dpicl.leaderboards.gate.case import Case, Finding
 from dpicl.leaderboards.gate.contents import read_contents
-from dpicl.leaderboards.gate.examination import CHECKS, Examination, examine, known_suites, run_checks
+from dpicl.leaderboards.gate.examination import (
+    CHECKS,
+    Examination,
+    examine,
+    known_suites,
+    run_checks,
+)
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand
 from dpicl.plan.suite import Changes, apply_changes, load_suite
@@ -25,7 +31,9 @@ from dpicl.results.store import Store
 from dpicl.run.pipeline import run_cell
 from dpicl.run.workbench import Workbench
 
-EXAMPLE = Path(__file__).parents[3] / "leaderboards" / "submissions" / "example" / "vote" / "vote.py"
+EXAMPLE = (
+    Path(__file__).parents[3] / "leaderboards" / "submissions" / "example" / "vote" / "vote.py"
+)
 SUITE = """\
 name: tiny
 version: 1
@@ -79,7 +87,9 @@ class World:
 
     def case(self, **more: Any) -> Case:
         suite = load_suite(self.suite)
-        return Case(read_contents(self.folder), {**shipped(), suite.name: suite}, self.results, **more)
+        return Case(
+            read_contents(self.folder), {**shipped(), suite.name: suite}, self.results, **more
+        )
 
     def examine(self, **more: Any) -> Examination:
         return examine(self.case(**more))
@@ -94,7 +104,9 @@ class World:
         found = self.make_finding(check, **more)
         return found.status, found.why
 
-    def edit(self, change: Callable[[dict[str, Any]], None], files: list[Path] | None = None) -> None:
+    def edit(
+        self, change: Callable[[dict[str, Any]], None], files: list[Path] | None = None
+    ) -> None:
         """Changes the JSON of result files in place, as somebody with an editor would."""
         for path in self.files if files is None else files:
             data = json.loads(path.read_text())
@@ -108,7 +120,9 @@ class World:
         path.write_text(text.replace(old, new))
 
 
-def run_into(folder: Path, suite_file: Path, mechanisms: tuple[str, ...], plugins: list[Path]) -> None:
+def run_into(
+    folder: Path, suite_file: Path, mechanisms: tuple[str, ...], plugins: list[Path]
+) -> None:
     """`dpicl run`, from a commit."""
     registry = load_mechanisms(plugins)
     suite = apply_changes(load_suite(suite_file), Changes(mechanisms=mechanisms), registry)
@@ -137,20 +151,28 @@ def first_world(tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -
 
 
 @pytest.fixture
-def world(first_world: World, tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(
+    first_world: World, tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> World:
     """A copy that a test may break."""
     monkeypatch.delenv("DPICL_DATA", raising=False)
     shutil.copytree(first_world.root.parent, tmp_path / "w")
-    return World(tmp_path / "w" / "tiny.yaml", tmp_path / "w" / "results", tmp_path / "w" / "submissions")
+    return World(
+        tmp_path / "w" / "tiny.yaml", tmp_path / "w" / "results", tmp_path / "w" / "submissions"
+    )
 
 
 def move_cell(path: Path, **change: Any) -> Path:
     """Rewrites a result as that of another cell, consistently; returns its new file."""
     result: Result = from_text(path.read_text())
     cell = result.cell.model_copy(update=change)
-    privacy = result.privacy.model_copy(update={"epsilon_target": cell.epsilon, "delta": cell.delta})
+    privacy = result.privacy.model_copy(
+        update={"epsilon_target": cell.epsilon, "delta": cell.delta}
+    )
     suite = result.suite.model_copy(update={"name": cell.suite, "version": cell.suite_version})
-    new = result.model_copy(update={"cell": cell, "cell_id": cell.id, "privacy": privacy, "suite": suite})
+    new = result.model_copy(
+        update={"cell": cell, "cell_id": cell.id, "privacy": privacy, "suite": suite}
+    )
     path.unlink()
     folder = path.parents[4]
     target = Store(folder, cell.suite).path(cell)
@@ -159,10 +181,14 @@ def move_cell(path: Path, **change: Any) -> Path:
     return target
 
 
-def edit_part(part: str | None = None, first: bool = False, **values: Any) -> Callable[[World], None]:
+def edit_part(
+    part: str | None = None, first: bool = False, **values: Any
+) -> Callable[[World], None]:
     """Sets keys of a part of every result, or of the first one."""
     files = slice(0, 1 if first else None)
-    return lambda world: world.edit(lambda data: (data[part] if part else data).update(values), world.files[files])
+    return lambda world: world.edit(
+        lambda data: (data[part] if part else data).update(values), world.files[files]
+    )
 
 
 def move_results(first: bool = False, **change: Any) -> Callable[[World], None]:
@@ -171,7 +197,10 @@ def move_results(first: bool = False, **change: Any) -> Callable[[World], None]:
     def move(world: World) -> None:
         for path in world.files[:1] if first else world.files:
             cell = from_text(path.read_text()).cell
-            move_cell(path, **{key: value(cell) if callable(value) else value for key, value in change.items()})
+            move_cell(
+                path,
+                **{key: value(cell) if callable(value) else value for key, value in change.items()},
+            )
 
     return move
 
@@ -193,7 +222,15 @@ def short_ledger(world: World) -> None:
     world.edit(cut)
 
 
-STARTS = ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.spawn", "os.system", "os.fork", "socket.connect")
+STARTS = (
+    "subprocess.Popen",
+    "os.exec",
+    "os.posix_spawn",
+    "os.spawn",
+    "os.system",
+    "os.fork",
+    "socket.connect",
+)
 _started: list[tuple[str, str]] | None = None
 
 

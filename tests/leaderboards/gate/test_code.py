@@ -11,7 +11,15 @@ import pytest
 from dpicl.core.errors import UsageError
 from dpicl.leaderboards.gate import code, examination
 from dpicl.leaderboards.gate.case import Case, NotChecked
-from dpicl.leaderboards.gate.code import LEAN_LEVEL, SLACK, RerunCell, compare_reruns, p_of_lean, rerun_outcome, sample
+from dpicl.leaderboards.gate.code import (
+    LEAN_LEVEL,
+    SLACK,
+    RerunCell,
+    compare_reruns,
+    p_of_lean,
+    rerun_outcome,
+    sample,
+)
 from dpicl.leaderboards.gate.contents import read_contents
 from dpicl.leaderboards.gate.examination import examine
 from dpicl.results import manifest
@@ -23,7 +31,9 @@ from tests.leaderboards.gate.conftest import World, edit_part, move_cell, short_
 def test_ledgers_are_what_the_mechanism_declares(world: World):
     found = world.make_finding("ledger", run_code=True)
     assert found.status == "ok"
-    assert found.why.startswith("5 ledgers are what the mechanism declares; this trusts the submitted code")
+    assert found.why.startswith(
+        "5 ledgers are what the mechanism declares; this trusts the submitted code"
+    )
 
 
 def test_a_ledger_that_is_short_and_consistent_is_found_by_the_declared_events(world: World):
@@ -42,7 +52,11 @@ def test_submitted_code_does_not_run_without_the_flag(world: World):
 
 
 def test_a_mechanism_that_fails_is_one_sentence(world: World):
-    text = (world.folder / "vote.py").read_text().replace('name = "vote"', 'name = "vote"\n    raise SystemExit(3)')
+    text = (
+        (world.folder / "vote.py")
+        .read_text()
+        .replace('name = "vote"', 'name = "vote"\n    raise SystemExit(3)')
+    )
     (world.folder / "vote.py").write_text(text)
     digest = read_contents(world.folder).plugin_hash
     for path in world.files:
@@ -56,14 +70,27 @@ def test_the_whole_gate_with_code_and_a_rerun_whose_record_is_about_these_files(
     world: World, dpicl, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(manifest, "commit", lambda: ("0" * 40, False))
-    words = ["submit", world.folder, "--suite", world.suite, "--results", world.results, "--rerun", 2]
+    words = [
+        "submit",
+        world.folder,
+        "--suite",
+        world.suite,
+        "--results",
+        world.results,
+        "--rerun",
+        2,
+    ]
     answer = dpicl(*words, "--run-code", "--json")
     assert answer.code == 0, answer.out
     checks = {one["check"]: one for one in answer.json["submissions"][0]["checks"]}
     assert checks["conformance"]["status"] == "ok"
     assert "2 of 5 cells" in checks["rerun"]["why"] and "2 identical" in checks["rerun"]["why"]
     assert "sha256" in answer.err and "not a sandbox" in answer.err
-    (line,) = [one.removeprefix("For the card: ") for one in checks["rerun"]["others"] if "reproduced:" in one]
+    (line,) = [
+        one.removeprefix("For the card: ")
+        for one in checks["rerun"]["others"]
+        if "reproduced:" in one
+    ]
     assert "2 of 5 cells, 2 identical" in line and "commit 000000000000," in line
     world.card("tuning: none", f"tuning: none\n{line}")
     assert world.status("reproduced") == ("ok", "a re-run of these files")
@@ -72,7 +99,9 @@ def test_the_whole_gate_with_code_and_a_rerun_whose_record_is_about_these_files(
     assert world.status("reproduced")[0] == "failed"
 
 
-def test_the_cells_of_a_rerun_follow_from_nothing_that_was_sent_and_can_be_drawn_again(world: World):
+def test_the_cells_of_a_rerun_follow_from_nothing_that_was_sent_and_can_be_drawn_again(
+    world: World,
+):
     contents = read_contents(world.folder)
     draws = [sample(contents, 2) for _ in range(40)]
     assert len({seed for seed, _ in draws}) == 40
@@ -83,7 +112,10 @@ def test_the_cells_of_a_rerun_follow_from_nothing_that_was_sent_and_can_be_drawn
 
 def rerun(reported: Result, flips: Sequence[int], texts: str) -> RerunCell:
     """A re-run on another processor with other outcomes of these documents. texts: what it released."""
-    outcomes = [1 - one if i in flips else one for i, one in enumerate(reported.documents["acc_calibrated"].outcomes)]
+    outcomes = [
+        1 - one if i in flips else one
+        for i, one in enumerate(reported.documents["acc_calibrated"].outcomes)
+    ]
     data = reported.model_dump()
     data["documents"]["acc_calibrated"]["outcomes"] = outcomes
     data["scores"]["acc_calibrated"] |= {"value": fmean(outcomes), "low": 0.0, "high": 1.0}
@@ -109,10 +141,16 @@ def test_allowances_collected_in_one_direction_are_refused(world: World, texts: 
 
 @pytest.mark.parametrize("flips", [range(7), range(90, 97)], ids=["up", "down"])
 @pytest.mark.parametrize("identical", [0, 3])
-def test_fewer_than_seven_demonstrations_that_came_out_otherwise_prove_nothing(world: World, flips, identical: int):
+def test_fewer_than_seven_demonstrations_that_came_out_otherwise_prove_nothing(
+    world: World, flips, identical: int
+):
     claimed = [make_result(score=0.6, documents=100, seed=seed) for seed in range(6 + identical)]
-    cells = [rerun(one, flips, "other") for one in claimed[:6]] + [compare_reruns(one, one) for one in claimed[6:]]
-    with pytest.raises(NotChecked, match=r"6 of \d cells came .* fewer than 7 cannot show .* at least 2\^-6") as found:
+    cells = [rerun(one, flips, "other") for one in claimed[:6]] + [
+        compare_reruns(one, one) for one in claimed[6:]
+    ]
+    with pytest.raises(
+        NotChecked, match=r"6 of \d cells came .* fewer than 7 cannot show .* at least 2\^-6"
+    ) as found:
         rerun_outcome(read_contents(world.folder), cells, 1)
     assert not any("For the card" in note for note in found.value.notes)
 
@@ -151,28 +189,41 @@ def test_an_honest_rerun_on_another_processor_leans_as_often_as_it_is_said():
         return rerun(reported, range(start, start + chance.randrange(9)), "other")
 
     runs = 400
-    refused = sum(p_of_lean([move(one) for one in claimed], seed) <= LEAN_LEVEL for seed in range(runs))
+    refused = sum(
+        p_of_lean([move(one) for one in claimed], seed) <= LEAN_LEVEL for seed in range(runs)
+    )
     assert refused <= 11  # 12 or more have a probability below 0.001 at a level of 0.01
 
 
 def round_by(result: Result, arithmetic: str) -> Result:
     model = result.manifest.model.model_copy(update={"arithmetic": arithmetic})
-    return result.model_copy(update={"manifest": result.manifest.model_copy(update={"model": model})})
+    return result.model_copy(
+        update={"manifest": result.manifest.model_copy(update={"model": model})}
+    )
 
 
 def test_a_rerun_on_the_same_machine_must_be_identical_and_elsewhere_close(world: World):
     reported = from_text(world.files[0].read_text())
-    assert compare_reruns(reported, reported).identical and not compare_reruns(reported, reported).problem
+    assert (
+        compare_reruns(reported, reported).identical
+        and not compare_reruns(reported, reported).problem
+    )
     texts = [one.model_copy(update={"text": "another text"}) for one in reported.released]
     again = reported.model_copy(update={"released": texts})
     assert "not identical" in compare_reruns(reported, again).problem
     machine = reported.manifest.machine.model_copy(update={"cpu": "another processor"})
-    elsewhere = again.model_copy(update={"manifest": again.manifest.model_copy(update={"machine": machine})})
+    elsewhere = again.model_copy(
+        update={"manifest": again.manifest.model_copy(update={"machine": machine})}
+    )
     assert compare_reruns(reported, elsewhere).problem == ""
-    assert compare_reruns(round_by(reported, "a"), round_by(again, "b")).problem == ""  # other threads, say
+    assert (
+        compare_reruns(round_by(reported, "a"), round_by(again, "b")).problem == ""
+    )  # other threads, say
     assert "not identical" in compare_reruns(round_by(reported, "a"), round_by(again, "a")).problem
     assert compare_reruns(reported, round_by(again, "b")).problem == ""  # of before it was noted
-    later = round_by(again, "b").model_copy(update={"main_metric": "another"})  # of the task's next version
+    later = round_by(again, "b").model_copy(
+        update={"main_metric": "another"}
+    )  # of the task's next version
     assert compare_reruns(reported, later).score == reported.scores[reported.main_metric].value
     with pytest.raises(UsageError, match="run the suite again"):
         compare_reruns(reported.model_copy(update={"main_metric": "gone"}), later)

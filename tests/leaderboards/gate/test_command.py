@@ -23,7 +23,10 @@ def words(world: World, *more: object) -> list[object]:
 def test_a_good_submission_has_exit_code_0_and_names_the_board_with_its_rows(world: World, dpicl):
     answer = dpicl(*words(world))
     assert answer.code == 0
-    assert "team_a/vote passes what was checked; not checked: commit, history, ledger, conformance." in answer.out
+    assert (
+        "team_a/vote passes what was checked; not checked: commit, history, ledger, conformance."
+        in answer.out
+    )
     (command,) = dpicl(*words(world, "--json")).json["next"]
     assert answer.out.endswith(f"\nNext: {command}\n")
     board = dpicl(*shlex.split(command)[1:])
@@ -34,7 +37,12 @@ def test_json_has_every_check_and_no_text(world: World, dpicl):
     answer = dpicl(*words(world, "--json"))
     (found,) = answer.json["submissions"]
     assert answer.json["ok"] and found["ok"] and found["submission"] == "team_a/vote"
-    assert {check["check"] for check in found["checks"]} >= {"size", "epsilon", "private records", "conformance"}
+    assert {check["check"] for check in found["checks"]} >= {
+        "size",
+        "epsilon",
+        "private records",
+        "conformance",
+    }
     released = json.loads(world.files[0].read_text())["released"][0]["text"]
     assert released not in answer.out
 
@@ -42,9 +50,16 @@ def test_json_has_every_check_and_no_text(world: World, dpicl):
 def test_a_submission_among_all_of_them_is_compared_with_the_others(world: World, dpicl):
     other = world.root / "team_b" / "copied"
     shutil.copytree(world.folder, other)
-    card = (other / "submission.yaml").read_text().replace("team_a", "team_b").replace("method: vote", "method: copied")
+    card = (
+        (other / "submission.yaml")
+        .read_text()
+        .replace("team_a", "team_b")
+        .replace("method: vote", "method: copied")
+    )
     (other / "submission.yaml").write_text(card)
-    answer = dpicl("submit", world.root, "--all", "--suite", world.suite, "--results", world.results, "--json")
+    answer = dpicl(
+        "submit", world.root, "--all", "--suite", world.suite, "--results", world.results, "--json"
+    )
     assert answer.code == 1
     for found in answer.json["submissions"]:
         (check,) = [one for one in found["checks"] if one["check"] == "duplicates"]
@@ -85,14 +100,19 @@ def test_a_new_submission_says_what_to_fill_in_and_is_refused_until_then(world: 
     folder = world.root / "team_c" / "mine"
     assert {path.name for path in folder.iterdir()} == {"submission.yaml", "README.md"}
     refused = dpicl("submit", folder, "--suite", world.suite, "--results", world.results)
-    assert refused.code == 1 and "authors, entry 1, paper, public_data, tuning: each still says TODO" in refused.out
+    assert (
+        refused.code == 1
+        and "authors, entry 1, paper, public_data, tuning: each still says TODO" in refused.out
+    )
     assert "README.md still says TODO" in refused.out
     again = dpicl("submit", world.root, "--new", "team_c/mine")
     assert again.code == 2 and "already exists" in again.err
     _, problems = load_submissions(world.root)
     assert any("team_c/mine is left out" in problem for problem in problems)
     for suite in ("record", world.suite):
-        begun = dpicl("submit", world.root, "--new", f"team_d/{Path(suite).stem}", "--suite", suite, "--json")
+        begun = dpicl(
+            "submit", world.root, "--new", f"team_d/{Path(suite).stem}", "--suite", suite, "--json"
+        )
         assert f"suite: {Path(suite).stem}\n" in Path(begun.json["files"][0]).read_text()
         assert begun.json["next"][1].startswith(f"dpicl run {suite} ")
 
@@ -100,18 +120,34 @@ def test_a_new_submission_says_what_to_fill_in_and_is_refused_until_then(world: 
 def test_a_folder_of_submissions_is_not_taken_for_one(world: World, dpicl):
     for folder in (world.folder.parent, world.folder.parent.parent):
         answer = dpicl("submit", folder)
-        assert answer.code == 2 and f"{folder} holds submissions; name one of them, such as" in answer.err
+        assert (
+            answer.code == 2
+            and f"{folder} holds submissions; name one of them, such as" in answer.err
+        )
 
 
-def test_trials_with_other_settings_beside_the_results_of_record_change_nothing(world: World, dpicl):
-    ends = ("--mechanism", "zero_shot", "--mechanism", "real_demonstrations", "--seed", 0, "--limit", 5)
+def test_trials_with_other_settings_beside_the_results_of_record_change_nothing(
+    world: World, dpicl
+):
+    ends = (
+        "--mechanism",
+        "zero_shot",
+        "--mechanism",
+        "real_demonstrations",
+        "--seed",
+        0,
+        "--limit",
+        5,
+    )
     assert dpicl("run", world.suite, "--results", world.results, *ends).code == 0
     answer = dpicl(*words(world))
     assert answer.code == 0, answer.out
 
 
 def test_what_ones_own_run_left_in_the_results_folder_is_no_duplicate(world: World):
-    shutil.copytree(world.folder / "results", world.results, dirs_exist_ok=True)  # `dpicl run` without --results
+    shutil.copytree(
+        world.folder / "results", world.results, dirs_exist_ok=True
+    )  # `dpicl run` without --results
     assert world.status("duplicates")[0] == "ok"
 
 
@@ -119,10 +155,14 @@ def test_too_few_seeds_name_those_that_are_missing(world: World):
     seed = from_text(world.files[0].read_text()).cell.seed
     world.files[0].unlink()
     status, said = world.status("seeds")
-    assert status == "failed" and f"lacks seed {seed} of the suite; run it too (--seed {seed})" in said
+    assert (
+        status == "failed" and f"lacks seed {seed} of the suite; run it too (--seed {seed})" in said
+    )
 
 
-def test_as_many_seeds_as_the_suite_gives_a_task_are_enough_and_none_can_be_chosen(world: World, tmp_path: Path):
+def test_as_many_seeds_as_the_suite_gives_a_task_are_enough_and_none_can_be_chosen(
+    world: World, tmp_path: Path
+):
     by_seed = {from_text(path.read_text()).cell.seed: path for path in world.files}
     text = world.suite.read_text()
     for few in ("task_seeds: {agnews: 3}", "epsilon_seeds: {2: 3}"):
@@ -135,7 +175,10 @@ def test_as_many_seeds_as_the_suite_gives_a_task_are_enough_and_none_can_be_chos
     earlier = shutil.copytree(world.root, tmp_path / "earlier")
     world.suite.write_text(text)
     assert "lacks seed 3–4 of the suite" in world.status("seeds")[1]
-    assert world.status("seeds", base=earlier) == ("ok", "nothing was changed; its seeds were looked at when it came")
+    assert world.status("seeds", base=earlier) == (
+        "ok",
+        "nothing was changed; its seeds were looked at when it came",
+    )
     world.suite.write_text(f"{text}task_seeds: {{agnews: 2}}\n")
     by_seed[2].unlink()
     assert "lacks seed 2 of the suite" in world.status("seeds")[1]

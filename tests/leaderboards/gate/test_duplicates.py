@@ -25,8 +25,12 @@ def read(folders: str) -> list[Result]:
     return [result for result in results if not result.cell.development]
 
 
-def at(results: Sequence[Result], mechanism: str, epsilon: float, task: str = "agnews") -> list[Result]:
-    cells = [one for one in results if (one.cell.mechanism, one.cell.epsilon) == (mechanism, epsilon)]
+def at(
+    results: Sequence[Result], mechanism: str, epsilon: float, task: str = "agnews"
+) -> list[Result]:
+    cells = [
+        one for one in results if (one.cell.mechanism, one.cell.epsilon) == (mechanism, epsilon)
+    ]
     return [one for one in cells if one.cell.task == task]
 
 
@@ -34,7 +38,9 @@ def copy(result: Result, *, flips: int = 0, label: str = "mine", **cell: object)
     """The result under another name, with some outcomes changed; its texts stay."""
     documents = result.documents[result.main_metric]
     outcomes = [1 - one if at < flips else one for at, one in enumerate(documents.outcomes)]
-    score = result.scores[result.main_metric].model_copy(update={"value": fmean(outcomes), "low": 0, "high": 1})
+    score = result.scores[result.main_metric].model_copy(
+        update={"value": fmean(outcomes), "low": 0, "high": 1}
+    )
     moved = result.cell.model_copy(update={"label": label, **cell})
     return result.model_copy(
         update={
@@ -47,7 +53,10 @@ def copy(result: Result, *, flips: int = 0, label: str = "mine", **cell: object)
 
 
 def with_other_texts(result: Result) -> Result:
-    texts = [Released(text=f"{one.text} more", label=one.label, tokens=one.tokens) for one in result.released]
+    texts = [
+        Released(text=f"{one.text} more", label=one.label, tokens=one.tokens)
+        for one in result.released
+    ]
     return result.model_copy(update={"released": texts})
 
 
@@ -59,14 +68,21 @@ def test_a_copy_is_found_with_one_changed_outcome_rotated_seeds_and_another_epsi
     cells = at(open_results, mechanism, 8.0, task)
     copies = [copy(one, flips=1, seed=(one.cell.seed + 2) % 5, epsilon=1.0) for one in cells]
     (found,) = list_copies(copies, open_results)
-    assert found.startswith(f"mine at ε = 1 on {task}: 5 of 5 cells have the texts or the outcomes, but for a few")
+    assert found.startswith(
+        f"mine at ε = 1 on {task}: 5 of 5 cells have the texts or the outcomes, but for a few"
+    )
     assert f"{mechanism} " in found and "at ε = 8" in found
 
 
-def test_a_copy_with_other_texts_is_found_by_its_outcomes_and_one_of_real_records_too(open_results: list[Result]):
+def test_a_copy_with_other_texts_is_found_by_its_outcomes_and_one_of_real_records_too(
+    open_results: list[Result],
+):
     copies = [with_other_texts(copy(one, flips=3)) for one in at(open_results, "pta", 1.0)]
     assert list_copies(copies, open_results)
-    real = [with_other_texts(copy(one, flips=3, epsilon=1.0)) for one in at(open_results, BASELINES[1], float("inf"))]
+    real = [
+        with_other_texts(copy(one, flips=3, epsilon=1.0))
+        for one in at(open_results, BASELINES[1], float("inf"))
+    ]
     assert "real_demonstrations" in list_copies(real, open_results)[0]
 
 
@@ -77,10 +93,15 @@ def test_a_copy_of_cells_of_several_rows_is_found(open_results: list[Result]):
         *at(open_results, "prism", 1.0)[4:],
     ]
     copies = [copy(one, flips=1, epsilon=1.0) for one in parts]
-    assert "of cells of prism at ε = 1 and pta at ε = 8 and tang at ε = 1" in list_copies(copies, open_results)[0]
+    assert (
+        "of cells of prism at ε = 1 and pta at ε = 8 and tang at ε = 1"
+        in list_copies(copies, open_results)[0]
+    )
 
 
-@pytest.mark.parametrize("folders", ["open/*/*/*", "record/embedded-float32/*/trec", "record/embedded-float32/*/mit_d"])
+@pytest.mark.parametrize(
+    "folders", ["open/*/*/*", "record/embedded-float32/*/trec", "record/embedded-float32/*/mit_d"]
+)
 def test_no_committed_row_is_a_copy_of_another_mechanism(folders: str):
     """Also not those whose answers are the same for all seeds (a single instruction, a label that is repeated)."""
     results = read(folders)
@@ -88,11 +109,15 @@ def test_no_committed_row_is_a_copy_of_another_mechanism(folders: str):
     assert len(mechanisms) >= 5
     for mechanism in mechanisms:
         own = [one for one in results if one.cell.mechanism == mechanism]
-        assert list_copies(own, [one for one in results if one.cell.mechanism != mechanism]) == [], mechanism
+        assert (
+            list_copies(own, [one for one in results if one.cell.mechanism != mechanism]) == []
+        ), mechanism
 
 
 def test_methods_without_noise_may_agree_in_everything(open_results: list[Result]):
-    zero_shot = [one for one in open_results if one.cell.mechanism == "zero_shot" and one.cell.task == "trec"]
+    zero_shot = [
+        one for one in open_results if one.cell.mechanism == "zero_shot" and one.cell.task == "trec"
+    ]
     assert len({tuple(one.documents[one.main_metric].outcomes) for one in zero_shot}) == 1
     assert list_copies([copy(one, epsilon=1.0) for one in zero_shot], open_results) == []
 
@@ -112,5 +137,9 @@ def test_the_check_names_the_row_that_was_copied(world: World):
     for path in files:
         move_cell(path, label="mine", epsilon=1.0)
     found = duplicates_check(world.case(others=[rival]))
-    assert "mine at ε = 1 on agnews: 5 of 5 cells have the texts or the outcomes" in str(found.problems)
-    assert "in team_a/other; send a method of its own, or explain it to the maintainers." in str(found.problems)
+    assert "mine at ε = 1 on agnews: 5 of 5 cells have the texts or the outcomes" in str(
+        found.problems
+    )
+    assert "in team_a/other; send a method of its own, or explain it to the maintainers." in str(
+        found.problems
+    )

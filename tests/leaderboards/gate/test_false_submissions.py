@@ -36,7 +36,11 @@ def test_an_answer_mechanism_without_queries_is_refused():
 
 def test_texts_may_be_missing_only_where_the_task_withholds_them():
     results, _ = Store(RESULTS, "generation").load_all()
-    withheld = next(one for one in results if one.released_count and not one.released and one.cell.mechanism == "esa")
+    withheld = next(
+        one
+        for one in results
+        if one.released_count and not one.released and one.cell.mechanism == "esa"
+    )
     assert explain_missing_texts(withheld) == ""
     public = withheld.cell.model_copy(update={"source": "synthetic"})
     assert "holds none" in explain_missing_texts(withheld.model_copy(update={"cell": public}))
@@ -45,15 +49,28 @@ def test_texts_may_be_missing_only_where_the_task_withholds_them():
 @pytest.mark.parametrize("code", [0, 1])
 def test_code_that_ends_the_program_is_no_pass(world: World, dpicl, code: int):
     path = world.folder / "vote.py"
-    path.write_text(path.read_text().replace("\nimport ", f"\nimport os\nos._exit({code})\nimport ", 1))
+    path.write_text(
+        path.read_text().replace("\nimport ", f"\nimport os\nos._exit({code})\nimport ", 1)
+    )
     move_results(plugin=read_contents(world.folder).plugin_hash)(world)
-    answer = dpicl("submit", world.folder, "--suite", world.suite, "--results", world.results, "--run-code")
+    answer = dpicl(
+        "submit", world.folder, "--suite", world.suite, "--results", world.results, "--run-code"
+    )
     assert answer.code == 2 and "passes" not in answer.out
     assert "ended the program before the checks were done" in answer.err
 
 
 def test_strays_below_the_root_are_refused(world: World, dpicl):
-    words = ["submit", world.root, "--all", "--suite", world.suite, "--results", world.results, "--json"]
+    words = [
+        "submit",
+        world.root,
+        "--all",
+        "--suite",
+        world.suite,
+        "--results",
+        world.results,
+        "--json",
+    ]
     (world.root / "README.md").write_text("Submissions.\n")
     assert dpicl(*words).code == 0
     (world.root / "team_a" / "records.csv").write_text("x")
@@ -63,7 +80,10 @@ def test_strays_below_the_root_are_refused(world: World, dpicl):
     (places,) = [one for one in answer.json["whole"] if one["check"] == "places"]
     assert answer.code == 1 and places["status"] == "failed"
     for name in (".hidden", "linked", "team_a/records.csv"):
-        assert any(one.startswith(f"{name} is not a submission") for one in (places["why"], *places["others"]))
+        assert any(
+            one.startswith(f"{name} is not a submission")
+            for one in (places["why"], *places["others"])
+        )
 
 
 def test_a_card_that_says_an_old_version_hides_no_current_results_from_the_board(world: World):

@@ -47,13 +47,17 @@ def test_the_gate_would_take_the_rows_of_a_suite_that_are_here(suite):
     for folder, result in newest.items():
         if result.cell.mechanism in BASELINES:  # which nobody sends
             continue
-        baseline = newest.get(folder.parents[1] / BASELINES[result.kind == "demonstrations"] / folder.name)
+        baseline = newest.get(
+            folder.parents[1] / BASELINES[result.kind == "demonstrations"] / folder.name
+        )
         assert baseline is None or list_differing(result, baseline, REFERENCE) == [], folder
 
 
 def read_newest(folder: Path, version: int) -> Result | None:
     """Of those of the version that are not on development records; scores without a release are not looked at."""
-    results = [result for result in read_releases(folder.glob("*.json")) if result.suite.version == version]
+    results = [
+        result for result in read_releases(folder.glob("*.json")) if result.suite.version == version
+    ]
     results = [result for result in results if not result.cell.development]
     return max(results, key=lambda result: result.created, default=None)
 
@@ -90,7 +94,9 @@ def eights(text: str) -> set[str]:
 
 def disguise(text: str) -> str:
     """Wide letters, with something invisible after each."""
-    return " ".join("".join(f"{chr(ord(letter) + 0xFEE0)}\u200b" for letter in word) for word in text.split())
+    return " ".join(
+        "".join(f"{chr(ord(letter) + 0xFEE0)}\u200b" for letter in word) for word in text.split()
+    )
 
 
 def private(number: int = 7) -> str:
@@ -112,7 +118,9 @@ def _halve_ledger(world: World) -> None:
     short_ledger(world)
 
     def prove(data):
-        data["privacy"]["epsilon_proved"] = bounds_of(from_json(data["privacy"]["event"]), data["cell"]["delta"]).upper
+        data["privacy"]["epsilon_proved"] = bounds_of(
+            from_json(data["privacy"]["event"]), data["cell"]["delta"]
+        ).upper
 
     world.edit(prove)
 
@@ -155,7 +163,9 @@ def card(old: str, new: str) -> Callable[[World], None]:
     return lambda world: world.card(old, new)
 
 
-def write_file(name: str, text: Callable[[], str] | str, mode: str = "w") -> Callable[[World], None]:
+def write_file(
+    name: str, text: Callable[[], str] | str, mode: str = "w"
+) -> Callable[[World], None]:
     def write(world: World) -> None:
         with (world.folder / name).open(mode) as file:
             file.write(text if isinstance(text, str) else text())
@@ -185,30 +195,57 @@ def _results_of_another_file(world: World) -> None:
 
 
 BROKEN = {
-    "edited score": (edit_part("scores", True, acc_calibrated=score(0.99)), "schema", "not the mean of its outcomes"),
+    "edited score": (
+        edit_part("scores", True, acc_calibrated=score(0.99)),
+        "schema",
+        "not the mean of its outcomes",
+    ),
     "edited cell": (edit_part("cell", True, seed=9), "schema", "cell_id"),
-    "short ledger": (short_ledger, "epsilon", r"its ledger costs epsilon 1\.\d+, and the file says"),
-    "lowered epsilon": (edit_part("privacy", epsilon_proved=1.0), "epsilon", r"epsilon 1\.99\d+.* says 1\.000000"),
+    "short ledger": (
+        short_ledger,
+        "epsilon",
+        r"its ledger costs epsilon 1\.\d+, and the file says",
+    ),
+    "lowered epsilon": (
+        edit_part("privacy", epsilon_proved=1.0),
+        "epsilon",
+        r"epsilon 1\.99\d+.* says 1\.000000",
+    ),
     "rows and event": (_add_noise, "epsilon", "do not add up to its event"),
-    "no charge": (edit_part("privacy", **NOTHING), "epsilon", "released 2 texts and charged nothing"),
+    "no charge": (
+        edit_part("privacy", **NOTHING),
+        "epsilon",
+        "released 2 texts and charged nothing",
+    ),
     "unspent": (_halve_ledger, "epsilon", r"costs epsilon 1\.\d+, under 0\.98 of the target 2"),
     "asserted": (edit_part("privacy", **ASSERTED), "epsilon", "asserts epsilon_delta"),
     "private record": (
-        lambda world: world.edit(lambda data: data["released"][0].update(text=private()), world.files[:1]),
+        lambda world: world.edit(
+            lambda data: data["released"][0].update(text=private()), world.files[:1]
+        ),
         "private records",
         r"released\[0\] holds words of 1 private record of agnews",
     ),
     "eight words": (
-        write_file("README.md", lambda: f"It writes: {runs_of_eight(public=False, records=range(1, 2))[0]}.\n"),
+        write_file(
+            "README.md",
+            lambda: f"It writes: {runs_of_eight(public=False, records=range(1, 2))[0]}.\n",
+        ),
         "private records",
         r"README\.md holds words of 1 private record of agnews",
     ),
     "in other characters": (
-        write_file("README.md", lambda: disguise(runs_of_eight(public=False, records=range(1, 2))[0])),
+        write_file(
+            "README.md", lambda: disguise(runs_of_eight(public=False, records=range(1, 2))[0])
+        ),
         "private records",
         r"README\.md holds words of 1 private record of agnews",
     ),
-    "in the mechanism": (_record_in_the_mechanism, "private records", r"^vote\.py holds words of 1 private record"),
+    "in the mechanism": (
+        _record_in_the_mechanism,
+        "private records",
+        r"^vote\.py holds words of 1 private record",
+    ),
     "as a key": (
         move_results(options=lambda cell: {**cell.options, private(): 1}),
         "private records",
@@ -217,22 +254,42 @@ BROKEN = {
     "escaped": (_escape, "private records", r"submission\.yaml holds words of 1"),
     "four seeds": (_four_seeds, "seeds", r"at epsilon 2 \(sim\) lacks seed 4 of the suite"),
     "one noise": (_same_noise, "seeds", "the same for all 5 seeds"),
-    "chosen seeds": (move_results(seed=lambda cell: cell.seed + 1000), "seeds", "lacks seed 0–4 of the suite"),
-    "further seed": (_further_seed, "seeds", r"zero_shot on agnews \(sim\) has no result of record for seed 7"),
+    "chosen seeds": (
+        move_results(seed=lambda cell: cell.seed + 1000),
+        "seeds",
+        "lacks seed 0–4 of the suite",
+    ),
+    "further seed": (
+        _further_seed,
+        "seeds",
+        r"zero_shot on agnews \(sim\) has no result of record for seed 7",
+    ),
     "other records": (edit_manifest("data", fingerprint="0" * 64), "data", "differ in records"),
     "other weights": (edit_manifest("model", sha256="0" * 64), "data", "differ in model weights"),
-    "invented metric": (edit_part(aggregates={"best": 1.0}, higher_is_better=None), "data", "set of metrics"),
+    "invented metric": (
+        edit_part(aggregates={"best": 1.0}, higher_is_better=None),
+        "data",
+        "set of metrics",
+    ),
     "turned metric": (
-        lambda world: world.edit(lambda data: data.update(higher_is_better=dict.fromkeys(data["scores"], False))),
+        lambda world: world.edit(
+            lambda data: data.update(higher_is_better=dict.fromkeys(data["scores"], False))
+        ),
         "data",
         "directions of the metrics",
     ),
     "earlier version": (
-        lambda world: world.suite.write_text(world.suite.read_text().replace("version: 1", "version: 2")),
+        lambda world: world.suite.write_text(
+            world.suite.read_text().replace("version: 1", "version: 2")
+        ),
         "suite",
         "suite_version is 1, and tiny ships in version 2",
     ),
-    "another file": (write_file("vote.py", "\n# one more line\n", "a"), "suite", r"not with the submitted vote\.py"),
+    "another file": (
+        write_file("vote.py", "\n# one more line\n", "a"),
+        "suite",
+        r"not with the submitted vote\.py",
+    ),
     "not sent": (_remove_plugin, "suite", "that is not here"),
     "own delta": (move_results(delta=1e-4), "suite", "delta 0.0001 instead of"),
     "other epsilon": (move_results(epsilon=3.0), "suite", "epsilon 3 is not in the suite"),
@@ -242,13 +299,25 @@ BROKEN = {
         "suite",
         "2 sets of options",
     ),
-    "future": (edit_part(first=True, created="2999-01-01T00:00:00+00:00"), "consistency", "in the future"),
+    "future": (
+        edit_part(first=True, created="2999-01-01T00:00:00+00:00"),
+        "consistency",
+        "in the future",
+    ),
     "uncommitted": (edit_part("manifest", dirty=True), "consistency", "uncommitted"),
     "no commit": (edit_part("manifest", commit="0123abc"), "consistency", "names no commit"),
     "unknown changes": (edit_part("manifest", dirty=None), "consistency", "no commit is known"),
     "no texts": (edit_part(released=[]), "consistency", "counts 2 released texts and holds none"),
-    "nothing released": (edit_part(released=[], released_count=0), "consistency", "released nothing"),
-    "one query": (edit_part("privacy", epsilon_per_query=9.0), "consistency", "for one query, 9, is above"),
+    "nothing released": (
+        edit_part(released=[], released_count=0),
+        "consistency",
+        "released nothing",
+    ),
+    "one query": (
+        edit_part("privacy", epsilon_per_query=9.0),
+        "consistency",
+        "for one query, 9, is above",
+    ),
     "duplicate": (_results_of_another_file, "duplicates", "5 of its cells"),
     "too large": (
         write_file("README.md", "x" * 200_001),
@@ -260,14 +329,25 @@ BROKEN = {
         "size",
         r"vote\.py does not belong .* not executable",
     ),
-    "pickle": (write_file("weights.pkl", "x"), "size", r"weights\.pkl does not belong in a submission"),
+    "pickle": (
+        write_file("weights.pkl", "x"),
+        "size",
+        r"weights\.pkl does not belong in a submission",
+    ),
     "further file": (write_file("other.py", "X = 1\n"), "size", r"other\.py is not the mechanism"),
     "stale record": (
-        card("tuning: none", "tuning: none\nreproduced: 2 of 5 cells, 2 identical; files 0123456789ab"),
+        card(
+            "tuning: none",
+            "tuning: none\nreproduced: 2 of 5 cells, 2 identical; files 0123456789ab",
+        ),
         "reproduced",
         "not about these files",
     ),
-    "unknown key": (card("tuning: none", "tuning: none\ntunning: none"), "card", "line 13: .*'tunning'.*'tuning'"),
+    "unknown key": (
+        card("tuning: none", "tuning: none\ntunning: none"),
+        "card",
+        "line 13: .*'tunning'.*'tuning'",
+    ),
     "no licence": (card("licence: Apache-2.0", "licence: free"), "card", "line 8: .*SPDX"),
     "other team": (
         card("team: team_a", "team: team_b"),
@@ -279,7 +359,10 @@ BROKEN = {
     "a path": (card("mechanism: vote.py", "mechanism: ../../vote.py"), "card", r"mechanism.*\.py"),
     "left open": (card("tuning: none", "tuning: TODO how"), "card", "TODO"),
     "reported": (
-        card("tuning: none", "tuning: none\nreported:\n  - {task: agnews, epsilon: 1, score: 1.5, where: x}"),
+        card(
+            "tuning: none",
+            "tuning: none\nreported:\n  - {task: agnews, epsilon: 1, score: 1.5, where: x}",
+        ),
         "card",
         "reported, entry 1, score",
     ),
@@ -310,8 +393,12 @@ def test_a_broken_or_false_submission_is_refused_with_a_sentence(world: World, n
     ],
 )
 def test_a_check_fails_for_its_own_reason_alone(world: World, name: str, checks: set[str]):
-    before = shutil.copytree(world.folder, world.root.parent / "before" / "team_a" / "vote").parents[1]
-    shutil.copytree(world.folder / VOTE, world.root.parent / VOTE)  # what the submitter's own run left there
+    before = shutil.copytree(
+        world.folder, world.root.parent / "before" / "team_a" / "vote"
+    ).parents[1]
+    shutil.copytree(
+        world.folder / VOTE, world.root.parent / VOTE
+    )  # what the submitter's own run left there
     BROKEN[name][0](world)
     found = world.examine(base=before).findings
     assert {one.check for one in found if one.status == "failed"} == checks
@@ -324,9 +411,14 @@ def test_a_card_without_a_suite_leaves_what_needs_one_unchecked(world: World):
     assert found["card"] == "failed"
 
 
-def test_commits_are_looked_up_and_unknown_ones_named(world: World, monkeypatch: pytest.MonkeyPatch):
+def test_commits_are_looked_up_and_unknown_ones_named(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
     unknown = world.make_finding("commit")
-    assert unknown.status == "not checked" and "fetch the commits below, or ask the author" in unknown.why
+    assert (
+        unknown.status == "not checked"
+        and "fetch the commits below, or ask the author" in unknown.why
+    )
     assert unknown.others == (f"Commit {'0123456789' * 4} of 5 results is not in this repository.",)
     head = "fedcba9876" * 4
     answers = {"rev-list": f"{head}\n".encode(), "rev-parse": b"true\n"}
@@ -348,12 +440,16 @@ def test_reports_never_show_words_of_a_private_record(world: World):
 
 
 def test_eight_words_that_a_test_record_has_are_public(world: World):
-    (world.folder / "README.md").write_text(f"It writes: {runs_of_eight(public=True, records=range(1, 3))[0]}.\n")
+    (world.folder / "README.md").write_text(
+        f"It writes: {runs_of_eight(public=True, records=range(1, 3))[0]}.\n"
+    )
     assert world.status("private records")[0] == "ok"
 
 
 def test_eight_words_of_three_records_are_boilerplate_and_counted(world: World):
-    (world.folder / "README.md").write_text(f"It writes: {runs_of_eight(public=False, records=range(3, 99))[0]}.\n")
+    (world.folder / "README.md").write_text(
+        f"It writes: {runs_of_eight(public=False, records=range(3, 99))[0]}.\n"
+    )
     found = world.make_finding("private records")
     assert found.status == "ok"
     assert found.others == ("1 runs of 8 words are in 3 or more records of agnews (synthetic).",)
@@ -378,7 +474,10 @@ def test_a_copy_with_its_records_in_another_order_is_a_duplicate(world: World):
 
     world.edit(turn)
     found = world.make_finding("duplicates")
-    assert any("All outcomes are those of vote in the results of record" in one for one in (found.why, *found.others))
+    assert any(
+        "All outcomes are those of vote in the results of record" in one
+        for one in (found.why, *found.others)
+    )
 
 
 def test_the_shipped_submissions_pass(dpicl, monkeypatch: pytest.MonkeyPatch):

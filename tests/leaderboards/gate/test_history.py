@@ -39,7 +39,9 @@ def test_a_first_submission_and_an_untouched_one_pass(world: World, before: Path
     assert world.status("history", base=before) == ("ok", "new")
 
 
-def test_a_score_that_moved_or_is_gone_is_refused_and_let_in_with_a_new_version(world: World, before: Path):
+def test_a_score_that_moved_or_is_gone_is_refused_and_let_in_with_a_new_version(
+    world: World, before: Path
+):
     move_score(world)
     status, why = world.status("history", base=before)
     assert status == "failed" and "moved its score by" in why and "raise `version`" in why
@@ -60,13 +62,26 @@ def test_a_version_never_goes_back(world: World, before: Path):
 
 
 def test_a_submission_that_is_gone_is_noticed(world: World, before: Path, dpicl):
-    words = ["submit", world.root, "--all", "--suite", world.suite, "--results", world.results, "--json"]
+    words = [
+        "submit",
+        world.root,
+        "--all",
+        "--suite",
+        world.suite,
+        "--results",
+        world.results,
+        "--json",
+    ]
     assert dpicl(*words, "--base", before).code == 0
     shutil.copytree(world.folder, world.root / "team_b" / "vote")
     shutil.rmtree(world.folder)
     answer = dpicl(*words, "--base", before)
     (removed,) = [one for one in answer.json["whole"] if one["check"] == "removed"]
-    assert answer.code == 1 and removed["status"] == "failed" and removed["why"].startswith("team_a/vote was there")
+    assert (
+        answer.code == 1
+        and removed["status"] == "failed"
+        and removed["why"].startswith("team_a/vote was there")
+    )
 
 
 def test_an_earlier_copy_that_cannot_be_read_is_not_an_empty_one(tmp_path: Path):
@@ -81,14 +96,20 @@ def test_what_maintainers_write_is_new_only_with_their_flag(world: World, before
     assert status == "failed" and key in why and "--maintainer" in why
     assert world.status("history", base=before, maintainer=True)[0] == "ok"
     assert world.status("history", base=world.root)[0] == "ok"
-    shutil.copyfile(world.folder / "submission.yaml", before / "team_a" / "vote" / "submission.yaml")
+    shutil.copyfile(
+        world.folder / "submission.yaml", before / "team_a" / "vote" / "submission.yaml"
+    )
     world.card(f"\n{key}: something", "")
-    assert (world.status("history", base=before)[0] == "ok") is (key == "reproduced")  # that may be taken away
+    assert (world.status("history", base=before)[0] == "ok") is (
+        key == "reproduced"
+    )  # that may be taken away
 
 
 def test_a_result_of_schema_1_is_readable_for_ever():
     """This file was written once and is never changed: whoever changes the schema must still read it."""
-    result = from_text((Path(__file__).parents[2] / "data" / "result_schema_1.json").read_text(encoding="utf-8"))
+    result = from_text(
+        (Path(__file__).parents[2] / "data" / "result_schema_1.json").read_text(encoding="utf-8")
+    )
     assert result.schema_version == 1
     assert (result.cell.mechanism, result.cell.task, result.cell.epsilon) == ("vote", "agnews", 2.0)
     assert result.privacy.epsilon_proved == pytest.approx(2, rel=0.02) and len(result.released) == 2

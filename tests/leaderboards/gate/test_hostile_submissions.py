@@ -86,7 +86,9 @@ HOSTILE: dict[str, Callable[[Path], object]] = {
     "a README of other bytes": raw("README.md", bytes(range(256))),
     "a surrogate in a result": result(lambda data: data["manifest"].update(python="\ud800")),
     "a control character as a key of a result": result(lambda data: data.update({CONTROL: 1})),
-    "control characters in a name of a task": result(lambda data: data["cell"].update(task=f"../{CONTROL}\0")),
+    "control characters in a name of a task": result(
+        lambda data: data["cell"].update(task=f"../{CONTROL}\0")
+    ),
     "a deep result": first_result(b"[" * 100_000),
     "deep options": first_result(b'{"schema_version": 1, "cell": ' + b'{"a":' * 30_000),
     "a version of any length": first_result(b'{"schema_version": 1' + b"0" * 60_000 + b"}"),
@@ -113,7 +115,9 @@ def copy_submission(world: World, folder: Path) -> Path:
     """The submission under another team's and method's name."""
     shutil.copytree(world.folder, folder)
     card = (world.folder / "submission.yaml").read_text()
-    card = card.replace("team: team_a", f"team: {folder.parent.name}").replace("method: vote", f"method: {folder.name}")
+    card = card.replace("team: team_a", f"team: {folder.parent.name}").replace(
+        "method: vote", f"method: {folder.name}"
+    )
     (folder / "submission.yaml").write_bytes(card.encode("utf-8", "surrogateescape"))
     return folder
 
@@ -128,9 +132,16 @@ def refusals(world: World, dpicl: Any) -> dict[str, set[str]]:
     words = ["submit", world.root, "--all", "--suite", world.suite, "--results", world.results]
     text, answer = dpicl(*words), dpicl(*words, "--json")
     assert text.code == answer.code == 1 and "as a fault" not in answer.out
-    assert is_clean(text.out) and is_clean(text.err) and is_clean(json.dumps(answer.json, ensure_ascii=False))
+    assert (
+        is_clean(text.out)
+        and is_clean(text.err)
+        and is_clean(json.dumps(answer.json, ensure_ascii=False))
+    )
     checks = {one["submission"]: one["checks"] for one in answer.json["submissions"]}
-    failed = {name: {one["check"] for one in own if one["status"] == "failed"} for name, own in checks.items()}
+    failed = {
+        name: {one["check"] for one in own if one["status"] == "failed"}
+        for name, own in checks.items()
+    }
     assert len(checks["team_b/vote"]) > 5
     return {name: own - {"duplicates"} for name, own in failed.items()}
 
@@ -157,7 +168,11 @@ def test_a_folder_may_be_called_anything_and_is_refused_by_name(both: World, dpi
     assert len(found) == 2 + len(names)
     assert all("card" in own for name, own in found.items() if not name.startswith("team_"))
     board = dpicl("board", both.suite, "--results", both.results, "--submissions", both.root)
-    assert board.code == 0 and board.err.count("/vote is left out") == len(names) and is_clean(board.err)
+    assert (
+        board.code == 0
+        and board.err.count("/vote is left out") == len(names)
+        and is_clean(board.err)
+    )
 
 
 def test_a_fault_of_the_gate_itself_refuses_one_and_examines_the_others(
@@ -173,9 +188,13 @@ def test_a_fault_of_the_gate_itself_refuses_one_and_examines_the_others(
         return run_checks(case)
 
     monkeypatch.setattr(examination, "run_checks", fail_deeply)
-    answer = dpicl("submit", both.root, "--all", "--suite", both.suite, "--results", both.results, "--json")
+    answer = dpicl(
+        "submit", both.root, "--all", "--suite", both.suite, "--results", both.results, "--json"
+    )
     first, second = answer.json["submissions"]
-    assert [one["check"] for one in first["checks"]] == ["gate"] and "as a fault" in first["checks"][0]["why"]
+    assert [one["check"] for one in first["checks"]] == ["gate"] and "as a fault" in first[
+        "checks"
+    ][0]["why"]
     assert len(second["checks"]) > 5 and answer.code == 1
 
     def fail_on_memory(folder):
@@ -190,7 +209,9 @@ def test_a_finding_says_nothing_raw():
     assert is_clean(found.why) and found.others == ("⟨U+202E⟩",) and "⟨U+D800⟩ is odd" in found.why
 
 
-@pytest.mark.parametrize("stem", ["typing", "__future__", "torch", "dpicl", "sitecustomize", "conftest", "beside"])
+@pytest.mark.parametrize(
+    "stem", ["typing", "__future__", "torch", "dpicl", "sitecustomize", "conftest", "beside"]
+)
 def test_a_mechanism_with_the_name_of_another_module_is_refused(
     world: World, monkeypatch: pytest.MonkeyPatch, stem: str
 ):
@@ -211,8 +232,14 @@ def test_python_dash_m_runs_nothing_of_the_working_folder(tmp_path: Path):
     """As far as it can be helped: Python itself imports contextlib and a few more before any line of ours."""
     for name in ("__future__", "typing", "pathlib", "logging", "yaml", "numpy"):
         (tmp_path / f"{name}.py").write_text("open('ran', 'w').close()\n")
-    done = subprocess.run([sys.executable, "-m", "dpicl", "--version"], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0 and done.stdout.startswith("dpicl ") and not (tmp_path / "ran").exists()
+    done = subprocess.run(
+        [sys.executable, "-m", "dpicl", "--version"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (
+        done.returncode == 0
+        and done.stdout.startswith("dpicl ")
+        and not (tmp_path / "ran").exists()
+    )
 
 
 def test_a_rerun_that_may_not_be_made_stops_only_its_own(both: World, dpicl):
@@ -221,4 +248,6 @@ def test_a_rerun_that_may_not_be_made_stops_only_its_own(both: World, dpicl):
     assert alone.code == 2 and "cannot be run again" in alone.err
     answer = dpicl("submit", both.root, "--all", *words, "--json")
     for found in answer.json["submissions"]:
-        assert [one["status"] for one in found["checks"] if one["check"] == "rerun"] == ["not checked"]
+        assert [one["status"] for one in found["checks"] if one["check"] == "rerun"] == [
+            "not checked"
+        ]

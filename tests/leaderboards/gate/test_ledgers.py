@@ -25,7 +25,9 @@ def test_rows_add_up_over_groups_and_what_touches_everybody_is_in_each():
     rows = [
         LedgerRow(partition="World", event=GAUSSIAN, count=3, note=""),
         LedgerRow(partition="Sports", event=GAUSSIAN, count=1, note=""),
-        LedgerRow(partition=None, event={"event": "laplace", "noise_multiplier": 2.0}, count=1, note=""),
+        LedgerRow(
+            partition=None, event={"event": "laplace", "noise_multiplier": 2.0}, count=1, note=""
+        ),
     ]
     event = add_up(rows)
     assert isinstance(event, ParallelDpEvent)
@@ -39,7 +41,9 @@ def charge(event: dict, partition: str | None, **more):
     result = make_result(**more)
     row = LedgerRow(partition=partition, event=event, count=1, note="")
     whole = {"event": "parallel", "of": {partition: event}} if partition else event
-    return result.model_copy(update={"privacy": result.privacy.model_copy(update={"ledger": [row], "event": whole})})
+    return result.model_copy(
+        update={"privacy": result.privacy.model_copy(update={"ledger": [row], "event": whole})}
+    )
 
 
 def poisson(rate: float) -> dict:
@@ -55,7 +59,10 @@ def poisson(rate: float) -> dict:
         (charge(poisson(0.0205001), "World"), "expects no whole number of 1000 records"),
         (charge(poisson(0.0004), "World"), "expects no whole number of 1000 records"),
         (charge(poisson(0.01), None), ""),
-        (charge(GAUSSIAN, None, answers=[("a", "x"), ("b", "y")], queries=1), "covers 1 queries, and it answered 2"),
+        (
+            charge(GAUSSIAN, None, answers=[("a", "x"), ("b", "y")], queries=1),
+            "covers 1 queries, and it answered 2",
+        ),
         (charge(GAUSSIAN, None, proved=1.1), "is above the target 1"),
     ],
 )
@@ -95,7 +102,10 @@ def test_a_file_may_say_a_little_more_than_its_ledger_costs_and_never_less():
     """A file from before a tighter proof says up to 2% more; what says much more lacks a part of its ledger."""
     event = dp.GaussianDpEvent(3.75)
     cost = bounds_of(event, 1e-5).upper
-    files = {factor: charge(to_json(event), "World", proved=factor * cost) for factor in (1.05, 1.003, 1.0, 0.99)}
+    files = {
+        factor: charge(to_json(event), "World", proved=factor * cost)
+        for factor in (1.05, 1.003, 1.0, 0.99)
+    }
     said = {factor: recompute(file)[0] for factor, file in files.items()}
     assert said[1.003] == said[1.0] == ""
     assert "and the file says" in said[0.99]

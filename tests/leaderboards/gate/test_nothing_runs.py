@@ -38,25 +38,46 @@ def add_bare_repository_to_results(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [dot_git, add_bare_repository, add_bare_repository_to_results], ids=lambda make: make.__name__
+    "make",
+    [dot_git, add_bare_repository, add_bare_repository_to_results],
+    ids=lambda make: make.__name__,
 )
 @pytest.mark.parametrize("flags", [(), ("--run-code", "--rerun", "1")], ids=["plain", "run-code"])
-def test_a_repository_is_no_submission_and_nothing_starts(world: World, dpicl, started, make, flags):
+def test_a_repository_is_no_submission_and_nothing_starts(
+    world: World, dpicl, started, make, flags
+):
     make(world.folder)
     started.clear()
-    answer = dpicl("submit", world.folder, "--suite", world.suite, "--results", world.results, *flags)
-    assert answer.code == 1 and "team_a/vote is refused: size" in answer.out and "Traceback" not in answer.err
-    assert [event for event, _ in started if event != "os.fork"] == []  # --run-code forks before it looks
+    answer = dpicl(
+        "submit", world.folder, "--suite", world.suite, "--results", world.results, *flags
+    )
+    assert (
+        answer.code == 1
+        and "team_a/vote is refused: size" in answer.out
+        and "Traceback" not in answer.err
+    )
+    assert [
+        event for event, _ in started if event != "os.fork"
+    ] == []  # --run-code forks before it looks
 
 
 def test_data_files_are_read_without_any_program(world: World, dpicl, started):
     shutil.copytree(world.folder, world.root.parent / "before" / "team_a" / "vote")
-    words = ("--suite", world.suite, "--results", world.results, "--base", world.root.parent / "before")
+    words = (
+        "--suite",
+        world.suite,
+        "--results",
+        world.results,
+        "--base",
+        world.root.parent / "before",
+    )
     started.clear()
     assert dpicl("submit", world.root, "--all", *words).code == 0
     assert load_submissions(world.root)[1] != []  # the suite is unknown to the board
     place = f"'git', '--git-dir={git.CHECKOUT / '.git'}'"  # looks commits up in this repository
-    assert [words for event, words in started if event == "subprocess.Popen" and place not in words] == []
+    assert [
+        words for event, words in started if event == "subprocess.Popen" and place not in words
+    ] == []
     assert {event for event, _ in started} <= {"subprocess.Popen", "os.posix_spawn"}
 
 
@@ -137,9 +158,13 @@ def test_a_name_in_a_result_is_no_path_and_no_flag(world: World, started):
     card = contents.card and contents.card.model_copy(update={"mechanism": ""})
     for word in (str(program), f"--plugin={program}", "../x.py"):
         results = {
-            name: one.model_copy(update={"cell": one.cell.model_copy(update={"mechanism": word, "plugin": None})})
+            name: one.model_copy(
+                update={"cell": one.cell.model_copy(update={"mechanism": word, "plugin": None})}
+            )
             for name, one in contents.results.items()
         }
-        false = dataclasses.replace(case, contents=dataclasses.replace(contents, card=card, results=results))
+        false = dataclasses.replace(
+            case, contents=dataclasses.replace(contents, card=card, results=results)
+        )
         assert "There is no mechanism" in conformance_check(false).problems[0]
     assert started == [] and not (world.root.parent / "ran").exists()

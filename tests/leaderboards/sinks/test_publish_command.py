@@ -38,12 +38,20 @@ def count_files() -> int:
     return len(list(Path().rglob("*.wandb")))
 
 
-def test_offline_is_the_default_and_says_what_to_run_later(dpicl: Dpicl, results_folder: Path) -> None:
+def test_offline_is_the_default_and_says_what_to_run_later(
+    dpicl: Dpicl, results_folder: Path
+) -> None:
     answer = dpicl("publish", "wandb", results_folder)
-    assert answer.code == 0 and "4 runs written" in answer.out and "`wandb sync wandb/" in answer.out
+    assert (
+        answer.code == 0 and "4 runs written" in answer.out and "`wandb sync wandb/" in answer.out
+    )
     assert count_files() == 4
     again = dpicl("publish", "wandb", results_folder, "--json").json
-    assert (len(again["runs"]), again["mode"], len(again["advice"])) == (4, "offline", 1) and count_files() == 4
+    assert (len(again["runs"]), again["mode"], len(again["advice"])) == (
+        4,
+        "offline",
+        1,
+    ) and count_files() == 4
 
 
 def test_a_dry_run_shows_everything_and_writes_nothing(
@@ -57,7 +65,9 @@ def test_a_dry_run_shows_everything_and_writes_nothing(
 
 
 def test_suites_and_models_can_be_chosen(dpicl: Dpicl, results_folder: Path) -> None:
-    Store(results_folder, "other").write(make_result(suite="other", model="hf:other", source="local"))
+    Store(results_folder, "other").write(
+        make_result(suite="other", model="hf:other", source="local")
+    )
     for words, number in (
         ([results_folder], 6),
         ([results_folder, "--suite", "other"], 2),
@@ -83,8 +93,15 @@ def test_suites_and_models_can_be_chosen(dpicl: Dpicl, results_folder: Path) -> 
 def test_a_bad_use_is_one_sentence_and_exit_code_2(
     dpicl: Dpicl, results_folder: Path, words: list[str], message: str
 ) -> None:
-    answer = dpicl("publish", "wandb", *[str(results_folder) if word == "FOLDER" else word for word in words])
-    assert answer.code == 2 and message in answer.err and answer.err.count("\n") == 1 and count_files() == 0
+    answer = dpicl(
+        "publish", "wandb", *[str(results_folder) if word == "FOLDER" else word for word in words]
+    )
+    assert (
+        answer.code == 2
+        and message in answer.err
+        and answer.err.count("\n") == 1
+        and count_files() == 0
+    )
 
 
 def test_simulated_results_need_a_project_of_their_own(dpicl: Dpicl, tmp_path: Path) -> None:
@@ -100,6 +117,10 @@ def test_a_server_that_is_down_loses_nothing_and_says_what_to_run(
     before = {path: path.read_bytes() for path in results_folder.rglob("*.json")}
     answer = dpicl("publish", "wandb", results_folder, "--project", "p")
     assert answer.code == 2 and answer.err.startswith("W&B: sending to http://127.0.0.1")
-    for words in ("W&B did not", "0 of 4 runs", f"`dpicl publish wandb {results_folder} --project p`"):
+    for words in (
+        "W&B did not",
+        "0 of 4 runs",
+        f"`dpicl publish wandb {results_folder} --project p`",
+    ):
         assert words in answer.err.splitlines()[-1]
     assert {path: path.read_bytes() for path in results_folder.rglob("*.json")} == before

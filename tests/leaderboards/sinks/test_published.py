@@ -40,9 +40,16 @@ def test_the_summary_and_the_table_are_what_the_board_says(results: list[Result]
 def test_no_number_is_infinite_or_a_text(results: list[Result]) -> None:
     for run in plan(results).runs:
         json.dumps([run.config, list(run.table)], allow_nan=False)
-        assert all(isinstance(value, float | int) and math.isfinite(value) for value in run.summary.values())
+        assert all(
+            isinstance(value, float | int) and math.isfinite(value)
+            for value in run.summary.values()
+        )
     real = row_of(results, "real_demonstrations")
-    assert real.job_type == "row" and "score/eps=inf" in real.summary and "proved/eps=inf" not in real.summary
+    assert (
+        real.job_type == "row"
+        and "score/eps=inf" in real.summary
+        and "proved/eps=inf" not in real.summary
+    )
     (line,) = [one for one in plan(results).runs[-1].table if one["row"] == "real_demonstrations"]
     assert line["epsilon"] is None and line["epsilon_text"] == "∞"
 
@@ -60,7 +67,9 @@ def test_a_run_is_what_a_row_stands_for_and_its_content_what_it_holds(
     assert row_of(results, "zero_shot").content == row_of(changed, "zero_shot").content
 
 
-@pytest.mark.parametrize("more", [{"suite_hash": "b" * 64}, {"source": "local"}, {"delta": 1e-6}, {"model": "sim"}])
+@pytest.mark.parametrize(
+    "more", [{"suite_hash": "b" * 64}, {"source": "local"}, {"delta": 1e-6}, {"model": "sim"}]
+)
 def test_what_may_not_be_compared_is_another_row(more: dict[str, Any]) -> None:
     assert row_of([make_result()]).stands_for != row_of([make_result(**more)]).stands_for
 

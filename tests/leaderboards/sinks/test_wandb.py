@@ -24,7 +24,9 @@ from dpicl.results.schema import Result
 ONLINE = "https://wandb.example"
 
 
-def send(what: Plan, folder: Path, address: str | None = None, project: str = "leaderboard") -> Sink:
+def send(
+    what: Plan, folder: Path, address: str | None = None, project: str = "leaderboard"
+) -> Sink:
     sink = Sink(Destination(project, None, folder, address))
     sink.publish(what.runs)
     sink.close()
@@ -35,7 +37,9 @@ def files(folder: Path) -> dict[str, bytes]:
     """Run id -> the content of its run file, which wandb's own process may finish a moment after the run has ended."""
     end = monotonic() + 20
     while True:
-        found = {path.stem.removeprefix("run-"): path.read_bytes() for path in folder.rglob("*.wandb")}
+        found = {
+            path.stem.removeprefix("run-"): path.read_bytes() for path in folder.rglob("*.wandb")
+        }
         if all(CONTENT_KEY.encode() in content for content in found.values()) or monotonic() > end:
             return found
         sleep(0.05)
@@ -66,10 +70,16 @@ def test_offline_a_row_has_one_folder_of_its_newest_results(
     results: list[Result], changed: list[Result], runs_folder: Path
 ) -> None:
     cut = send(plan(results), runs_folder)
-    older = runs_folder / "wandb" / f"offline-run-20260101_000000-{cut.run_id(plan(results).runs[1])}"
+    older = (
+        runs_folder / "wandb" / f"offline-run-20260101_000000-{cut.run_id(plan(results).runs[1])}"
+    )
     older.mkdir()
-    assert send(plan(changed), runs_folder).sent.keys() == cut.sent.keys() == files(runs_folder).keys()
-    assert not older.exists() and len(list((runs_folder / "wandb").glob("offline-run-*"))) == len(cut.sent)
+    assert (
+        send(plan(changed), runs_folder).sent.keys() == cut.sent.keys() == files(runs_folder).keys()
+    )
+    assert not older.exists() and len(list((runs_folder / "wandb").glob("offline-run-*"))) == len(
+        cut.sent
+    )
     elsewhere = send(plan(results), runs_folder, project="elsewhere")
     assert not elsewhere.sent.keys() & cut.sent.keys() and len(files(runs_folder)) == 8
 
@@ -93,7 +103,11 @@ def test_a_folder_that_cannot_be_used_is_named(results: list[Result], tmp_path: 
     ],
 )
 def test_the_mode_follows_the_flag_the_variable_and_the_key(
-    flag: str | None, variable: str | None, key: bool, mode: str | None, monkeypatch: pytest.MonkeyPatch
+    flag: str | None,
+    variable: str | None,
+    key: bool,
+    mode: str | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if variable:
         monkeypatch.setenv("WANDB_MODE", variable)
@@ -173,7 +187,9 @@ def test_online_what_arrives_equals_the_results_and_is_updated_in_its_place(
         assert run.tags == list(published.tags) and run.notes == published.notes
         table = run.lines[turn]["board"]
         lines = [dict(zip(table.columns, line, strict=True)) for line in table.data]
-        assert lines == [{name: line.get(name) for name in table.columns} for line in published.table]
+        assert lines == [
+            {name: line.get(name) for name in table.columns} for line in published.table
+        ]
 
 
 def test_online_data_that_does_not_arrive_is_an_error(

@@ -34,7 +34,9 @@ def test_columns_are_tasks_at_an_epsilon_and_models_are_rows(results: list[Resul
         (e, m) for e in names for m in rows
     ]
     tang, real = (one["summary"] for one in board.evaluations[1:3])
-    assert tang["acc_calibrated"] == {"mean": pytest.approx(0.55)} and tang["proved_epsilon"] == {"mean": 0.99}
+    assert tang["acc_calibrated"] == {"mean": pytest.approx(0.55)} and tang["proved_epsilon"] == {
+        "mean": 0.99
+    }
     assert "proved_epsilon" not in real  # infinite
 
 
@@ -44,7 +46,9 @@ def test_distances_are_better_when_small() -> None:
     assert columns == {"valid": False, "genre_distance": True, "proved_epsilon": True}
 
 
-def test_without_the_package_it_says_what_to_install(results: list[Result], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_it_says_what_to_install(
+    results: list[Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "weave", None)
     with pytest.raises(UsageError, match=r"dpicl-bench\[weave\]"):
         weave_board.exporter(plan(results).boards, Destination("p", None, Path()))
@@ -53,10 +57,14 @@ def test_without_the_package_it_says_what_to_install(results: list[Result], monk
 @pytest.fixture
 def weave(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """weave's interface, in memory. The reference of an evaluation hangs on all that it is made of, as in weave."""
-    made = SimpleNamespace(published={}, logged={}, init=lambda project, settings: SimpleNamespace(finish=lambda: None))
+    made = SimpleNamespace(
+        published={}, logged={}, init=lambda project, settings: SimpleNamespace(finish=lambda: None)
+    )
 
     class Logger:
-        def __init__(self, *, name: str, model: Any, dataset: Any, eval_attributes: Any, scorers: Any) -> None:
+        def __init__(
+            self, *, name: str, model: Any, dataset: Any, eval_attributes: Any, scorers: Any
+        ) -> None:
             self._pseudo_evaluation = json.dumps([name, dataset, eval_attributes, scorers])
             self._row = name, model["row"]
 
@@ -71,8 +79,12 @@ def weave(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     made.EvaluationLogger, made.ref = Logger, ref
     made.publish = lambda board, name: made.published.update({name: board})
     parts = {"": made, ".flow": made, ".trace": made}
-    parts[".flow.leaderboard"] = SimpleNamespace(Leaderboard=SimpleNamespace, LeaderboardColumn=SimpleNamespace)
-    parts[".trace.weave_client"] = SimpleNamespace(get_ref=lambda evaluation: SimpleNamespace(uri=evaluation))
+    parts[".flow.leaderboard"] = SimpleNamespace(
+        Leaderboard=SimpleNamespace, LeaderboardColumn=SimpleNamespace
+    )
+    parts[".trace.weave_client"] = SimpleNamespace(
+        get_ref=lambda evaluation: SimpleNamespace(uri=evaluation)
+    )
     for name, part in parts.items():
         monkeypatch.setitem(sys.modules, f"weave{name}", part)
     return made
@@ -84,9 +96,13 @@ def test_the_leaderboard_is_sent_once_and_its_rows_share_evaluations(
     board = board_of(results)
     export = weave_board.exporter(plan(results).boards, Destination("p", None, Path()))
     assert "1 of 1 leaderboards" in export()
-    assert weave.logged == {(one["evaluation"], one["model"]["row"]): one["summary"] for one in board.evaluations}
+    assert weave.logged == {
+        (one["evaluation"], one["model"]["row"]): one["summary"] for one in board.evaluations
+    }
     columns = weave.published[board.key].columns
-    assert [(one.scorer_name, one.should_minimize) for one in columns] == [one[1:] for one in board.columns]
+    assert [(one.scorer_name, one.should_minimize) for one in columns] == [
+        one[1:] for one in board.columns
+    ]
     assert len({one.evaluation_object_ref for one in columns}) == 2
     weave.logged.clear()
     assert "0 of 1 leaderboards" in export() and not weave.logged

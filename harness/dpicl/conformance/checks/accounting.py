@@ -34,7 +34,9 @@ def budget(evidence: CheckEvidence) -> Verdict:
             released = release(bench.mechanism, bench.task, bench.model, config, queries)
         except BudgetExceeded as error:
             what = f"{number} {'queries' if bench.answers else 'shots'} at epsilon = {target:g}"
-            return failed(f"{what}: {error} `events` must cover every query and every shot of its `sizes`.")
+            return failed(
+                f"{what}: {error} `events` must cover every query and every shot of its `sizes`."
+            )
         except PluginError as error:
             return failed(f"The harness refuses its release: {error}")
         proved.append(f"{released.bounds.upper:.4g} of {target:g}")
@@ -45,9 +47,13 @@ def ledger(evidence: CheckEvidence) -> Verdict:
     """A mechanism that costs nothing releases nothing. (A release needs a permit, and a permit a charged sample.)"""
     bench = evidence.bench
     if bench.unbounded:
-        return passed("epsilon is infinite and says so: the whole set was charged as read without privacy")
+        return passed(
+            "epsilon is infinite and says so: the whole set was charged as read without privacy"
+        )
     if bench.fixed and (evidence.plain.observed_releases or evidence.plain.samples):
-        return failed("It declares that it costs nothing (NoOp) but samples or releases; declare its events.")
+        return failed(
+            "It declares that it costs nothing (NoOp) but samples or releases; declare its events."
+        )
     problem = _knob_of_another_label(bench, evidence.plain)
     if problem:
         return failed(problem)
@@ -71,7 +77,9 @@ def _knob_of_another_label(bench: Bench, run: Transcript) -> str | None:
         for event in undeclared:
             others = [other for other, events in declared.items() if event in events]
             if others:
-                what = f"It releases from the records of {partition!r} with the knob of {others[0]!r}"
+                what = (
+                    f"It releases from the records of {partition!r} with the knob of {others[0]!r}"
+                )
                 return f"{what}: {event!r}. Write each label with `context.for_label(label)`."
     return None
 

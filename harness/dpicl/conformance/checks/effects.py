@@ -19,27 +19,41 @@ def side_effects(evidence: CheckEvidence) -> Verdict:
     bench = evidence.bench
     for run in evidence.all_runs():
         if run.footprint.acts:
-            return failed(f"A run {run.footprint.acts[0]}; its release is all that a mechanism may give out.")
+            return failed(
+                f"A run {run.footprint.acts[0]}; its release is all that a mechanism may give out."
+            )
     if bench.unbounded:
-        return passed("no file, process or connection; epsilon is infinite, so what it prints and keeps may be private")
+        return passed(
+            "no file, process or connection; epsilon is infinite, so what it prints and keeps may be private"
+        )
     repeats = evidence.plain.footprint.said == bench.run().footprint.said
 
     def mask_varying(run: Transcript) -> list[str]:
         return [line if repeats else _VARYING.sub("#", line) for line in run.footprint.said]
 
     for name, _, expected, run in evidence.twins():
-        if run.error is None and expected.error is None and mask_varying(run) != mask_varying(expected):
+        if (
+            run.error is None
+            and expected.error is None
+            and mask_varying(run) != mask_varying(expected)
+        ):
             new = [line for line in run.footprint.said if line not in expected.footprint.said]
             line = new[0] if new else "less than before"
-            return failed(f"With the same noisy releases but {name}, it prints or logs something else: {line[:120]!r}.")
+            return failed(
+                f"With the same noisy releases but {name}, it prints or logs something else: {line[:120]!r}."
+            )
     planted = plant_words(bench.task.train, labels=not bench.task.partitioned)
     secret = bench.run(Run(records=planted))
     if any(PLANTED in line for line in secret.footprint.said):
-        return failed("It prints or logs a word that only a private record holds; say nothing of records.")
+        return failed(
+            "It prints or logs a word that only a private record holds; say nothing of records."
+        )
     problem = _find_left_behind(evidence)
     if problem:
         return failed(problem)
-    return passed("no file, process or connection; what it prints does not depend on records; no record is kept")
+    return passed(
+        "no file, process or connection; what it prints does not depend on records; no record is kept"
+    )
 
 
 def _find_left_behind(evidence: CheckEvidence) -> str | None:

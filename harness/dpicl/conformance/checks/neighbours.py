@@ -9,7 +9,15 @@ from dpicl.accounting.events import compose
 from dpicl.attacks.exact_pairs import chances, exact_epsilon, move
 from dpicl.attacks.exact_worlds import Comparison, Moved
 from dpicl.conformance.bench import DELTA
-from dpicl.conformance.checking import QUICK, CheckEvidence, Pair, Verdict, failed, not_applicable, passed
+from dpicl.conformance.checking import (
+    QUICK,
+    CheckEvidence,
+    Pair,
+    Verdict,
+    failed,
+    not_applicable,
+    passed,
+)
 from dpicl.core.messages import count
 from dpicl.privacy.release_hooks import NoisyRelease
 
@@ -44,17 +52,25 @@ def sensitivity(evidence: CheckEvidence) -> Verdict:
             moved, bound = move(after.release, before.release), before.release.bound
             if moved > bound * (1 + _SLACK) + _SLACK:
                 how = f"{moved:.4g} ({_MEASURES[before.release.kind]})"
-                return failed(f"One more record moved a release by {how}, not {bound:.4g}; bound each row by itself.")
+                return failed(
+                    f"One more record moved a release by {how}, not {bound:.4g}; bound each row by itself."
+                )
             lost = measure_betrayal(before.release, after.release)
             paid = pair.with_it.paid_delta(after)
             if lost > paid * (1 + _FAILURES):
-                return failed(f"A record decides what can be chosen ({lost:.2g}); delta = {paid:.2g} is charged.")
+                return failed(
+                    f"A record decides what can be chosen ({lost:.2g}); delta = {paid:.2g} is charged."
+                )
             compared += 1
             worst = max(worst, moved / bound if bound else 0.0)
-    if worst == 0 and evidence.effort.rounds < QUICK.rounds:  # few runs may miss the records that matter
+    if (
+        worst == 0 and evidence.effort.rounds < QUICK.rounds
+    ):  # few runs may miss the records that matter
         return sensitivity(CheckEvidence(evidence.bench, QUICK))
     if worst == 0:
-        return failed(f"No record moved any of {count(compared, 'release')}; choose options for which records matter.")
+        return failed(
+            f"No record moved any of {count(compared, 'release')}; choose options for which records matter."
+        )
     cut = sorted({name for run in evidence.runs for name in run.footprint.cut})
     why = f"{count(compared, 'release')} of neighbours; the largest move is {worst:.3f} of what is stated"
     if cut:
@@ -68,15 +84,21 @@ def private_reads(evidence: CheckEvidence) -> Verdict:
         return not_applicable("all records are read, at epsilon = infinity")
     for run in evidence.all_runs():
         if run.footprint.reaching:
-            return failed(f"A run {run.footprint.reaching[0]}; read records out of `sample.slots` alone.")
+            return failed(
+                f"A run {run.footprint.reaching[0]}; read records out of `sample.slots` alone."
+            )
         if run.strangers:
             strangers = count(len(run.strangers), "record")
-            return failed(f"{strangers} read that no sample held; read records out of `sample.slots` alone.")
+            return failed(
+                f"{strangers} read that no sample held; read records out of `sample.slots` alone."
+            )
     for pair in evidence.pairs:
         problem = _find_move_from_outside(pair)
         if problem:
             return failed(problem)
-    return passed(f"{len(evidence.pairs)} pairs of neighbours; no record matters outside of its sample")
+    return passed(
+        f"{len(evidence.pairs)} pairs of neighbours; no record matters outside of its sample"
+    )
 
 
 def _find_move_from_outside(pair: Pair) -> str | None:
@@ -115,8 +137,12 @@ def audit(evidence: CheckEvidence) -> Verdict:
     claim = accountants.epsilon(spent, DELTA).upper
     shown = exact_epsilon(worst.losses, DELTA, claim)
     if shown > claim * (1 + _AUDIT_SLACK):
-        return failed(f"One record shows epsilon = {shown:.3g}, and {claim:.3g} is charged; see `sensitivity`.")
-    return passed(f"{count(len(worst.moved), 'release')} with a record and without show {shown:.3g} of {claim:.3g}")
+        return failed(
+            f"One record shows epsilon = {shown:.3g}, and {claim:.3g} is charged; see `sensitivity`."
+        )
+    return passed(
+        f"{count(len(worst.moved), 'release')} with a record and without show {shown:.3g} of {claim:.3g}"
+    )
 
 
 def _compare(pair: Pair) -> Comparison:

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import stats
 
-from dpicl.conformance.checking import FALSE_ALARM, CheckEvidence, Verdict, failed, not_applicable, passed
+from dpicl.conformance.checking import (
+    FALSE_ALARM,
+    CheckEvidence,
+    Verdict,
+    failed,
+    not_applicable,
+    passed,
+)
 from dpicl.conformance.transcript import ObservedRelease, Transcript
 from dpicl.privacy.release_hooks import is_above, round_noise
 
@@ -23,7 +30,9 @@ def noise(evidence: CheckEvidence) -> Verdict:
         for problem in _problems(run, earlier):
             return failed(f"{'With secure noise: ' if run.unseeded else ''}{problem}")
     if not any(run.observed_releases for run in evidence.runs):
-        return failed("Epsilon is finite but there was no noisy release; use a primitive such as dpicl.GaussianSum.")
+        return failed(
+            "Epsilon is finite but there was no noisy release; use a primitive such as dpicl.GaussianSum."
+        )
     return _distribution(evidence)
 
 
@@ -102,6 +111,8 @@ def _distribution(evidence: CheckEvidence) -> Verdict:
         pooled = np.concatenate(values)
         p = float(stats.kstest(pooled, law.cdf).pvalue)
         if p < FALSE_ALARM:
-            return failed(f"{pooled.size} noise values do not follow {name} (Kolmogorov-Smirnov, p = {p:.2g}).")
+            return failed(
+                f"{pooled.size} noise values do not follow {name} (Kolmogorov-Smirnov, p = {p:.2g})."
+            )
         tests.append(f"{pooled.size} values follow {name} (Kolmogorov-Smirnov, p = {p:.2g})")
     return passed("; ".join(tests) + "; each used once")

@@ -11,7 +11,14 @@ from collections.abc import Iterator
 
 from dpicl.conformance.adversaries import PLANTED, SCRIPTS, plant_words, scripted
 from dpicl.conformance.bench import Run
-from dpicl.conformance.checking import CheckEvidence, Verdict, describe_error, failed, not_applicable, passed
+from dpicl.conformance.checking import (
+    CheckEvidence,
+    Verdict,
+    describe_error,
+    failed,
+    not_applicable,
+    passed,
+)
 from dpicl.conformance.transcript import INSTRUCTION, Transcript
 
 
@@ -24,7 +31,9 @@ def post_processing(evidence: CheckEvidence) -> Verdict:
         if run.error is None and expected.error is None and run.public != expected.public:
             return failed(_difference(expected, run, name, kind))
         compared += 1
-    return passed(f"{compared} replays on other private sets; nothing but the noisy releases depends on records")
+    return passed(
+        f"{compared} replays on other private sets; nothing but the noisy releases depends on records"
+    )
 
 
 def _difference(expected: Transcript, run: Transcript, name: str, kind: str) -> str:
@@ -57,11 +66,15 @@ def public_labels(evidence: CheckEvidence) -> Verdict:
         run = bench.run(Run(records=records, sampling=at, noise=at, script=script))
         released = run.released or ()
         if any(PLANTED in part for item in released for part in item):
-            return failed("A word of a private record was released; take labels and texts from public lists alone.")
+            return failed(
+                "A word of a private record was released; take labels and texts from public lists alone."
+            )
         labels = tuple(item[0] for item in released if item[0] != INSTRUCTION)
         named = bool(bench.task.labels) and not bench.answers
         if named and labels not in ((), bench.shots):
-            return failed(f"Demonstrations have the labels {labels}, not those of `context.shots`, {bench.shots}.")
+            return failed(
+                f"Demonstrations have the labels {labels}, not those of `context.shots`, {bench.shots}."
+            )
         if run.refused:
             return failed(run.refused)
     return passed("no planted word is released; labels are the public ones")
@@ -76,7 +89,9 @@ def check_no_crash(evidence: CheckEvidence) -> Verdict:
     for name, run in _list_unusual_runs(evidence):
         runs += 1
         if run.error is not None:
-            return failed(f"With {name} it raises {describe_error(run.error)}; let a slot that fails abstain.")
+            return failed(
+                f"With {name} it raises {describe_error(run.error)}; let a slot that fails abstain."
+            )
     return passed(f"{runs} runs on hostile, tiny and empty sets")
 
 

@@ -25,27 +25,39 @@ def seeds(evidence: CheckEvidence) -> Verdict:
     again, other = bench.run(), bench.run(Run(noise=1))
     for run in (plain, again, other):
         if run.footprint.drew:
-            return failed(f"A run draws from the global generator of {run.footprint.drew[0]}; use `context.streams`.")
+            return failed(
+                f"A run draws from the global generator of {run.footprint.drew[0]}; use `context.streams`."
+            )
         if run.footprint.variables:
             name = run.footprint.variables[0]
             return failed(
                 f"A run reads the environment variable {name}; let a run follow from options and seeds alone."
             )
     if not _is_same(plain, again):
-        return failed("Two runs with the same seeds differ; use `context.streams`, and keep nothing between runs.")
+        return failed(
+            "Two runs with the same seeds differ; use `context.streams`, and keep nothing between runs."
+        )
     beside_another, _ = bench.run_at_once([Run(), replace(stranger, noise=5)])
     if not _is_same(plain, beside_another):
-        return failed("Other shots or runs that are under way change a run; keep what a shot needs in local variables.")
+        return failed(
+            "Other shots or runs that are under way change a run; keep what a shot needs in local variables."
+        )
     for moment in MOMENTS:
         with clock_at(moment, modules_of(type(bench.mechanism)).values()) as readings:
             run = bench.run()
         if not _is_same(plain, run):
-            return failed("The same seeds give another run at another time of day; do not look at the clock.")
+            return failed(
+                "The same seeds give another run at another time of day; do not look at the clock."
+            )
         if not readings:
             break  # nobody looks at the clock
     firsts = zip(plain.observed_releases[:1], other.observed_releases[:1], strict=False)
-    if any(a.release.kind == "gaussian" and np.array_equal(a.released, b.released) for a, b in firsts):
-        return failed("Another noise seed gives the same noisy sum; draw it with a permit of the sample.")
+    if any(
+        a.release.kind == "gaussian" and np.array_equal(a.released, b.released) for a, b in firsts
+    ):
+        return failed(
+            "Another noise seed gives the same noisy sum; draw it with a permit of the sample."
+        )
     return passed("the same seeds, the same run; another noise seed, other noise")
 
 
@@ -66,14 +78,20 @@ def check_non_private(evidence: CheckEvidence) -> Verdict:
     runs = [bench.run(Run(knob=knob, noise=noise)) for noise in (0, 1)]
     for run in runs:
         if run.error is not None:
-            return failed(f"{where} it raises {type(run.error).__name__}; make it the method without noise.")
+            return failed(
+                f"{where} it raises {type(run.error).__name__}; make it the method without noise."
+            )
         if not all(map(_is_clean, run.observed_releases)):
             return failed(f"{where} releases still have noise; let the knob turn all of it off.")
     if runs[0].public != runs[1].public:
-        return failed("At epsilon = infinity the noise seed changes the release; all noise must depend on the knob.")
+        return failed(
+            "At epsilon = infinity the noise seed changes the release; all noise must depend on the knob."
+        )
     if not runs[0].observed_releases:
         return not_applicable("the mechanism makes no noisy release; see `noise`")
-    return passed(f"{len(runs[0].observed_releases)} releases are the true sums and choices, whatever the noise seed")
+    return passed(
+        f"{len(runs[0].observed_releases)} releases are the true sums and choices, whatever the noise seed"
+    )
 
 
 def _is_clean(observed: ObservedRelease) -> bool:

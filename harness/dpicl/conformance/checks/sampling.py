@@ -10,7 +10,14 @@ from typing import TypeVar
 import numpy as np
 from scipy import stats
 
-from dpicl.conformance.checking import FALSE_ALARM, CheckEvidence, Verdict, failed, not_applicable, passed
+from dpicl.conformance.checking import (
+    FALSE_ALARM,
+    CheckEvidence,
+    Verdict,
+    failed,
+    not_applicable,
+    passed,
+)
 from dpicl.conformance.transcript import Drawn, Transcript
 
 #: A chi-square cell needs at least so many expected counts.
@@ -26,11 +33,15 @@ def sampling(evidence: CheckEvidence) -> Verdict:
     used = [sample for run in evidence.runs for sample in samples_used(run)]
     random = [sample for sample in used if sample.rate < 1]
     if not used:
-        return failed("No release was charged to a sample; draw records with `private.poisson_slots`.")
+        return failed(
+            "No release was charged to a sample; draw records with `private.poisson_slots`."
+        )
     if any(sample.uses is not None for sample in used):
         return _check_joining(evidence.runs)
     if not random:
-        return not_applicable("every record is in every sample (q = 1): nothing is claimed from sampling")
+        return not_applicable(
+            "every record is in every sample (q = 1): nothing is claimed from sampling"
+        )
     tests = {
         "the size of a sample": _sizes(random),
         "how often each record is sampled": _inclusion(random),
@@ -42,7 +53,9 @@ def sampling(evidence: CheckEvidence) -> Verdict:
             sample = random[0]
             sizes = [len(each.members) for each in random]
             facts = f"p = {p:.1g}; {sample.size} records, sizes from {min(sizes)} to {max(sizes)}"
-            return failed(f"Samples are not Poisson: {name} does not fit q = {sample.rate:.3g} (chi-square, {facts}).")
+            return failed(
+                f"Samples are not Poisson: {name} does not fit q = {sample.rate:.3g} (chi-square, {facts})."
+            )
     shown = ", ".join(f"{p:.2g}" for p in tests.values() if p is not None)
     return passed(
         f"{len(random)} samples at q = {random[0].rate:.3g}; chi-square of size, records, repeats, slots: p = {shown}"
@@ -65,9 +78,13 @@ def _check_joining(runs: Sequence[Transcript]) -> Verdict:
                 f"A record is behind {max(joined.values())} releases and {uses} were charged; use each sample once."
             )
         if len(places) > len(joined):
-            return failed("A record changes its slot from query to query; its slot must follow from the record alone.")
+            return failed(
+                "A record changes its slot from query to query; its slot must follow from the record alone."
+            )
         most = max(most, *joined.values(), 0)
-    return passed(f"{len(runs)} runs; no record joins more than the {uses} queries that were charged (at most {most})")
+    return passed(
+        f"{len(runs)} runs; no record joins more than the {uses} queries that were charged (at most {most})"
+    )
 
 
 def samples_used(run: Transcript) -> list[Drawn]:

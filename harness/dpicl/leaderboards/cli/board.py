@@ -56,7 +56,8 @@ class OfBoard(p.OfResults, total=False):
     """Which results and submissions stand on a board."""
 
     submissions: Annotated[
-        p.OnePath, p.Flag("submitted methods to show (default: those of the project)", metavar="DIR")
+        p.OnePath,
+        p.Flag("submitted methods to show (default: those of the project)", metavar="DIR"),
     ]
     no_submissions: Annotated[bool, p.Flag("show our own results alone")]
 
@@ -92,7 +93,9 @@ def _answer(view: BoardView, options: Mapping[str, Any]) -> Answer:
     document = {**board_json(view.board), "page": view.page}
     if not options.get("matrix"):
         return Answer(document, _show(view, options))
-    entries = list_entries(view.selection, [result for row in view.board.rows for result in row.results])
+    entries = list_entries(
+        view.selection, [result for row in view.board.rows for result in row.results]
+    )
     document["matrix"] = [entry.to_json() for entry in entries]
     return Answer(document, matrix_blocks(entries))
 
@@ -143,7 +146,9 @@ def board(
     """
     folder = None if html is None else Path(html)
     if (url or repository) and (suite == ATTACKS or folder is None):
-        raise UsageError("--url and --repository are of a site of suites: `dpicl board all --html DIR`, or SUITE.")
+        raise UsageError(
+            "--url and --repository are of a site of suites: `dpicl board all --html DIR`, or SUITE."
+        )
     with pause_collection():  # what a board is made of stays until the command ends
         if suite in (ALL, ATTACKS):
             of_one_suite = {
@@ -157,7 +162,9 @@ def board(
             }
             for flag, value in of_one_suite.items():
                 if value:
-                    raise UsageError(f"{flag} chooses what is shown of one suite; give its name in place of '{suite}'.")
+                    raise UsageError(
+                        f"{flag} chooses what is shown of one suite; give its name in place of '{suite}'."
+                    )
             if suite == ATTACKS:
                 return _every_attack(options, folder)
             return _all_suites(options, folder, url, repository)
@@ -191,11 +198,15 @@ def _all_suites(
         if board_view is not None:
             boards[suite.name] = board_view.board
     if not boards:
-        raise ResultError(f"There is no result of a shipped suite under {folder}; make some with `dpicl run quick`.")
+        raise ResultError(
+            f"There is no result of a shipped suite under {folder}; make some with `dpicl run quick`."
+        )
     page = write_site(boards, html, evidence, url, repository) if html else None
     suites = suites_json(boards)
     end = f"Page: {page}" if page else "Next: dpicl board all --html site"
-    return Answer({"schema_version": VERSION, "suites": suites, "page": page}, [suites_table(suites), end])
+    return Answer(
+        {"schema_version": VERSION, "suites": suites, "page": page}, [suites_table(suites), end]
+    )
 
 
 def _place(path: Path) -> list[bool]:

@@ -31,7 +31,11 @@ _OF_RELEASES = ("fail_on_regression", "allow_missing", "alpha", "min_effect", "m
 
 def _answer(comparison: RowComparison | Comparison, arguments: Mapping[str, Any]) -> Answer:
     code = 0
-    if isinstance(comparison, Comparison) and comparison.regressed and arguments.get("fail_on_regression"):
+    if (
+        isinstance(comparison, Comparison)
+        and comparison.regressed
+        and arguments.get("fail_on_regression")
+    ):
         code = REGRESSED
     return Answer(comparison.document(), comparison.blocks(), code)
 
@@ -92,4 +96,6 @@ def _refuse_flags(arguments: Mapping[str, Any]) -> None:
     for name in names:
         if p.as_list(arguments.get(name) or ()) not in ([], [known[name].default]):
             flag = known[name].written
-            raise UsageError(f"{flag} is a flag {owners}, and {compared} are compared here; leave it out.")
+            raise UsageError(
+                f"{flag} is a flag {owners}, and {compared} are compared here; leave it out."
+            )

@@ -22,7 +22,9 @@ _NAMES = ("model", "weights", "source", "delta")
 def _figure(name: Any) -> Path:
     path = Path(name)
     if path.suffix.removeprefix(".") not in ENDINGS:
-        raise ValueError(f"must be a figure, whose name ends in .{', .'.join(ENDINGS)}, not '{name}'")
+        raise ValueError(
+            f"must be a figure, whose name ends in .{', .'.join(ENDINGS)}, not '{name}'"
+        )
     return path
 
 

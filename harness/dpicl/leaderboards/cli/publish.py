@@ -58,7 +58,9 @@ def publish(
             report_damaged(damaged)
             every += of_suite
     if not every:
-        raise ResultError(f"No suite has results in {folder}; name the folder that `dpicl run` wrote (its --results).")
+        raise ResultError(
+            f"No suite has results in {folder}; name the folder that `dpicl run` wrote (its --results)."
+        )
     if source is not None:
         require_known("source", [source], {result.cell.source for result in every})
         every = [result for result in every if result.cell.source == source]
@@ -87,7 +89,9 @@ def publish(
         sink.publish(plan.runs)
         advice = sink.close() + ([export()] if export else [])
     except DpiclError as error:
-        progress = f"{len(sink.sent)} of {count(len(plan.runs), 'run')} published; no result is lost."
+        progress = (
+            f"{len(sink.sent)} of {count(len(plan.runs), 'run')} published; no result is lost."
+        )
         command = call.line(f"dpicl publish wandb {results}")
         raise type(error)(f"{error} {progress} Run `{command}` again later.") from error
     document = {

@@ -114,12 +114,16 @@ def submit(
     suites = {file: load_suite(find_suite(file)) for file in files}
     if new:
         if all or base or run_code or rerun:
-            raise UsageError("--new writes a card and examines nothing; leave out the other flags but --suite.")
+            raise UsageError(
+                "--new writes a card and examines nothing; leave out the other flags but --suite."
+            )
         if len(suites) > 1:
             raise UsageError("A submission is of one suite; give --suite once.")
         return _write_new(place or Path(), new, *suites.popitem())
     if place is None and not all:
-        raise UsageError("Name the folder of a submission, or give --all; `dpicl submit --help` shows an example.")
+        raise UsageError(
+            "Name the folder of a submission, or give --all; `dpicl submit --help` shows an example."
+        )
     if rerun_seed is not None and not rerun:
         raise UsageError("--rerun-seed repeats the draw of a re-run; add --rerun N.")
     if base and not Path(base).is_dir():
@@ -147,7 +151,9 @@ def submit(
         for content in contents
     ]
     if rerun and not all and (reason := code.reason_not_to_rerun(cases[0])):
-        raise UsageError(f"{contents[0].name} cannot be run again: {reason}.")  # with --all a finding says so
+        raise UsageError(
+            f"{contents[0].name} cannot be run again: {reason}."
+        )  # with --all a finding says so
     examinations = [examine(case, rerun, rerun_seed) for case in cases]
     whole: list[Finding] = []
     if all:
@@ -155,7 +161,9 @@ def submit(
     files_by_name = {suite.name: file for file, suite in suites.items()}
     passed = [examination for examination in examinations if examination.good]
     boards = list(dict.fromkeys(_board(examination.case, files_by_name) for examination in passed))
-    good = len(passed) == len(examinations) and not any(finding.status == "failed" for finding in whole)
+    good = len(passed) == len(examinations) and not any(
+        finding.status == "failed" for finding in whole
+    )
     document = {
         "ok": good,
         "submissions": [examination.as_json() for examination in examinations],
@@ -178,17 +186,23 @@ def _board(case: Case, files: Mapping[str, str]) -> str:
 
 def _folders(folder: Path | None, every: bool) -> list[Path]:
     if folder is not None and not folder.is_dir():
-        raise UsageError(f"There is no folder {folder}; give that of a submission, <team>/<method>.")
+        raise UsageError(
+            f"There is no folder {folder}; give that of a submission, <team>/<method>."
+        )
     if not every:
         assert folder is not None  # checked before
         cards = (*folder.glob("*/submission.yaml"), *folder.glob("*/*/submission.yaml"))
         below = sorted(make_visible(str(path.parent)) for path in cards)
         if below and not (folder / "submission.yaml").exists():
-            raise UsageError(f"{folder} holds submissions; name one of them, such as {below[0]}, or add --all.")
+            raise UsageError(
+                f"{folder} holds submissions; name one of them, such as {below[0]}, or add --all."
+            )
         return [folder.absolute()]
     folders = find_submissions(folder or ROOT)
     if not folders and folder is not None:
-        raise UsageError(f"There is no submission below {folder}; they are folders <team>/<method>.")
+        raise UsageError(
+            f"There is no submission below {folder}; they are folders <team>/<method>."
+        )
     return [path.absolute() for path in folders]
 
 
@@ -197,7 +211,16 @@ def _write_new(root: Path, name: str, file: str, suite: Suite) -> Answer:
     paths = card.begin(root, name, suite, datetime.now(UTC).year)
     folder = paths[0].parent
     mechanism = str(folder / f"{folder.name}.py")
-    run = ["run", file, "--plugin", mechanism, "--mechanism", folder.name, "--results", str(folder / "results")]
+    run = [
+        "run",
+        file,
+        "--plugin",
+        mechanism,
+        "--mechanism",
+        folder.name,
+        "--results",
+        str(folder / "results"),
+    ]
     send = ["submit", str(folder)]
     if file not in shipped_suites():
         send += ["--suite", file]

@@ -84,7 +84,11 @@ class Side:
         task_of = attrgetter("suite.name", "cell.task")
         oldest_first = sorted(self.results, key=attrgetter("created"))
         versions = {task_of(result): result.cell.task_version for result in oldest_first}
-        results = (result for result in self.results if result.cell.task_version == versions[task_of(result)])
+        results = (
+            result
+            for result in self.results
+            if result.cell.task_version == versions[task_of(result)]
+        )
         return replace(self, results=tuple(results))
 
 
@@ -106,9 +110,15 @@ def _keep_newest(side: Side, times: _Times, shared: _Times) -> Side:
     for (suite, version), created in times.items():
         rank = ((suite, version) in shared, shared.get((suite, version), created), version)
         newest[suite] = max(newest.get(suite, rank), rank)
-    results = [result for result in side.results if str(result.suite.version) == newest[result.suite.name][2]]
+    results = [
+        result
+        for result in side.results
+        if str(result.suite.version) == newest[result.suite.name][2]
+    ]
     if left_out := len(side.results) - len(results):
-        message(f"dpicl: left out {count(left_out, 'result')} of {side.name} of another version of the suite.")
+        message(
+            f"dpicl: left out {count(left_out, 'result')} of {side.name} of another version of the suite."
+        )
     return replace(side, results=tuple(results))
 
 
@@ -144,7 +154,9 @@ def choose(
     for kind, names in choices.items():
         names_of = [_names_of(result.cell, kind) for result in results]
         require_known(f"{kind} of {place}:", names, set().union(*names_of))
-        chosen = tuple(result for result in chosen if not names or _names_of(result.cell, kind) & {*names})
+        chosen = tuple(
+            result for result in chosen if not names or _names_of(result.cell, kind) & {*names}
+        )
     if not chosen:
         raise UsageError(f"No result of {place} has all that is chosen together; take a flag away.")
     return chosen
@@ -175,7 +187,9 @@ def read_side(name: str, path: Path) -> Side:
     foreign: list[Path] = []
     files, unread = list_results(path, path) if os.path.isdir(path) else ([real_path(path)], [])
     if unread:
-        raise ResultError(f"{unread[0].path} cannot be compared: {unread[0].reason}; put the results themselves there.")
+        raise ResultError(
+            f"{unread[0].path} cannot be compared: {unread[0].reason}; put the results themselves there."
+        )
     contents = join_files({file: read_file(file, either_from_text) for file in files})
     for file, content in contents.items():
         if isinstance(content, Result):
@@ -190,7 +204,9 @@ def read_side(name: str, path: Path) -> Side:
         )
     if foreign:
         number = count(len(foreign), "JSON file")
-        message(f"dpicl: left out {number} of {name} that are not results, for example {foreign[0]}.")
+        message(
+            f"dpicl: left out {number} of {name} that are not results, for example {foreign[0]}."
+        )
     return Side(name, str(path), tuple(results))
 
 
@@ -236,7 +252,12 @@ class Unmatched:
     whole: bool
 
     def to_json(self) -> dict[str, Any]:
-        return {"side": self.side, **self.key.to_json(), "seeds": self.seeds, "whole_row": self.whole}
+        return {
+            "side": self.side,
+            **self.key.to_json(),
+            "seeds": self.seeds,
+            "whole_row": self.whole,
+        }
 
     def __str__(self) -> str:
         both = "" if self.whole else " (the row is on both sides)"
@@ -280,7 +301,11 @@ def pair_cells(base: Side, candidate: Side) -> tuple[list[Pair], list[Unmatched]
         if new := sorted(after.keys() - before.keys()):
             unmatched.append(Unmatched("candidate", key, tuple(new), not before))
         if seeds := sorted(before.keys() & after.keys()):
-            pairs.append(Pair(key, tuple(map(before.__getitem__, seeds)), tuple(map(after.__getitem__, seeds))))
+            pairs.append(
+                Pair(
+                    key, tuple(map(before.__getitem__, seeds)), tuple(map(after.__getitem__, seeds))
+                )
+            )
     if not pairs:
         raise UsageError(
             f"{base.path} and {candidate.path} have no task, mechanism row, epsilon and seed in common (base:"
@@ -329,7 +354,9 @@ def _check_conditions(pairs: Sequence[Pair]) -> None:
     here, there = value_of(pair.base[0], condition), value_of(other, condition)
     values = f"{_short(here)} against {_short(there)}"
     if condition == "test records" and isinstance(here, tuple) and isinstance(there, tuple):
-        values = f"{len(here)} against {count(len(there), 'document')}, {len({*here} & {*there})} shared"
+        values = (
+            f"{len(here)} against {count(len(there), 'document')}, {len({*here} & {*there})} shared"
+        )
     raise UsageError(
         f"{_short(pair.key)}: {where} differ in the {condition} ({values}){more}, so a difference of scores would"
         f" say nothing about the models; {PAIR[condition]}, or leave it out with --task, --mechanism or --epsilon."

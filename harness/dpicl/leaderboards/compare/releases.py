@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: A regression: the base is better, an improvement: the candidate is. Identical: every outcome is the same on both.
-Verdict = Literal["regression", "improvement", "equivalent", "identical", "inconclusive", "not tested"]
+Verdict = Literal[
+    "regression", "improvement", "equivalent", "identical", "inconclusive", "not tested"
+]
 
 _HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 #: Rounding that a proved epsilon may be above its bound by.
@@ -113,7 +115,11 @@ class CellVerdict:
         return self.verdict == "regression" or bool(self.privacy)
 
     def to_json(self) -> dict[str, Any]:
-        values = {name: value for name, value in vars(self).items() if name not in ("key", "test", "proved")}
+        values = {
+            name: value
+            for name, value in vars(self).items()
+            if name not in ("key", "test", "proved")
+        }
         test = self.test
         return {
             **self.key.to_json(),
@@ -197,7 +203,10 @@ class Comparison(Shown):
     def blocks(self) -> list[Block]:
         """The gate's verdict, what changed, and every cell: regressions and improvements first, the others folded."""
         sides = (self.base, self.candidate)
-        facts = {f"{side.name}, {count(len(side.results), 'result')}": make_visible(side.path, 120) for side in sides}
+        facts = {
+            f"{side.name}, {count(len(side.results), 'result')}": make_visible(side.path, 120)
+            for side in sides
+        }
         blocks: list[Block] = [Heading(_title(self)), Facts(facts)]
         if self.changes:
             blocks.append(make_table("what changed", _CHANGES, self.changes, keep=1))
@@ -305,7 +314,9 @@ def _find_replications(gains: np.ndarray) -> np.ndarray:
     return gains[0] if (gains == gains[0]).all() else gains.mean(axis=1)
 
 
-def _cell(pair: Pair, gains: np.ndarray, test: PairedTest | None, settings: Settings) -> CellVerdict:
+def _cell(
+    pair: Pair, gains: np.ndarray, test: PairedTest | None, settings: Settings
+) -> CellVerdict:
     base, candidate = pair.means
     less_is_better = pair.base[0].lower_is_better(pair.metric)
     verdict: Verdict = "not tested" if test is None else settings.verdict(test)
@@ -313,7 +324,11 @@ def _cell(pair: Pair, gains: np.ndarray, test: PairedTest | None, settings: Sett
         verdict = "identical"
     notes = []
     if test is None:
-        few = "one document is" if gains.shape[1] < 2 else f"{count(len(gains), 'seed')} of {FEWEST_SEEDS} are"
+        few = (
+            "one document is"
+            if gains.shape[1] < 2
+            else f"{count(len(gains), 'seed')} of {FEWEST_SEEDS} are"
+        )
         notes.append(f"{few} too few to test")
     elif settings.has_change(test) and verdict in ("equivalent", "inconclusive"):
         notes.append(f"a change is shown, and it is smaller than {settings.min_effect:g}")
@@ -322,8 +337,12 @@ def _cell(pair: Pair, gains: np.ndarray, test: PairedTest | None, settings: Sett
     after = [result.privacy.epsilon_proved for result in pair.candidate]
     if min(before) >= _CALIBRATED * target > min(after):  # only the candidate had more noise
         smallest = f"{epsilon_text(min(before))} → {epsilon_text(min(after))}"
-        notes.append(f"proved ε {smallest} at target {epsilon_text(target)}: the noise of the two sides is not matched")
-    is_too_large = max(after) > max(target, *before) * _SLACK  # above the target only where the base's is
+        notes.append(
+            f"proved ε {smallest} at target {epsilon_text(target)}: the noise of the two sides is not matched"
+        )
+    is_too_large = (
+        max(after) > max(target, *before) * _SLACK
+    )  # above the target only where the base's is
     return CellVerdict(
         key=pair.key,
         metric=pair.metric,
@@ -412,5 +431,7 @@ def _title(comparison: Comparison) -> str:
         parts.append(f"{too_large} proved ε too large")
     for name in get_args(Verdict):
         if number := comparison.count(name):
-            parts.append(count(number, name) if name in ("regression", "improvement") else f"{number} {name}")
+            parts.append(
+                count(number, name) if name in ("regression", "improvement") else f"{number} {name}"
+            )
     return f"GATE {'FAILS' if comparison.regressed else 'PASSES'}: {', '.join(parts)}"

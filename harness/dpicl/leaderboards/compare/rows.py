@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from dpicl.core.errors import UsageError, unknown_name
 from dpicl.core.field_types import parse_number
-from dpicl.core.messages import capitalize, epsilon_text, join_names, names_text, score_text, signed_text
+from dpicl.core.messages import (
+    capitalize,
+    epsilon_text,
+    join_names,
+    names_text,
+    score_text,
+    signed_text,
+)
 from dpicl.core.vocabulary import model_name
 from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.model.board import Board, choose_part
@@ -118,7 +125,11 @@ class RowComparison(Shown):
         first, second = next(iter(names)) if is_one_pair else ("first", "second")
 
         def section(pair: RowPair) -> str | None:
-            return f"{model_name(pair.group.model)}, {pair.group.source}" if has_several_sections else None
+            return (
+                f"{model_name(pair.group.model)}, {pair.group.source}"
+                if has_several_sections
+                else None
+            )
 
         def row_names(pair: RowPair) -> str | None:
             return None if is_one_pair else ", ".join(pair.names)
@@ -138,9 +149,13 @@ class RowComparison(Shown):
         if fixed := self._list_marked(FIXED_DRAW):
             notes.append(f"{fixed}: {FIXED_DRAW.name}, which the intervals leave out.")
         if own_readers := self._list_marked(OWN_READER):
-            notes.append(f"{OWN_READER.sign} {own_readers}: {OWN_READER.name}. {capitalize(OWN_READER.why)}.")
+            notes.append(
+                f"{OWN_READER.sign} {own_readers}: {OWN_READER.name}. {capitalize(OWN_READER.why)}."
+            )
         if self.left_out:
-            notes.append(f"Left out, since without headroom nobody is ranked: {join_names(self.left_out, 9)} (--task).")
+            notes.append(
+                f"Left out, since without headroom nobody is ranked: {join_names(self.left_out, 9)} (--task)."
+            )
         return [
             make_table(
                 f"{self.one} and {self.other}",
@@ -161,13 +176,19 @@ class RowComparison(Shown):
         import pandas as pd
 
         return pd.DataFrame(
-            pair.to_json() | {"first": row_name(pair.one), "second": row_name(pair.other)} for pair in self.pairs
+            pair.to_json() | {"first": row_name(pair.one), "second": row_name(pair.other)}
+            for pair in self.pairs
         )
 
     def document(self) -> Any:
         """What --json prints."""
         pairs = [pair.to_json() for pair in self.pairs]
-        return {"suite": self.suite, "rows": [self.one, self.other], "pairs": pairs, "left_out": list(self.left_out)}
+        return {
+            "suite": self.suite,
+            "rows": [self.one, self.other],
+            "pairs": pairs,
+            "left_out": list(self.left_out),
+        }
 
 
 def row_name(row: Row) -> str:
@@ -201,7 +222,9 @@ def _parse_name(text: str, labels: Collection[str]) -> tuple[str, float | None]:
     except ValueError:
         value = math.nan
     if not value >= 0:
-        raise UsageError(f"'{epsilon}' in '{text}' is not an ε; name a row as LABEL or LABEL@EPSILON, such as tang@1.")
+        raise UsageError(
+            f"'{epsilon}' in '{text}' is not an ε; name a row as LABEL or LABEL@EPSILON, such as tang@1."
+        )
     return label, value
 
 
@@ -212,7 +235,9 @@ def _rows_named(text: str, rows: Sequence[Row]) -> tuple[list[Row], bool]:
     if name not in labels:
         of_mechanism = sorted({row.label for row in rows if row.mechanism == name})
         if len(of_mechanism) > 1:
-            raise UsageError(f"'{name}' has several rows: {', '.join(of_mechanism)}; name one of them.")
+            raise UsageError(
+                f"'{name}' has several rows: {', '.join(of_mechanism)}; name one of them."
+            )
         if not of_mechanism:
             raise unknown_name("row", name, sorted(labels))
         name = of_mechanism[0]
@@ -261,7 +286,9 @@ def compare_named(
                     reason = "" if difference else differences.explain(row, rival)
                     pairs.append(RowPair(section.group, table, row, rival, difference, reason))
     if not pairs:
-        places = [sorted({f"{row_name(row)} on {row.task}" for row in named}) for named in (first, second)]
+        places = [
+            sorted({f"{row_name(row)} on {row.task}" for row in named}) for named in (first, second)
+        ]
         where = "; ".join(map(join_names, places))
         raise UsageError(f"'{one}' and '{other}' are not two rows of one task and ε: {where}.")
     ranked = [pair for pair in pairs if not pair.table.ranks_nobody]
@@ -332,7 +359,16 @@ def _row_json(row: Row, mean: float | None) -> dict[str, Any]:
 def _difference_json(difference: Difference | None) -> dict[str, Any]:
     """verdict: better (of which: the first or the second), equivalent, inconclusive, or not tested."""
     if difference is None:
-        names = ("better", "difference", "low", "high", "p_adjusted", "family", "margin", "excluded")
+        names = (
+            "better",
+            "difference",
+            "low",
+            "high",
+            "p_adjusted",
+            "family",
+            "margin",
+            "excluded",
+        )
         return {"verdict": "not tested", **dict.fromkeys(names)}
     better = "first" if difference.value > 0 else "second"
     return {

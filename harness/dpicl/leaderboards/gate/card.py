@@ -36,7 +36,9 @@ def read_card(path: Path) -> Card:
     """Reads a card. Raises UsageError that names file, line and key for anything that is not as it should be."""
     document = read(path)
     if not isinstance(document.data, dict):
-        raise document.error((), "a card is a set of keys; `dpicl submit --new TEAM/METHOD` writes one to fill in.")
+        raise document.error(
+            (), "a card is a set of keys; `dpicl submit --new TEAM/METHOD` writes one to fill in."
+        )
     try:
         card = Card.model_validate(document.data)
     except ValidationError as error:
@@ -77,12 +79,16 @@ def is_shadowing(stem: str, folder: Path) -> bool:
     if stem in sys.stdlib_module_names or stem in _RUN_UNASKED or stem.startswith("__"):
         return True
     sent = {os.path.realpath(folder), os.getcwd()}
-    places = [place for place in sys.path if os.path.isabs(place) and os.path.realpath(place) not in sent]
+    places = [
+        place for place in sys.path if os.path.isabs(place) and os.path.realpath(place) not in sent
+    ]
     specs = [PathFinder.find_spec(stem, places)]
     for finder in sys.meta_path:
         if getattr(finder, "__module__", "").startswith("__editable__"):
             specs.append(finder.find_spec(stem, None))
-    return any(spec is not None and (spec.origin is not None or _is_installed(spec)) for spec in specs)
+    return any(
+        spec is not None and (spec.origin is not None or _is_installed(spec)) for spec in specs
+    )
 
 
 def _is_installed(spec: ModuleSpec) -> bool:
@@ -103,11 +109,15 @@ def begin(root: Path, name: str, suite: Suite, year: int) -> list[Path]:
         )
     folder = root / team / method
     if is_shadowing(method, folder):
-        raise UsageError(f"{method}.py would have the name of a module of Python or of a package; choose another name.")
+        raise UsageError(
+            f"{method}.py would have the name of a module of Python or of a package; choose another name."
+        )
     if (folder / CARD).exists():
         raise UsageError(f"{folder / CARD} already exists; choose another name, or edit it.")
     for file, template in _NEW.items():
         text = Path(__file__).with_name(template).read_text(encoding="utf-8")
-        text = text.format(team=team, method=method, suite=suite.name, version=suite.version, year=year)
+        text = text.format(
+            team=team, method=method, suite=suite.name, version=suite.version, year=year
+        )
         write_whole(folder / file, text, root)
     return [folder / file for file in _NEW]

@@ -121,7 +121,9 @@ class Case:
         base, folder = self.base, self.contents.folder
         if base is None or self.contents.size:
             return None
-        return read_contents(base if (base / CARD).is_file() else base / folder.parent.name / folder.name)
+        return read_contents(
+            base if (base / CARD).is_file() else base / folder.parent.name / folder.name
+        )
 
     @cached_property
     def is_frozen(self) -> bool:

@@ -46,7 +46,11 @@ _EQUAL = 1e-9
 
 def trust_caveat(contents: Contents) -> str:
     """The caveat of a passed check that ran submitted code: the code itself may have decided the answer."""
-    return "" if contents.plugin is None else "; this trusts the submitted code not to cheat, so read it first"
+    return (
+        ""
+        if contents.plugin is None
+        else "; this trusts the submitted code not to cheat, so read it first"
+    )
 
 
 def reason_not_to_run(case: Case) -> str:
@@ -73,7 +77,9 @@ def reason_not_to_run(case: Case) -> str:
 
 def reason_not_to_rerun(case: Case) -> str:
     """The same for what could be run; "" for files that are refused, and where there is no card or no result."""
-    return "" if case.contents.size or not case.card or not case.results else reason_not_to_run(case)
+    return (
+        "" if case.contents.size or not case.card or not case.results else reason_not_to_run(case)
+    )
 
 
 def plugins(contents: Contents) -> list[Path]:
@@ -84,15 +90,22 @@ def plugins(contents: Contents) -> list[Path]:
 def events_check(case: Case) -> Outcome:
     """Is each ledger complete, that is, what the mechanism declares for these sizes at this noise?"""
     if reason := reason_not_to_run(case):
-        raise NotChecked(f"whether ledgers are complete is seen by the mechanism's `events`: {reason}")
+        raise NotChecked(
+            f"whether ledgers are complete is seen by the mechanism's `events`: {reason}"
+        )
     with as_plugin_error("The mechanism's `events` fails"):
         answers = events_of(case.results.values(), plugins(case.contents))
-    wrong = f"its ledger is not what the mechanism declares for these sizes and this noise; {RESEND}"
+    wrong = (
+        f"its ledger is not what the mechanism declares for these sizes and this noise; {RESEND}"
+    )
     problems = state_problems(
         (name, "" if declared == to_json(from_json(result.privacy.event)) else wrong)
         for (name, result), declared in zip(case.results.items(), answers, strict=True)
     )
-    return Outcome(problems, f"{len(answers)} ledgers are what the mechanism declares{trust_caveat(case.contents)}")
+    return Outcome(
+        problems,
+        f"{len(answers)} ledgers are what the mechanism declares{trust_caveat(case.contents)}",
+    )
 
 
 def conformance_check(case: Case) -> Outcome:
@@ -100,7 +113,9 @@ def conformance_check(case: Case) -> Outcome:
     if reason := reason_not_to_run(case):
         raise NotChecked(reason)
     if not case.run_code:
-        raise NotChecked("its mechanism is one of the package, whose tests run the kit; or --run-code")
+        raise NotChecked(
+            "its mechanism is one of the package, whose tests run the kit; or --run-code"
+        )
     from dpicl.conformance.kit import check_mechanism  # loads torch
 
     known = load_mechanisms(plugins(case.contents))
@@ -108,7 +123,9 @@ def conformance_check(case: Case) -> Outcome:
     cells = (result.cell for result in case.results.values())
     for name, digest in dict.fromkeys((cell.mechanism, cell.plugin) for cell in cells):
         if name not in known or known[name].plugin_hash != digest:
-            problems.append(f"There is no mechanism '{name}' in the {'package' if digest is None else 'file'}.")
+            problems.append(
+                f"There is no mechanism '{name}' in the {'package' if digest is None else 'file'}."
+            )
             continue
         try:
             checks = check_mechanism(known[name].cls)
@@ -116,8 +133,14 @@ def conformance_check(case: Case) -> Outcome:
             problems.append(str(error))
             continue
         passed += sum(check.status == "passed" for check in checks)
-        problems += [f"{name}, {check.check}: {check.why[:500]}" for check in checks if check.status == "failed"]
-    return Outcome(problems, f"{passed} checks of `dpicl check` passed{trust_caveat(case.contents)}")
+        problems += [
+            f"{name}, {check.check}: {check.why[:500]}"
+            for check in checks
+            if check.status == "failed"
+        ]
+    return Outcome(
+        problems, f"{passed} checks of `dpicl check` passed{trust_caveat(case.contents)}"
+    )
 
 
 @dataclass(frozen=True)
@@ -170,7 +193,9 @@ def compare_reruns(reported: Result, now: Result) -> RerunCell:
     """Both results of one cell."""
     metric = reported.main_metric
     if metric not in now.scores or metric not in now.documents:
-        raise UsageError(f"{reported.cell} was scored by {metric}, which its task no longer has; run the suite again.")
+        raise UsageError(
+            f"{reported.cell} was scored by {metric}, which its task no longer has; run the suite again."
+        )
     same_cell = now.cell_id == reported.cell_id
     same_outcomes = reported.documents[metric] == now.documents[metric]
     identical = same_cell and same_outcomes and _same_texts(reported, now)
@@ -190,7 +215,10 @@ def compare_reruns(reported: Result, now: Result) -> RerunCell:
 
 
 def _same_texts(reported: Result, now: Result) -> bool:
-    return all(getattr(reported, part) == getattr(now, part) for part in ("instruction", "released", "answers"))
+    return all(
+        getattr(reported, part) == getattr(now, part)
+        for part in ("instruction", "released", "answers")
+    )
 
 
 def allowed_difference(result: Result) -> float:
@@ -201,7 +229,9 @@ def allowed_difference(result: Result) -> float:
 
 def _place(result: Result) -> tuple[object, ...]:
     manifest = result.manifest
-    packages = {name: version for name, version in manifest.packages.items() if name != "dpicl-bench"}
+    packages = {
+        name: version for name, version in manifest.packages.items() if name != "dpicl-bench"
+    }
     return (
         manifest.dtype,
         manifest.device,
@@ -222,7 +252,9 @@ def p_of_lean(cells: Sequence[RerunCell], seed: int) -> float:
     seed: of the signs.
     """
     units = np.array(_list_units(cells))
-    signs = np.random.default_rng(seed).integers(0, 2, (_SIGN_DRAWS, len(units)), dtype=np.int8) * 2 - 1
+    signs = (
+        np.random.default_rng(seed).integers(0, 2, (_SIGN_DRAWS, len(units)), dtype=np.int8) * 2 - 1
+    )
     above = np.count_nonzero(signs @ units >= units.sum() - _EQUAL)
     return float((1 + above) / (1 + _SIGN_DRAWS))
 
@@ -262,7 +294,9 @@ def rerun_outcome(contents: Contents, cells: Sequence[RerunCell], seed: int) -> 
         reported = score_of(cell.reported)
         scores.append(f"{cell.reported.cell}: {reported:.3f} → {cell.score:.3f}")
         if cell.problem:
-            problems.append(f"{cell.reported.cell}: reported {reported:.3f}, now {cell.score:.3f}: {cell.problem}.")
+            problems.append(
+                f"{cell.reported.cell}: reported {reported:.3f}, now {cell.score:.3f}: {cell.problem}."
+            )
     before = fmean(score_of(cell.reported) for cell in cells)
     now = fmean(cell.score for cell in cells)
     if not problems and (p := p_of_lean(cells, seed)) <= LEAN_LEVEL:
@@ -277,7 +311,11 @@ def rerun_outcome(contents: Contents, cells: Sequence[RerunCell], seed: int) -> 
     ]
     units = len(_list_units(cells))
     if not problems and units < FEWEST_DRAWS and any(map(_is_one_draw, cells)):
-        more = "give a larger --rerun" if len(cells) < len(contents.results) else "more seeds, tasks or ε are needed"
+        more = (
+            "give a larger --rerun"
+            if len(cells) < len(contents.results)
+            else "more seeds, tasks or ε are needed"
+        )
         raise NotChecked(
             f"{units} of {count(len(cells), 'cell')} came out with another score, and fewer than {FEWEST_DRAWS} cannot"
             f" show whether what was reported leans one way (p is at least 2^-{units}); {more}",
@@ -293,7 +331,9 @@ def rerun_outcome(contents: Contents, cells: Sequence[RerunCell], seed: int) -> 
             f"For the card: reproduced: {number}, {identical} identical, mean score {before:.3f} and now {now:.3f};"
             f" files {contents.digest}, {commit}, {first.created[:10]}, by YOUR NAME"
         )
-    return Outcome(problems, f"{number} came out again, {identical} identical{trust_caveat(contents)}", notes)
+    return Outcome(
+        problems, f"{number} came out again, {identical} identical{trust_caveat(contents)}", notes
+    )
 
 
 def reproduced_check(case: Case) -> Outcome:
@@ -303,4 +343,6 @@ def reproduced_check(case: Case) -> Outcome:
         return Outcome([], "none yet")
     if case.contents.digest in record:
         return Outcome([], "a re-run of these files")
-    return Outcome([f"{CARD}: `reproduced` is not about these files; remove it, and run cells again."])
+    return Outcome(
+        [f"{CARD}: `reproduced` is not about these files; remove it, and run cells again."]
+    )

@@ -30,7 +30,9 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 def consistency_check(case: Case) -> Outcome:
     """Every result against itself."""
     now = datetime.now(UTC)
-    problems = state_problems((name, _contradiction(result, now)) for name, result in case.results.items())
+    problems = state_problems(
+        (name, _contradiction(result, now)) for name, result in case.results.items()
+    )
     return Outcome(problems, "scores are the means of their outcomes; nothing contradicts itself")
 
 
@@ -41,7 +43,9 @@ def _contradiction(result: Result, now: datetime) -> str:
         if metric in documents and not {*documents[metric].outcomes} <= {0.0, 1.0}:
             return f"{metric} has an outcome out of its range; {RESEND}"
     if datetime.fromisoformat(result.created) > now + CLOCK:
-        return f"it was created in the future ({result.created[:25]}); set the clock and run it again."
+        return (
+            f"it was created in the future ({result.created[:25]}); set the clock and run it again."
+        )
     if problem := explain_unknown_code(manifest) or explain_missing_texts(result):
         return problem
     tested = documents[result.main_metric].ids
@@ -96,8 +100,18 @@ def commit_check(case: Case) -> Outcome:
         raise NotChecked("git cannot be asked")
     unknown = [commit for commit in named if commit not in known.decode("ascii").split()]
     if not unknown:
-        return Outcome([], f"this repository has {count(len(named), 'commit')} that the results name")
+        return Outcome(
+            [], f"this repository has {count(len(named), 'commit')} that the results name"
+        )
     if git.git("rev-parse", "--is-shallow-repository") != b"false\n":
-        raise NotChecked("this clone is shallow, so commits that it lacks are unknown; `git fetch --unshallow`")
-    notes = [f"Commit {commit} of {count(results[commit], 'result')} is not in this repository." for commit in unknown]
-    raise NotChecked("nobody here can tell which code ran; fetch the commits below, or ask the author for them", notes)
+        raise NotChecked(
+            "this clone is shallow, so commits that it lacks are unknown; `git fetch --unshallow`"
+        )
+    notes = [
+        f"Commit {commit} of {count(results[commit], 'result')} is not in this repository."
+        for commit in unknown
+    ]
+    raise NotChecked(
+        "nobody here can tell which code ran; fetch the commits below, or ask the author for them",
+        notes,
+    )

@@ -20,7 +20,14 @@ from traceback import extract_tb
 from dpicl.core.errors import DpiclError
 from dpicl.core.files import content_of
 from dpicl.core.printable import make_visible
-from dpicl.leaderboards.gate.card import CARD, README, is_reserved, is_shadowing, read_card, suite_of
+from dpicl.leaderboards.gate.card import (
+    CARD,
+    README,
+    is_reserved,
+    is_shadowing,
+    read_card,
+    suite_of,
+)
 from dpicl.leaderboards.model.submissions import Card, Submission
 from dpicl.results.schema import Result, Scores, either_from_text, join_scores
 from dpicl.results.store import Store
@@ -66,12 +73,20 @@ class Contents:
     @property
     def plugin(self) -> Path | None:
         """The submitted file of the mechanism, None where there is none."""
-        return self.folder / self.card.mechanism if self.card and self.card.mechanism in self.content else None
+        return (
+            self.folder / self.card.mechanism
+            if self.card and self.card.mechanism in self.content
+            else None
+        )
 
     @cached_property
     def plugin_hash(self) -> str | None:
         """Its sha256."""
-        return None if self.plugin is None else hashlib.sha256(self.content[self.plugin.name]).hexdigest()
+        return (
+            None
+            if self.plugin is None
+            else hashlib.sha256(self.content[self.plugin.name]).hexdigest()
+        )
 
     @cached_property
     def digest(self) -> str:
@@ -86,7 +101,11 @@ class Contents:
     @property
     def judged_files(self) -> dict[str, bytes]:
         """The card and the results."""
-        return {name: text for name, text in self.content.items() if name == CARD or name.startswith("results/")}
+        return {
+            name: text
+            for name, text in self.content.items()
+            if name == CARD or name.startswith("results/")
+        }
 
     def submission(self) -> Submission:
         """As the board takes it. Raises ValueError where there is no card."""
@@ -97,7 +116,9 @@ class Contents:
 
 def read_contents(folder: Path) -> Contents:
     """Reads a submission's folder. Damaged or hostile files become sentences, never errors."""
-    folder = Path(os.path.abspath(folder))  # not resolved: the folders' own names are the team and the method
+    folder = Path(
+        os.path.abspath(folder)
+    )  # not resolved: the folders' own names are the team and the method
     try:
         return _read(folder)
     except Exception as error:  # one submission never stops the others, nor anybody's board
@@ -114,8 +135,12 @@ def fault(error: Exception) -> str:
 def _read(folder: Path) -> Contents:
     size, content = survey(folder)
     card, suite = None, None
-    card_problem = f"There is no {CARD} that can be read; `dpicl submit --new TEAM/METHOD` writes one."
-    files = _results(folder, {name: text for name, text in content.items() if name.startswith("results/")})
+    card_problem = (
+        f"There is no {CARD} that can be read; `dpicl submit --new TEAM/METHOD` writes one."
+    )
+    files = _results(
+        folder, {name: text for name, text in content.items() if name.startswith("results/")}
+    )
     schema = [problem for problem in files.values() if isinstance(problem, str)]
     try:
         if CARD in content:
@@ -144,7 +169,11 @@ def _results(folder: Path, content: Mapping[str, bytes]) -> dict[str, Result | s
             scored.add(release)
             result = _join(name, result, parsed.get(release))
         results[name] = _require_place(folder, name, result)
-    return {name: result for name, result in results.items() if name not in scored or isinstance(result, str)}
+    return {
+        name: result
+        for name, result in results.items()
+        if name not in scored or isinstance(result, str)
+    }
 
 
 def _read_either(name: str, content: bytes) -> Result | Scores | str:
@@ -191,7 +220,10 @@ def survey(folder: Path) -> tuple[list[str], dict[str, bytes]]:
     sizes: dict[str, int] = {}
     for number, (name, info) in enumerate(_entries(folder)):
         if number >= _MOST_ENTRIES:
-            problems.insert(0, f"It has more than {_MOST_ENTRIES:,} files and folders; send fewer tasks or seeds.")
+            problems.insert(
+                0,
+                f"It has more than {_MOST_ENTRIES:,} files and folders; send fewer tasks or seeds.",
+            )
             break
         if not _is_expected(name, info):
             problems.append(
@@ -217,7 +249,9 @@ def survey(folder: Path) -> tuple[list[str], dict[str, bytes]]:
         except OSError:
             problems.append(f"{name} cannot be read; give it the usual rights.")
     if len(problems) > _MOST_PROBLEMS:
-        problems[_MOST_PROBLEMS:] = [f"There are {len(problems) - _MOST_PROBLEMS:,} more problems of this kind."]
+        problems[_MOST_PROBLEMS:] = [
+            f"There are {len(problems) - _MOST_PROBLEMS:,} more problems of this kind."
+        ]
     return problems, files
 
 

@@ -46,7 +46,11 @@ def duplicates_check(case: Case) -> Outcome:
     if case.contents.size:
         raise NotChecked("its files are refused; fix the size first")
     results, plugin = list(case.results.values()), case.contents.plugin_hash
-    of_record = [result for result in case.reference if result.cell.plugin is None or result.cell.plugin != plugin]
+    of_record = [
+        result
+        for result in case.reference
+        if result.cell.plugin is None or result.cell.plugin != plugin
+    ]
     rivals = {"the results of record": of_record}
     for other in case.others:
         if other.name != case.contents.name:
@@ -55,16 +59,24 @@ def duplicates_check(case: Case) -> Outcome:
     cells = {result.cell_id for result in results}
     for name, theirs in rivals.items():
         if both := cells & {result.cell_id for result in theirs}:
-            problems.append(f"{len(both)} of its cells are those of {name} already; send only what is new.")
+            problems.append(
+                f"{len(both)} of its cells are those of {name} already; send only what is new."
+            )
         elif label := _find_equal_row(results, theirs):
             problems.append(
                 f"All outcomes are those of {label} in {name}, record by record; send a method of its own, or explain"
                 " it to the maintainers."
             )
         else:
-            problems += [f"{problem} in {name}; {_EXPLAIN}" for problem in list_copies(results, theirs)]
-    problems += [f"{problem} in this submission; {_OWN_NOISE}" for problem in list_repeated(results)]
-    return Outcome(problems, f"none of its cells or rows is in {len(rivals)} other sources, or there twice")
+            problems += [
+                f"{problem} in {name}; {_EXPLAIN}" for problem in list_copies(results, theirs)
+            ]
+    problems += [
+        f"{problem} in this submission; {_OWN_NOISE}" for problem in list_repeated(results)
+    ]
+    return Outcome(
+        problems, f"none of its cells or rows is in {len(rivals)} other sources, or there twice"
+    )
 
 
 _EXPLAIN = "send a method of its own, or explain it to the maintainers."
@@ -88,14 +100,19 @@ def list_copies(results: Iterable[Result], theirs: Iterable[Result]) -> list[str
     return problems
 
 
-def _find_sources(cells: Sequence[Result], others: Sequence[tuple[Result, TextCounts]]) -> list[Result]:
+def _find_sources(
+    cells: Sequence[Result], others: Sequence[tuple[Result, TextCounts]]
+) -> list[Result]:
     """The sources of the cells that are copies; by outcomes each source counts once."""
     results = [other for other, _ in others]
     by_outcomes: dict[str, Result] = {}
     by_texts = []
     for cell in cells:
         counts = _count_texts(cell)
-        same_texts = next((other for other, texts in others if _released_the_same(cell, counts, other, texts)), None)
+        same_texts = next(
+            (other for other, texts in others if _released_the_same(cell, counts, other, texts)),
+            None,
+        )
         if same_texts is not None:
             by_texts.append(same_texts)
         elif nearest := _find_nearest(cell, results):
@@ -125,7 +142,9 @@ def _find_nearest(cell: Result, others: Sequence[Result]) -> Result | None:
     comparable = [other for other in others if outcomes_of(other)[0] == ids]
     if len(comparable) < 2:  # no next one to compare with
         return None
-    distances = np.abs(np.array([outcomes_of(other)[1] for other in comparable]) - outcomes).sum(axis=1)
+    distances = np.abs(np.array([outcomes_of(other)[1] for other in comparable]) - outcomes).sum(
+        axis=1
+    )
     nearest, following = np.argsort(distances, kind="stable")[:2]
     closest, gap = distances[nearest], distances[following] - distances[nearest]
     is_copy = gap > 0 and (closest <= distances[following] / _NEXT or closest <= 1 <= gap)

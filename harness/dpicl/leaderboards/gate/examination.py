@@ -13,7 +13,15 @@ from dpicl.core.errors import DpiclError
 from dpicl.core.messages import count, message
 from dpicl.core.paths import CLONE, PACKAGE, shipped_suites
 from dpicl.core.printable import make_visible
-from dpicl.leaderboards.gate import code, consistency, duplicates, history, ledgers, records, settings
+from dpicl.leaderboards.gate import (
+    code,
+    consistency,
+    duplicates,
+    history,
+    ledgers,
+    records,
+    settings,
+)
 from dpicl.leaderboards.gate.card import CARD, README, is_name
 from dpicl.leaderboards.gate.case import Case, Finding, NotChecked, Outcome
 from dpicl.leaderboards.gate.contents import fault, read_contents
@@ -71,12 +79,16 @@ def _card(case: Case) -> Outcome:
         )
     readme = case.contents.content.get(README, b"").decode("utf-8", "replace")
     if any(line.startswith(PLACEHOLDER) for line in readme.splitlines()):
-        problems.append(f"README.md still says {PLACEHOLDER}; write what a reader should know, or remove the file.")
+        problems.append(
+            f"README.md still says {PLACEHOLDER}; write what a reader should know, or remove the file."
+        )
     return Outcome(problems, "every key is there and readable")
 
 
 def _schema(case: Case) -> Outcome:
-    return Outcome(case.contents.schema, f"{count(len(case.results), 'result')}, each where it belongs")
+    return Outcome(
+        case.contents.schema, f"{count(len(case.results), 'result')}, each where it belongs"
+    )
 
 
 #: Every check, in the order of the report; docs/submit.md says when each passes.
@@ -143,7 +155,9 @@ class Examination:
         if checks["failed"]:
             return f"{name} is refused: {', '.join(checks['failed'])}."
         if checks["not checked"]:
-            return f"{name} passes what was checked; not checked: {', '.join(checks['not checked'])}."
+            return (
+                f"{name} passes what was checked; not checked: {', '.join(checks['not checked'])}."
+            )
         return f"{name} passes."
 
     def as_json(self) -> dict[str, Any]:
@@ -218,9 +232,13 @@ def _list_folders(folder: Path) -> list[Path]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        message(f"dpicl: {folder} cannot be read, so submissions are missing here: {error.strerror}.")
+        message(
+            f"dpicl: {folder} cannot be read, so submissions are missing here: {error.strerror}."
+        )
         return []
-    return [folder / name for name in names if not name.startswith(".") and os.path.isdir(folder / name)]
+    return [
+        folder / name for name in names if not name.startswith(".") and os.path.isdir(folder / name)
+    ]
 
 
 def places_check(root: Path) -> Finding:
@@ -234,10 +252,16 @@ def places_check(root: Path) -> Finding:
             continue
         if not os.access(team, os.R_OK | os.X_OK):
             strays.append(team)
-        strays += [path for path in team.glob("*") if path.name == "__pycache__" or not _is_plain_folder(path)]
+        strays += [
+            path
+            for path in team.glob("*")
+            if path.name == "__pycache__" or not _is_plain_folder(path)
+        ]
     names = sorted(path.relative_to(root).as_posix() for path in strays)
     problems = [f"{name} is not a submission <team>/<method>; remove it." for name in names]
-    return Outcome(problems, "README.md and folders <team>/<method>, nothing else").make_finding("places")
+    return Outcome(problems, "README.md and folders <team>/<method>, nothing else").make_finding(
+        "places"
+    )
 
 
 def _is_plain_folder(path: Path) -> bool:

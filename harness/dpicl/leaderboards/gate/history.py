@@ -27,21 +27,31 @@ def history_check(case: Case) -> Outcome:
     problems, notes = [], []
     changes = list(_changes(case.contents, before))
     if changes and card is None:
-        raise NotChecked("scores moved, and no card says whether this is a new version; fix the card first")
+        raise NotChecked(
+            "scores moved, and no card says whether this is a new version; fix the card first"
+        )
     for name, change in changes:
         if now > then > 0:
             notes.append(f"{name} has {change}, with a new version of the submission.")
         else:
-            problems.append(f"{name} has {change}; put it back, or raise `version` in {CARD} and say why in README.md.")
+            problems.append(
+                f"{name} has {change}; put it back, or raise `version` in {CARD} and say why in README.md."
+            )
     if 0 < now < then:
         problems.append(f"{CARD} goes back from version {then} to {now}; versions only grow.")
-    changed = [key for key in _MAINTAINED if card and getattr(card, key) != getattr(before.card, key, "")]
+    changed = [
+        key for key in _MAINTAINED if card and getattr(card, key) != getattr(before.card, key, "")
+    ]
     if card and not card.reproduced and "reproduced" in changed:
         changed.remove("reproduced")  # it is about files that are no longer here
     if changed and not case.maintainer:
         what = f"{', '.join(changed)} in {CARD}"
-        problems.append(f"Only maintainers write {what}; put it back as it was, or give --maintainer if you are one.")
-    return Outcome(problems, f"no score moved by more than {TOLERANCE:g}" if before.content else "new", notes)
+        problems.append(
+            f"Only maintainers write {what}; put it back as it was, or give --maintainer if you are one."
+        )
+    return Outcome(
+        problems, f"no score moved by more than {TOLERANCE:g}" if before.content else "new", notes
+    )
 
 
 def _changes(now: Contents, before: Contents) -> Iterator[tuple[str, str]]:
@@ -71,7 +81,9 @@ def removed_check(base: Path | None, folders: Iterable[Path]) -> Finding:
     there = {(folder.parent.name, folder.name) for folder in folders}
     try:
         methods = [method for team in _subfolders(base) for method in _subfolders(team)]
-        known = [(method.parent.name, method.name) for method in methods if (method / CARD).is_file()]
+        known = [
+            (method.parent.name, method.name) for method in methods if (method / CARD).is_file()
+        ]
     except OSError as error:
         problem = f"The earlier copy cannot be read ({type(error).__name__}); give one that can with --base."
         return Outcome([problem], "").make_finding("removed")
@@ -80,7 +92,9 @@ def removed_check(base: Path | None, folders: Iterable[Path]) -> Finding:
         for team, method in known
         if (team, method) not in there
     ]
-    return Outcome(problems, f"all {len(known)} earlier submissions are still there").make_finding("removed")
+    return Outcome(problems, f"all {len(known)} earlier submissions are still there").make_finding(
+        "removed"
+    )
 
 
 def _subfolders(folder: Path) -> list[Path]:

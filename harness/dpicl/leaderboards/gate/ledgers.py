@@ -46,7 +46,9 @@ _SECONDS = 180.0
 
 def add_up(ledger: Sequence[LedgerRow]) -> dp.DpEvent:
     """The rows of a file's ledger as one event."""
-    return _compose_charges((dp.SelfComposedDpEvent(from_json(row.event), row.count), row.partition) for row in ledger)
+    return _compose_charges(
+        (dp.SelfComposedDpEvent(from_json(row.event), row.count), row.partition) for row in ledger
+    )
 
 
 def _compose_charges(charges: Iterable[tuple[dp.DpEvent, str | None]]) -> dp.DpEvent:
@@ -63,7 +65,10 @@ def events_of(results: Iterable[Result], plugins: Iterable[Path]) -> list[Any]:
     Raises UsageError and PluginError for mechanisms that are not there, or that refuse their options.
     """
     mechanisms = load_mechanisms(plugins)
-    return [_read_declaration(find_mechanism(result.cell.mechanism, mechanisms), result) for result in results]
+    return [
+        _read_declaration(find_mechanism(result.cell.mechanism, mechanisms), result)
+        for result in results
+    ]
 
 
 def _read_declaration(cls: type[Mechanism], result: Result) -> Any:
@@ -115,7 +120,9 @@ def epsilon_check(case: Case) -> Outcome:
                 problem, value = recompute(result)
                 largest = max(largest, value / result.cell.epsilon if result.cell.epsilon else 0.0)
         problems.append((name, problem or explain_unspent(result)))
-    good = f"recomputed from {len(case.results)} ledgers; at most {100 * largest:.2f}% of the target"
+    good = (
+        f"recomputed from {len(case.results)} ledgers; at most {100 * largest:.2f}% of the target"
+    )
     return Outcome(state_problems(problems), good)
 
 
@@ -152,7 +159,9 @@ def _sizes_problem(result: Result, event: dp.DpEvent) -> str:
     for group, branch in branches.items() or ((None, event),):
         records = everybody if group is None else sizes[group]
         for part in flatten(branch):
-            if isinstance(part, dp.PoissonSampledDpEvent) and not _is_whole(part.sampling_probability * records):
+            if isinstance(part, dp.PoissonSampledDpEvent) and not _is_whole(
+                part.sampling_probability * records
+            ):
                 return (
                     f"its sampling rate {part.sampling_probability:.6g} expects no whole number of {records} records;"
                     " use the rate of the samplers in dpicl.privacy.private_set."

@@ -57,7 +57,9 @@ def records_check(case: Case) -> Outcome:
                 f" record, or {RUN} words in a row; remove the text, and find out how it got out."
             )
         if common:
-            notes.append(f"{common} runs of {RUN} words are in {BOILERPLATE} or more records of {task} ({source}).")
+            notes.append(
+                f"{common} runs of {RUN} words are in {BOILERPLATE} or more records of {task} ({source})."
+            )
     if absent and not problems:
         raise NotChecked(f"no records here for {names_text(absent)}", searched)
     return Outcome(problems, f"no copy of {names_text(searched)}", [*notes, *absent])
@@ -76,7 +78,9 @@ def _list_needed(case: Case) -> set[tuple[str, str, int | None]]:
 
 def _search(case: Case, task: Task) -> tuple[Counter[str], int]:
     """(place -> how many private records it has words of, number of boilerplate runs)."""
-    places: dict[str, set[str]] = defaultdict(set)  # a run of eight words, or a whole line -> where it stands
+    places: dict[str, set[str]] = defaultdict(
+        set
+    )  # a run of eight words, or a whole line -> where it stands
     for place, text in _texts(case, task.name):
         for words in _runs(text):
             places[words].add(place)

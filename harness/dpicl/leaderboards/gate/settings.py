@@ -19,7 +19,13 @@ from dpicl.core.errors import unknown_name
 from dpicl.core.messages import count, names_text
 from dpicl.leaderboards.gate.card import CARD
 from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome, state_problems
-from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, REFERENCE, ZERO_SHOT, list_differing
+from dpicl.leaderboards.model.comparability import (
+    BASELINES,
+    REAL_DATA,
+    REFERENCE,
+    ZERO_SHOT,
+    list_differing,
+)
 from dpicl.leaderboards.model.text import seeds_text
 from dpicl.models.server_settings import without_address
 from dpicl.plan.suite import Suite
@@ -42,8 +48,12 @@ def suite_check(case: Case) -> Outcome:
     if not results and (case.contents.size or case.contents.schema):
         raise NotChecked("no result could be read; fix the files first")
     if not results:
-        command = f"dpicl run {card.suite} --plugin FILE --mechanism METHOD --results FOLDER/results"
-        return Outcome([f"There is no result; make some with `{command}`, where FOLDER is the submission."])
+        command = (
+            f"dpicl run {card.suite} --plugin FILE --mechanism METHOD --results FOLDER/results"
+        )
+        return Outcome(
+            [f"There is no result; make some with `{command}`, where FOLDER is the submission."]
+        )
     if str(card.suite_version) != str(suite.version):
         return Outcome(
             [
@@ -54,7 +64,9 @@ def suite_check(case: Case) -> Outcome:
     of_files = [(name, _incompatibility(result, suite)) for name, result in results.items()]
     problems = state_problems([*of_files, *_plugins(case)]) + _options(results.values())
     number = count(len(results), "cell")
-    return Outcome(problems, f"{number} of {suite.name}, version {suite.version}, hash {suite.hash[:8]}")
+    return Outcome(
+        problems, f"{number} of {suite.name}, version {suite.version}, hash {suite.hash[:8]}"
+    )
 
 
 def _incompatibility(result: Result, suite: Suite) -> str:
@@ -70,7 +82,9 @@ def _incompatibility(result: Result, suite: Suite) -> str:
     if not _LABEL.fullmatch(cell.label):
         return "its row's label is not made of letters, digits and _ . + = -; give it another."
     if cell.task not in suite.tasks:
-        return f"task {cell.task} is not in the suite, which has {', '.join(suite.tasks)}; remove it."
+        return (
+            f"task {cell.task} is not in the suite, which has {', '.join(suite.tasks)}; remove it."
+        )
     if cell.epsilon not in suite.epsilons:
         known = ", ".join(f"{epsilon:g}" for epsilon in suite.epsilons)
         return f"epsilon {cell.epsilon:g} is not in the suite, which has {known}; remove it."
@@ -81,7 +95,9 @@ def _incompatibility(result: Result, suite: Suite) -> str:
     if not differing and named.hash == suite.hash:
         return ""
     settings = names_text(differing) or "other settings"
-    return f"it was not made with the suite as it is shipped ({settings}); run that, without --limit."
+    return (
+        f"it was not made with the suite as it is shipped ({settings}); run that, without --limit."
+    )
 
 
 def _list_fixed(suite: Suite, cell: Cell) -> dict[str, object]:
@@ -110,15 +126,24 @@ def _plugins(case: Case) -> Iterable[tuple[str, str]]:
     if submitted is None and case.contents.size:  # it may be there, and refused
         return
     if named and submitted is None:
-        yield "submission.yaml", f"mechanism names {named}, which is not there; send the file or drop the key."
+        yield (
+            "submission.yaml",
+            f"mechanism names {named}, which is not there; send the file or drop the key.",
+        )
         return
     for name, result in case.results.items():
         plugin = result.cell.plugin
         if submitted is None and plugin is not None:
-            yield name, "it was made with a mechanism's file that is not here; send the file and name it in the card."
+            yield (
+                name,
+                "it was made with a mechanism's file that is not here; send the file and name it in the card.",
+            )
         elif plugin != submitted:
             how = "without a plugin file" if plugin is None else "with another version of it"
-            yield name, f"it was made {how}, not with the submitted {named}; run it again with that file."
+            yield (
+                name,
+                f"it was made {how}, not with the submitted {named}; run it again with that file.",
+            )
 
 
 def _options(results: Iterable[Result]) -> list[str]:
@@ -126,7 +151,9 @@ def _options(results: Iterable[Result]) -> list[str]:
     rows: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for result in results:
         cell = result.cell
-        options = json.dumps([cell.mechanism, cell.options, cell.plugin, cell.queries], sort_keys=True)
+        options = json.dumps(
+            [cell.mechanism, cell.options, cell.plugin, cell.queries], sort_keys=True
+        )
         rows[cell.model, cell.label, cell.task].add(options)
     return [
         f"Row {label} on {task} ({model}) was run with {len(sets)} sets of options; one row has one, so give them"
@@ -146,7 +173,9 @@ def seeds_check(case: Case) -> Outcome:
     if suite is None:
         raise NotChecked("there is no suite that gives seeds")
     if case.contents.schema:
-        raise NotChecked("some results cannot be read, and they may be of seeds that seem to be missing; fix `schema`")
+        raise NotChecked(
+            "some results cannot be read, and they may be of seeds that seem to be missing; fix `schema`"
+        )
     if case.is_frozen:
         return Outcome([], "nothing was changed; its seeds were looked at when it came")
     rows: dict[tuple[str, str, str, float], list[Result]] = defaultdict(list)
@@ -260,16 +289,22 @@ def data_check(case: Case) -> Outcome:
     """Every result against the newest one of a reference baseline on its task and model: demonstrations against real
     ones, since both have numbers of texts, and answers against zero-shot."""
     if case.suite is None:
-        raise NotChecked("no suite that ships is named, so there are no results of record to compare with")
+        raise NotChecked(
+            "no suite that ships is named, so there are no results of record to compare with"
+        )
     newest: dict[tuple[str, str, bool, int | None], Result] = {}
     for result in sorted(case.reference, key=attrgetter("created")):
         cell = result.cell
         if cell.mechanism in BASELINES:
-            newest[cell.task, cell.model, cell.mechanism == REAL_DATA, _drawing_seed(result)] = result
+            newest[cell.task, cell.model, cell.mechanism == REAL_DATA, _drawing_seed(result)] = (
+                result
+            )
     differences, missing = [], set()
     for name, result in case.results.items():
         cell = result.cell
-        baseline = newest.get((cell.task, cell.model, result.kind == "demonstrations", _drawing_seed(result)))
+        baseline = newest.get(
+            (cell.task, cell.model, result.kind == "demonstrations", _drawing_seed(result))
+        )
         if baseline is None:
             missing.add((cell.suite, cell.task, cell.model))
         elif conditions := _list_differing_from_record(result, baseline):

@@ -10,7 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from dpicl.core.messages import capitalize, epsilon_text, join_names, names_text, queries_words, score_text
+from dpicl.core.messages import (
+    capitalize,
+    epsilon_text,
+    join_names,
+    names_text,
+    queries_words,
+    score_text,
+)
 from dpicl.evaluation.statistics import FEWEST_SEEDS, RankSets
 from dpicl.leaderboards.model.marks import FIXED_DRAW, OWN_READER
 from dpicl.leaderboards.model.rows import Row, by_worth
@@ -78,7 +85,9 @@ class BoardAnswer:
     @property
     def compared(self) -> bool:
         """Whether it is about more than one row."""
-        return bool(self.best) and self.verdict != _ALONE and not self.verdict.endswith(_NOT_COMPARED)
+        return (
+            bool(self.best) and self.verdict != _ALONE and not self.verdict.endswith(_NOT_COMPARED)
+        )
 
     @property
     def texts(self) -> tuple[str, str]:
@@ -154,12 +163,19 @@ def _join_rows(rows: Iterable[Best]) -> str:
 def answers(tables: Sequence[TaskTable]) -> tuple[BoardAnswer, ...]:
     """On every task at every ε with ranked rows. ε = 1, or the one nearest to it, comes first, then the others,
     rising."""
-    return tuple(answer for epsilon in levels(tables) for table in tables for answer in _answers_at(table, epsilon))
+    return tuple(
+        answer
+        for epsilon in levels(tables)
+        for table in tables
+        for answer in _answers_at(table, epsilon)
+    )
 
 
 def _answers_at(table: TaskTable, epsilon: float) -> Iterator[BoardAnswer]:
     """An answer for each Q of which rows are ranked, or one that says that nobody is."""
-    at_epsilon = [(queries, rows) for (level, queries), rows in table.levels.items() if level == epsilon]
+    at_epsilon = [
+        (queries, rows) for (level, queries), rows in table.levels.items() if level == epsilon
+    ]
     if not at_epsilon:
         return
     answer = BoardAnswer(
@@ -204,7 +220,9 @@ def _judge(table: TaskTable, epsilon: float, rows: Sequence[Row]) -> dict[str, A
     whole = table.with_reference_rows.get(epsilon)
     if to_beat is not None and whole is not None:
         better_than = whole.better[:, whole.places[to_beat.key]]
-        beating = tuple(row.label for row in by_worth(methods) if better_than[whole.places[row.key]])
+        beating = tuple(
+            row.label for row in by_worth(methods) if better_than[whole.places[row.key]]
+        )
     return {
         "best": _make_best(best),
         "verdict": _verdict(family, best, len(methods)),
@@ -233,7 +251,11 @@ def _list_unbeaten(family: RankSets | None, rows: Sequence[Row]) -> Sequence[Row
     if family is None or len(rows) < 2:
         return rows
     places = [family.places[row.key] for row in rows]
-    return [row for row, place in zip(rows, places, strict=True) if not family.better[places, place].any()]
+    return [
+        row
+        for row, place in zip(rows, places, strict=True)
+        if not family.better[places, place].any()
+    ]
 
 
 def _verdict(family: RankSets | None, best: Sequence[Row], rows: int) -> str:

@@ -19,7 +19,15 @@ from dpicl.core.errors import UsageError, require_known
 from dpicl.core.messages import count, epsilon_text
 from dpicl.evaluation.statistics import MARGIN
 from dpicl.leaderboards.model.answers import BoardAnswer, answers
-from dpicl.leaderboards.model.comparability import READER, ROW, TASK, Group, group_of, list_differing, values_of
+from dpicl.leaderboards.model.comparability import (
+    READER,
+    ROW,
+    TASK,
+    Group,
+    group_of,
+    list_differing,
+    values_of,
+)
 from dpicl.leaderboards.model.contrasts import JudgedContrast, judge_contrasts
 from dpicl.leaderboards.model.evidence import Evidence, audit_rows, list_left_out
 from dpicl.leaderboards.model.ranks import rank_rows
@@ -99,7 +107,9 @@ def choose_part(
     require_tasks(board, tasks)
     names = {row.label for row in board.rows} | {row.mechanism for row in board.rows}
     require_known("mechanism", labels, names)
-    require_known("epsilon", map(epsilon_text, epsilons), {epsilon_text(row.epsilon) for row in board.rows})
+    require_known(
+        "epsilon", map(epsilon_text, epsilons), {epsilon_text(row.epsilon) for row in board.rows}
+    )
     if not (tasks or labels or epsilons):
         return board
 
@@ -167,11 +177,15 @@ def build_board(
     if 0 < len(simulated) < len(groups):
         left_out = sum(len(groups.pop(group)) for group in simulated)
         number = count(left_out, "result")
-        notes.append(f"Left out: {number} of a simulated model, which never stand on a board with real ones.")
+        notes.append(
+            f"Left out: {number} of a simulated model, which never stand on a board with real ones."
+        )
     ordered = sorted(groups, key=lambda group: _importance(groups[group]), reverse=True)
     if len(ordered) > 1:
         notes.append(_name_several(ordered))
-    sections = tuple(_section(group, groups[group], evidence, owners, margin, contrasts) for group in ordered)
+    sections = tuple(
+        _section(group, groups[group], evidence, owners, margin, contrasts) for group in ordered
+    )
     unplaced = tuple(list_left_out([row for section in sections for row in section.rows], evidence))
     return Board(sections, (*notes, *unplaced), unplaced)
 
@@ -224,7 +238,9 @@ def _table(
         return table
     table = task_table(group, task, of_rows, owners, margin)
     reading = values_of(of_rows[0], READER)
-    table.headroom = measure_headroom(result for result in results if values_of(result, READER) == reading)
+    table.headroom = measure_headroom(
+        result for result in results if values_of(result, READER) == reading
+    )
     return table
 
 
@@ -236,7 +252,9 @@ def _notes(group: Group, tables: Sequence[TaskTable]) -> Iterator[str]:
         yield "A record may change how the model rounds others, or nobody knows: these rows are proved up to rounding."
     rows = [row for table in tables for row in table.in_order]
     yield from gather((f"Refuted: {row.audit.flag}", row.place) for row in rows if row.audit.flag)
-    yield from gather((f"In doubt: {doubt}", row.place) for row in rows for doubt in row.audit.doubts)
+    yield from gather(
+        (f"In doubt: {doubt}", row.place) for row in rows for doubt in row.audit.doubts
+    )
     for mark, number in Counter(mark for row in rows for mark in row.marks).items():
         yield f"{mark.sign} {mark.name} ({count(number, 'row')}): {mark.why}."
 

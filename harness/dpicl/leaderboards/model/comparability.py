@@ -29,7 +29,9 @@ BASELINES = (ZERO_SHOT, REAL_DATA)
 
 
 @lru_cache(maxsize=64)
-def sort_ids(ids: tuple[str, ...]) -> tuple[tuple[str, ...], Callable[[Sequence[float]], Sequence[float]]]:
+def sort_ids(
+    ids: tuple[str, ...],
+) -> tuple[tuple[str, ...], Callable[[Sequence[float]], Sequence[float]]]:
     """Ids in their order, and what brings their outcomes into it; results of one task share it."""
     if len(ids) < 2:
         return ids, tuple
@@ -41,13 +43,17 @@ def _test_ids(result: Result, metric: str) -> tuple[str, ...]:
     """The ids of a metric's test records in their order; their number where each seed draws its own, since those follow
     from the records and the seed."""
     ids = tuple(result.documents[metric].ids)
-    return (f"{len(ids)} drawn by the seed",) if result.cell.fresh_test_records else sort_ids(ids)[0]
+    return (
+        (f"{len(ids)} drawn by the seed",) if result.cell.fresh_test_records else sort_ids(ids)[0]
+    )
 
 
 def _list_shared(result: Result, metrics: Iterable[str]) -> tuple[str, ...]:
     """The metrics that every result of a task has: others are of demonstrations only and missing in old files, and
     count where they are the main metric."""
-    return tuple(sorted(name for name in metrics if name not in NOT_EVERYWHERE or name == result.main_metric))
+    return tuple(
+        sorted(name for name in metrics if name not in NOT_EVERYWHERE or name == result.main_metric)
+    )
 
 
 def _metric_names(result: Result) -> Hashable:
@@ -62,7 +68,9 @@ def _lower_metrics(result: Result) -> Hashable:
 
 
 def _all_test_ids(result: Result) -> Hashable:
-    return tuple((metric, *_test_ids(result, metric)) for metric in _list_shared(result, result.documents))
+    return tuple(
+        (metric, *_test_ids(result, metric)) for metric in _list_shared(result, result.documents)
+    )
 
 
 def _private_epsilon(mechanism: str, epsilon: float) -> float | None:
@@ -74,7 +82,9 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
     "suite content": attrgetter("suite.hash"),
     "source of records": attrgetter("cell.source", "manifest.data.source"),
     "records": attrgetter("manifest.data.fingerprint"),
-    "sizes of the private classes": lambda result: tuple(sorted(result.manifest.data.sizes.items())),
+    "sizes of the private classes": lambda result: tuple(
+        sorted(result.manifest.data.sizes.items())
+    ),
     "records a class": attrgetter("cell.train_records"),
     "share of the private records": attrgetter("cell.private_share"),
     "number of test records": attrgetter("cell.test_records"),
@@ -103,15 +113,33 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
 
 TASK = (
     *("task version", "records", "prompts", "number of shots", "records a class"),
-    *("share of the private records", "number of test records", "draw of the test records", "metric"),
+    *(
+        "share of the private records",
+        "number of test records",
+        "draw of the test records",
+        "metric",
+    ),
     *("direction of the metric", "test records"),
 )
 #: What headroom must share with the rows that it is measured for: all of `TASK` but the test records.
 READER = ("task version", "prompts", "number of shots", "records a class", "metric")
 ROW = ("mechanism", "version of the mechanism", "options", "plug-in file", "number of queries")
 REFERENCE = (
-    *("suite content", "task version", "source of records", "records", "sizes of the private classes", "prompts"),
-    *("model weights", "metric", "set of metrics", "directions of the metrics", "test records of every metric"),
+    *(
+        "suite content",
+        "task version",
+        "source of records",
+        "records",
+        "sizes of the private classes",
+        "prompts",
+    ),
+    *(
+        "model weights",
+        "metric",
+        "set of metrics",
+        "directions of the metrics",
+        "test records of every metric",
+    ),
 )
 _DATA = "give both runs the same records (`--source`, DPICL_DATA)"
 _SUITE = "run both sides with the same suite file and the same flags"
@@ -245,5 +273,10 @@ class Admission:
     def _data_of(self, cell: Cell) -> Hashable:
         """What a result must share with a cell of the suite."""
         source = None if self._suite.source == "auto" else cell.source
-        counts = (cell.test_records, cell.train_records, cell.private_share, cell.fresh_test_records)
+        counts = (
+            cell.test_records,
+            cell.train_records,
+            cell.private_share,
+            cell.fresh_test_records,
+        )
         return cell.task, cell.model, cell.shots, source, counts, cell.metric

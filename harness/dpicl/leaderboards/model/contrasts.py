@@ -44,7 +44,9 @@ class JudgedContrast:
         return {**asdict(self), "verdict": self.verdict}
 
 
-def judge_contrasts(planned: Sequence[Contrast], tables: Sequence[TaskTable]) -> tuple[JudgedContrast, ...]:
+def judge_contrasts(
+    planned: Sequence[Contrast], tables: Sequence[TaskTable]
+) -> tuple[JudgedContrast, ...]:
     """The planned claims, in the order of the suite, on the tables that have both rows."""
     claims = [claim for contrast in planned for claim in _find_rows(contrast, tables)]
     testable = [differences for claim, differences in claims if not claim.reason]
@@ -52,13 +54,17 @@ def judge_contrasts(planned: Sequence[Contrast], tables: Sequence[TaskTable]) ->
     return tuple(claim if claim.reason else replace(claim, test=next(tests)) for claim, _ in claims)
 
 
-def _find_rows(contrast: Contrast, tables: Sequence[TaskTable]) -> Iterator[tuple[JudgedContrast, np.ndarray]]:
+def _find_rows(
+    contrast: Contrast, tables: Sequence[TaskTable]
+) -> Iterator[tuple[JudgedContrast, np.ndarray]]:
     """The claim on every table that has both rows, without its test, and their differences float64[S] at common
     seeds."""
     for table in tables:
         if table.task not in contrast.tasks:
             continue
-        at_level = (row for row in table.in_order if row.is_reference or row.epsilon == contrast.epsilon)
+        at_level = (
+            row for row in table.in_order if row.is_reference or row.epsilon == contrast.epsilon
+        )
         rows = {row.label: row for row in at_level}
         one, other = rows.get(contrast.better), rows.get(contrast.than)
         if one is None or other is None:
@@ -70,7 +76,10 @@ def _find_rows(contrast: Contrast, tables: Sequence[TaskTable]) -> Iterator[tupl
             differences = -differences
         reason = _explain(table, (one, other), differences)
         seeds = len(differences)
-        yield JudgedContrast(contrast.name, table.task, one.title, other.title, seeds, reason=reason), differences
+        yield (
+            JudgedContrast(contrast.name, table.task, one.title, other.title, seeds, reason=reason),
+            differences,
+        )
 
 
 def _explain(table: TaskTable, rows: Sequence[Row], differences: np.ndarray) -> str:

@@ -25,7 +25,14 @@ from dpicl.attacks.table import sizes_text
 from dpicl.core.cell import Cell
 from dpicl.core.messages import count
 from dpicl.core.vocabulary import is_simulated
-from dpicl.leaderboards.model.comparability import REAL_DATA, Group, attack_identity, value_of, values_of, weights
+from dpicl.leaderboards.model.comparability import (
+    REAL_DATA,
+    Group,
+    attack_identity,
+    value_of,
+    values_of,
+    weights,
+)
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.model.text import gather
@@ -63,7 +70,9 @@ def audit_rows(tables: Sequence[TaskTable], group: Group, evidence: Evidence) ->
     flagged = {row.key: row for row in rows if row.audit.flag}
     for row in rows:
         if other := flagged.get(row.key):
-            row.unranked = row.audit.flag or row.unranked or f"on {other.task} its {other.audit.flag}"
+            row.unranked = (
+                row.audit.flag or row.unranked or f"on {other.task} its {other.audit.flag}"
+            )
 
 
 def _audit(
@@ -80,7 +89,10 @@ def _audit(
     ids = [attack.id for attack in audit.attacks]
     return replace(
         audit,
-        settings={attack.id: describe_against_row(attack, _options(row), defaults) for attack in audit.attacks},
+        settings={
+            attack.id: describe_against_row(attack, _options(row), defaults)
+            for attack in audit.attacks
+        },
         powers={id: known_powers[id] for id in ids if id in known_powers},
         command=_audit_command(group, row.results[0].cell, defaults) if needs_audit else "",
     )
@@ -99,7 +111,9 @@ def _attacks_of(rows: Sequence[Row], evidence: Evidence) -> dict[int, list[Attac
         if kind_of(result) == "exact":
             candidates = [row for row in candidates if _is_row(result, row)]
         defaults = evidence.defaults(result.subject.mechanism, result.subject.task)
-        numbers = [_count_differing(result.subject.options, _options(row), defaults) for row in candidates]
+        numbers = [
+            _count_differing(result.subject.options, _options(row), defaults) for row in candidates
+        ]
         for row, number in zip(candidates, numbers, strict=True):
             if number == min(numbers):
                 attacks[id(row)].append(result)
@@ -121,13 +135,24 @@ def _audit_command(group: Group, cell: Cell, defaults: Mapping[str, Any]) -> str
 
     It has the row's options that are words or switches, where they differ from ``defaults``; sizes are the audit's own.
     """
-    words = ["dpicl", "audit", cell.mechanism, "--task", cell.task, "--epsilon", f"{cell.epsilon:g}"]
+    words = [
+        "dpicl",
+        "audit",
+        cell.mechanism,
+        "--task",
+        cell.task,
+        "--epsilon",
+        f"{cell.epsilon:g}",
+    ]
     words += ["--model", without_address(group.model), "--source", group.source]
     if group.delta != DEFAULT_DELTA:
         words += ["--delta", f"{group.delta:g}"]
     for name, value in sorted(cell.options.items()):
         if isinstance(value, str | bool) and (name not in defaults or defaults[name] != value):
-            words += ["--option", f"{name}={json.dumps(value) if isinstance(value, bool) else value}"]
+            words += [
+                "--option",
+                f"{name}={json.dumps(value) if isinstance(value, bool) else value}",
+            ]
     return shlex.join(words) + (" --plugin FILE" if cell.plugin else "")
 
 
@@ -153,7 +178,9 @@ def list_left_out(rows: Sequence[Row], evidence: Evidence) -> Iterator[str]:
             continue
         identity = attack_identity(result)
         for row in by_subject[tuple(identity[name] for name in _SUBJECT)]:
-            differing = [name for name, value in identity.items() if value_of(row.results[0], name) != value]
+            differing = [
+                name for name, value in identity.items() if value_of(row.results[0], name) != value
+            ]
             if differing:  # else it is exact, of another row
                 notes.append((f"Left out attacks with another {', '.join(differing)}", row.place))
                 break
@@ -203,7 +230,9 @@ def build_attacks(attacks: Sequence[AttackResult]) -> AttackBoard:
         notes.append(f"Left out: {count(len(attacks) - len(real), 'attack')} on a simulated model.")
         attacks = real
     elif attacks and not real:
-        notes.append("The model is simulated: these numbers test the machinery and say nothing about any mechanism.")
+        notes.append(
+            "The model is simulated: these numbers test the machinery and say nothing about any mechanism."
+        )
     return AttackBoard(tuple(sorted(attacks, key=_order)), tuple(notes))
 
 

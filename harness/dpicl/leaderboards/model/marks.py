@@ -119,8 +119,12 @@ def marks_of(results: Iterable[Result], vouched: bool | None = None) -> tuple[Ma
         ROUNDING: any(map(is_up_to_rounding, seeds)),
         NOT_CHECKED: any(is_vouched(result, vouched) is False for result in seeds),
         LOOSE: any((result.privacy.slack or 1) > LARGEST for result in seeds),
-        BY_EMBEDDINGS: any(result.prepared and result.manifest.embedding is not None for result in seeds),
-        CONTROL: any(result.cell.mechanism in CONTROLS and not result.cell.plugin for result in seeds),
+        BY_EMBEDDINGS: any(
+            result.prepared and result.manifest.embedding is not None for result in seeds
+        ),
+        CONTROL: any(
+            result.cell.mechanism in CONTROLS and not result.cell.plugin for result in seeds
+        ),
         SERVED: any(map(_is_served, seeds)),
         FIXED_DRAW: _is_draw_fixed(seeds),
         UNANSWERED: any(result.failures for result in seeds),
@@ -162,7 +166,14 @@ def _is_served(result: Result) -> bool:
 
 def _is_private(event: Mapping[str, Any]) -> bool:
     """Whether any part of an event is more than NoOp."""
-    return not event_kinds(event) <= {"none", "parallel", "compose", "poisson", "fixed_size", "repeat"}
+    return not event_kinds(event) <= {
+        "none",
+        "parallel",
+        "compose",
+        "poisson",
+        "fixed_size",
+        "repeat",
+    }
 
 
 def event_kinds(event: Any) -> set[str]:

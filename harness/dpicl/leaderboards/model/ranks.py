@@ -83,7 +83,11 @@ def _score_on_common(results: Mapping[int, Result]) -> dict[int, float]:
         for id, outcome in zip(*outcomes_of(result), strict=True):
             by_id[id][place] = outcome
     common = [outcomes for outcomes in by_id.values() if len(outcomes) == len(results)]
-    return {place: fmean(outcomes[place] for outcomes in common) for place in results} if common else {}
+    return (
+        {place: fmean(outcomes[place] for outcomes in common) for place in results}
+        if common
+        else {}
+    )
 
 
 def _explain_no_ranks(table: TaskTable, rows: Sequence[Row], with_references: RankSets) -> str:
@@ -120,7 +124,10 @@ class Pairs:
             return None
         levels = self.table.with_reference_rows
         epsilons = [row.epsilon for row in (one, other) if not row.is_reference]
-        families = [*self._families, *(levels[epsilon] for epsilon in epsilons if epsilon in levels)]
+        families = [
+            *self._families,
+            *(levels[epsilon] for epsilon in epsilons if epsilon in levels),
+        ]
         for family in families:
             if one.key in family.places and other.key in family.places:
                 return family.difference(one.key, other.key)

@@ -20,7 +20,14 @@ from dpicl.core.messages import epsilon_text, score_text
 from dpicl.evaluation.intervals import ratio_interval, seeds_interval
 from dpicl.evaluation.statistics import FEWEST_SEEDS, Difference
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, ZERO_SHOT, sort_ids
-from dpicl.leaderboards.model.marks import BY_EMBEDDINGS, CONTROL, FIXED_DRAW, OWN_READER, Mark, marks_of
+from dpicl.leaderboards.model.marks import (
+    BY_EMBEDDINGS,
+    CONTROL,
+    FIXED_DRAW,
+    OWN_READER,
+    Mark,
+    marks_of,
+)
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.model.text import queries_text, seeds_text
 from dpicl.results.schema import Result
@@ -119,7 +126,11 @@ class Row:
     @property
     def reported(self) -> float | None:
         """The score that the paper of a submission reports for this task and ε; None where it does not."""
-        return None if self.submission is None else self.submission.find_reported(self.task, self.epsilon)
+        return (
+            None
+            if self.submission is None
+            else self.submission.find_reported(self.task, self.epsilon)
+        )
 
     @property
     def metric(self) -> str:
@@ -130,7 +141,11 @@ class Row:
     def reader(self) -> str:
         """Who reads what the row released, for its main metric."""
         first = self.results[0]
-        return first.reader_of(self.metric) if first.kind == "demonstrations" else "answered by the mechanism"
+        return (
+            first.reader_of(self.metric)
+            if first.kind == "demonstrations"
+            else "answered by the mechanism"
+        )
 
     def lower_is_better(self, metric: str) -> bool:
         return self.results[0].lower_is_better(metric)
@@ -202,7 +217,11 @@ def title_of(label: str, epsilon: float) -> str:
 
 
 def recover(
-    score: float, control: float, real_data: float, name: str = ZERO_SHOT, lower_is_better: bool = False
+    score: float,
+    control: float,
+    real_data: float,
+    name: str = ZERO_SHOT,
+    lower_is_better: bool = False,
 ) -> tuple[float | None, str]:
     """(recovery, "") or (None, the reason why there is none, in the numbers that decided it).
 
@@ -210,9 +229,14 @@ def recover(
     """
     gain = control - real_data if lower_is_better else real_data - control
     if gain < MINIMUM_GAIN - _ROUNDING:
-        shown = min(round(gain, 3), MINIMUM_GAIN - 0.001)  # never rounded up to what it is less than
+        shown = min(
+            round(gain, 3), MINIMUM_GAIN - 0.001
+        )  # never rounded up to what it is less than
         scores = f"real demonstrations score {score_text(real_data)} and {name}, the best control without records,"
-        return None, f"{scores} {score_text(control)}, a gain of {shown:+.3f} and less than +{MINIMUM_GAIN}"
+        return (
+            None,
+            f"{scores} {score_text(control)}, a gain of {shown:+.3f} and less than +{MINIMUM_GAIN}",
+        )
     return (score - control) / (real_data - control) + 0.0, ""  # never -0.0
 
 
@@ -269,7 +293,9 @@ def make_row(by_seed: BySeed, baselines: Ends, submission: Submission | None = N
         recovery_interval=interval,
         metrics=_means([_values(result) for result in results]),
         aggregates=_means([result.aggregates for result in results]),
-        skipped={name: reason for result in results for name, reason in result.skipped_metrics.items()},
+        skipped={
+            name: reason for result in results for name, reason in result.skipped_metrics.items()
+        },
         unranked=_make_unranked(first, proved, marks, submission),
         marks=marks,
         results=results,
@@ -337,7 +363,9 @@ def _recovery(
     if real_data is None:
         return None, _explain_missing(REAL_DATA, by_seed, baselines.real_data)
     first = next(iter(by_seed.values()))
-    return recover(score, control, real_data, baselines.name, first.lower_is_better(first.main_metric))
+    return recover(
+        score, control, real_data, baselines.name, first.lower_is_better(first.main_metric)
+    )
 
 
 def _explain_missing(name: str, by_seed: BySeed, end: BySeed) -> str:
@@ -348,7 +376,9 @@ def _gains(by_seed: BySeed, baselines: Ends) -> tuple[np.ndarray, np.ndarray]:
     """float64[S] each: what a row gains over the best control without records, and what real demonstrations do, by
     seed."""
     first = next(iter(by_seed.values()))
-    sign = -1.0 if first.lower_is_better(first.main_metric) else 1.0  # the gain is the positive side
+    sign = (
+        -1.0 if first.lower_is_better(first.main_metric) else 1.0
+    )  # the gain is the positive side
     rows = (by_seed, baselines.control, baselines.real_data)
     scores = [[sign * score_of(row[seed]) for row in rows] for seed in sorted(by_seed)]
     row, control, real_data = np.array(scores).T

@@ -36,7 +36,9 @@ def _licence(value: str) -> str:
     try:
         return canonicalize_license_expression(value)
     except InvalidLicenseExpression:
-        raise ValueError("is not an SPDX licence id, such as Apache-2.0, MIT or CC-BY-4.0") from None
+        raise ValueError(
+            "is not an SPDX licence id, such as Apache-2.0, MIT or CC-BY-4.0"
+        ) from None
 
 
 def _somebody(value: str) -> str:

@@ -140,7 +140,8 @@ class TaskTable:
         rows = self.in_order
         reasons = Counter(pair for row in rows for pair in row.skipped.items())
         return tuple(
-            (name, reason, f"{number} of {count(len(rows), 'row')}") for (name, reason), number in reasons.items()
+            (name, reason, f"{number} of {count(len(rows), 'row')}")
+            for (name, reason), number in reasons.items()
         )
 
 
@@ -205,7 +206,9 @@ def _name_control_above(row: Row, rows: Iterable[Row]) -> str:
     """The highest control above a row's score, with its own: without records, or with them at the same ε; "" for none,
     and for a row that reads no record."""
     controls = [control for control in rows if control.epsilon == 0]
-    controls += [control for control in rows if control.is_control and control.epsilon == row.epsilon]
+    controls += [
+        control for control in rows if control.is_control and control.epsilon == row.epsilon
+    ]
     highest = max(controls, key=attrgetter("worth"), default=row)
     if row.epsilon == 0 or highest.worth <= row.worth:
         return ""

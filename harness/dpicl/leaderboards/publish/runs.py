@@ -32,7 +32,16 @@ from dpicl.results.schema import Result, finite
 #: Numbers of `record` that are settings, or that change when other rows come; a published row stays as it is.
 _NOT_OF_ROW = ("epsilon", "delta", "documents", "rank", "rank_high")
 #: Numbers of a row that are drawn against ε.
-_DRAWN = ("score", "score_low", "score_high", "recovery", "recovery_low", "recovery_high", "proved", "audited")
+_DRAWN = (
+    "score",
+    "score_low",
+    "score_high",
+    "recovery",
+    "recovery_low",
+    "recovery_high",
+    "proved",
+    "audited",
+)
 #: Longest name, and longest tag of W&B, in characters.
 _NAME, _TAG = 120, 64
 
@@ -90,7 +99,9 @@ def plan(
     by_suite: dict[str, list[Result]] = defaultdict(list)
     for result in results:
         by_suite[result.suite.name].append(result)
-    boards = tuple(build_board(by_suite[name], None, evidence, submissions) for name in sorted(by_suite))
+    boards = tuple(
+        build_board(by_suite[name], None, evidence, submissions) for name in sorted(by_suite)
+    )
     sections = [section for board in boards for section in board.sections]
     return Plan(tuple(run for section in sections for run in _runs(section)), boards)
 
@@ -154,7 +165,8 @@ def _row_run(section: Section, table: TaskTable, rows: Sequence[Row]) -> Publish
         curve=_curve(section, table, rows),
         tags=_tags(group, first.task, first.results[0].kind),
         notes=make_visible(
-            f"{first.name} on {first.task}: {metric_name(table.metric)}, {table.reader}, against target ε.", 4 * _NAME
+            f"{first.name} on {first.task}: {metric_name(table.metric)}, {table.reader}, against target ε.",
+            4 * _NAME,
         ),
     )
 
@@ -214,7 +226,11 @@ def _values(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
 
 def _line(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
     """The values of a row; None for an infinite number."""
-    values = {"row": row.label, "epsilon_text": epsilon_text(row.epsilon), **_values(section, table, row)}
+    values = {
+        "row": row.label,
+        "epsilon_text": epsilon_text(row.epsilon),
+        **_values(section, table, row),
+    }
     return {name: _show_in_table(value) for name, value in values.items()}
 
 

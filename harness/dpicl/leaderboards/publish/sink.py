@@ -115,12 +115,16 @@ def _address(mode: str) -> str | None:
         )
     os.environ["WANDB_BASE_URL"] = address  # Weave has a way of its own to find it
     try:
-        if wbauth.authenticate_session(host=address, source="dpicl", prompt=False, update_session=False):
+        if wbauth.authenticate_session(
+            host=address, source="dpicl", prompt=False, update_session=False
+        ):
             return address
     except AuthenticationError as error:
         raise SinkError(f"W&B's API key cannot be used: {reason(error)}.") from error
     if mode:
-        raise SinkError("There is no API key for W&B; run `wandb login` or set WANDB_API_KEY, or publish offline.")
+        raise SinkError(
+            "There is no API key for W&B; run `wandb login` or set WANDB_API_KEY, or publish offline."
+        )
     return None
 
 
@@ -129,7 +133,13 @@ def _run_settings(address: str | None) -> Any:
 
     address: of the server, whatever wandb has read elsewhere; None offline.
     """
-    hidden = ("disable_code", "disable_git", "disable_job_creation", "x_disable_machine_info", "x_disable_meta")
+    hidden = (
+        "disable_code",
+        "disable_git",
+        "disable_job_creation",
+        "x_disable_machine_info",
+        "x_disable_meta",
+    )
     return load_wandb().Settings(
         **({"base_url": address} if address else {}),
         **dict.fromkeys((*hidden, "x_disable_stats", "silent", "finish_timeout_raises"), True),
@@ -165,14 +175,18 @@ class Sink:
             id = self.run_id(run)
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
-                for older in self._folder.glob(f"offline-run-*-{id}"):  # `wandb sync` would send it after this one
+                for older in self._folder.glob(
+                    f"offline-run-*-{id}"
+                ):  # `wandb sync` would send it after this one
                     shutil.rmtree(older)
             except OSError as error:
                 why = f"Cannot write into {self._folder} ({error.strerror}); use another folder with --dir."
                 raise SinkError(why) from error
             try:
                 self._write(run, id)
-            except Exception as error:  # wandb raises errors of many kinds; each means that the run did not arrive
+            except (
+                Exception
+            ) as error:  # wandb raises errors of many kinds; each means that the run did not arrive
                 raise SinkError(f"W&B did not take '{run.name}': {reason(error)}.") from error
             self.sent[id] = run.content
             if number % EVERY == 0 and number < len(runs):
@@ -182,7 +196,9 @@ class Sink:
         """What a reader can do next, in sentences. Online, asks the server whether everything arrived, since wandb may
         end a run whose data it could not deliver. Raises SinkError where it did not."""
         if self.to.mode == "offline":
-            later = f"when there is a network and a key, run `wandb sync {self._folder}/offline-run-*`."
+            later = (
+                f"when there is a network and a key, run `wandb sync {self._folder}/offline-run-*`."
+            )
             return [f"Nothing was sent yet; {later}"] if self.sent else []
         end = time.monotonic() + ASK_SECONDS
         while lacking := self.sent.items() - self._read_arrived().items():
@@ -207,7 +223,9 @@ class Sink:
     def _write(self, published: Published, id: str) -> None:
         STAGED.mkdir(mode=0o700, exist_ok=True)
         if STAGED.is_symlink() or STAGED.stat().st_uid != os.getuid():
-            raise SinkError(f"{STAGED}, where wandb keeps the files of tables, belongs to another user; remove it.")
+            raise SinkError(
+                f"{STAGED}, where wandb keeps the files of tables, belongs to another user; remove it."
+            )
         os.environ["WANDB_DATA_DIR"] = str(STAGED)
         with self._wandb.init(
             project=self.to.project,

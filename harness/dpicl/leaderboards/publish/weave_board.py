@@ -57,21 +57,39 @@ def _board(section: Section) -> WeaveBoard:
     columns: dict[tuple[str, str], bool] = {}  # (evaluation, scorer) -> whether lower is better
     for table in section.tables:
         for epsilon in sorted({row.epsilon for row in table.rows}):
-            name = make_visible(f"{group_name(group)}: {table.task} at epsilon {epsilon_text(epsilon)}", 200)
-            shared = {**settings, "task": table.task, "documents": table.documents, "evaluation": name}
+            name = make_visible(
+                f"{group_name(group)}: {table.task} at epsilon {epsilon_text(epsilon)}", 200
+            )
+            shared = {
+                **settings,
+                "task": table.task,
+                "documents": table.documents,
+                "evaluation": name,
+            }
             for row in table.in_order:
                 if not row.is_baseline and row.epsilon != epsilon:
                     continue
                 summary = _summary(row, table.metric)
-                evaluations.append({"evaluation": name, "attributes": shared, "model": _model(row), "summary": summary})
+                evaluations.append(
+                    {
+                        "evaluation": name,
+                        "attributes": shared,
+                        "model": _model(row),
+                        "summary": summary,
+                    }
+                )
                 for scorer in summary:
                     columns[name, scorer] = scorer == _PROVED or table.lower_is_better(scorer)
     readers = [f"{table.task}: {table.describe_metrics()}." for table in section.tables]
-    key = content_hash({"group": [group.suite, group.version, group.suite_hash, group.model, group.weights]})
+    key = content_hash(
+        {"group": [group.suite, group.version, group.suite_hash, group.model, group.weights]}
+    )
     return WeaveBoard(
         key=f"dpicl-{key[:16]}",
         name=group_name(group),
-        description="\n".join([f"Records: {group.source}. delta = {group.delta:g}.", *readers, *section.notes]),
+        description="\n".join(
+            [f"Records: {group.source}. delta = {group.delta:g}.", *readers, *section.notes]
+        ),
         columns=tuple((name, scorer, lower) for (name, scorer), lower in columns.items()),
         evaluations=tuple(evaluations),
     )
@@ -92,7 +110,9 @@ def _summary(row: Row, main_metric: str) -> dict[str, dict[str, float]]:
     if not row.is_baseline:
         numbers[_PROVED] = row.proved
     numbers |= {name: value for name, value in row.numbers.items() if row.lower_is_better(name)}
-    finite = {name: value for name, value in numbers.items() if value is not None and math.isfinite(value)}
+    finite = {
+        name: value for name, value in numbers.items() if value is not None and math.isfinite(value)
+    }
     return {name: {"mean": value} for name, value in finite.items()}
 
 
@@ -104,11 +124,17 @@ def exporter(boards: Sequence[Board], to: Destination) -> Callable[[], str]:
 
     def export() -> str:
         try:
-            client = weave.init(f"{to.entity}/{to.project}" if to.entity else to.project, settings=SETTINGS)
+            client = weave.init(
+                f"{to.entity}/{to.project}" if to.entity else to.project, settings=SETTINGS
+            )
             new = [_publish(weave, board) for board in weave_boards(boards)]
             client.finish()
-        except Exception as error:  # weave raises errors of many kinds; the runs are there whatever it says
-            raise SinkError(f"The runs were sent, the Weave leaderboard was not: {reason(error)}.") from error
+        except (
+            Exception
+        ) as error:  # weave raises errors of many kinds; the runs are there whatever it says
+            raise SinkError(
+                f"The runs were sent, the Weave leaderboard was not: {reason(error)}."
+            ) from error
         return f"Weave: {sum(new)} of {len(new)} leaderboards sent, the rest unchanged; project {to.project}."
 
     return export
@@ -134,7 +160,9 @@ def _publish(weave: ModuleType, board: WeaveBoard) -> bool:
             scorers=[scorer for of_evaluation, scorer, _ in board.columns if of_evaluation == name],
         )
         logger.log_summary(evaluation["summary"], auto_summarize=False)
-        reference = str(getattr(get_ref(logger._pseudo_evaluation), "uri", ""))  # weave has no public name for it
+        reference = str(
+            getattr(get_ref(logger._pseudo_evaluation), "uri", "")
+        )  # weave has no public name for it
         if not reference or references.setdefault(name, reference) != reference:
             raise SinkError(f"weave gave '{name}' no reference that its rows share.")
     columns = [

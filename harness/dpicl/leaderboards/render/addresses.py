@@ -19,13 +19,23 @@ _LONGEST = 40
 
 def make_plain(name: str) -> str:
     """The name with only ASCII letters, digits, '_', single dots, and '-', which stands for all else."""
-    return re.sub(r"[^A-Za-z0-9_.]+|\.{2,}", "-", name[: 4 * _LONGEST]).strip(".-")[:_LONGEST] or "x"
+    return (
+        re.sub(r"[^A-Za-z0-9_.]+|\.{2,}", "-", name[: 4 * _LONGEST]).strip(".-")[:_LONGEST] or "x"
+    )
 
 
 def row_id(section: Section, row: Row) -> str:
     """'tang-agnews-e1-0123456789': what names a row in addresses."""
     group = section.group
-    parts = [group.suite, group.version, group.suite_hash, group.model, group.weights, group.source, group.delta]
+    parts = [
+        group.suite,
+        group.version,
+        group.suite_hash,
+        group.model,
+        group.weights,
+        group.source,
+        group.delta,
+    ]
     if group.up_to_rounding:
         parts.append("up to rounding")
     parts += [row.task, row.label, "proved", row.epsilon]
@@ -39,7 +49,9 @@ class Addresses:
 
     def __init__(self, board: Board, start: str = "") -> None:
         self._start = start
-        self._rows = {id(row): row_id(section, row) for section in board.sections for row in section.rows}
+        self._rows = {
+            id(row): row_id(section, row) for section in board.sections for row in section.rows
+        }
 
     def of(self, row: Row) -> str:
         """The row's id."""

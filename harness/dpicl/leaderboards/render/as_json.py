@@ -41,7 +41,17 @@ def submission_json(row: Row) -> dict[str, Any] | None:
     """Where a submitted row comes from, and what was found about it; None for a row of our own."""
     if row.submission is None:
         return None
-    names = {"licence", "paper", "code", "public_data", "tuning", "footnote", "unreliable", "reproduced", "authors"}
+    names = {
+        "licence",
+        "paper",
+        "code",
+        "public_data",
+        "tuning",
+        "footnote",
+        "unreliable",
+        "reproduced",
+        "authors",
+    }
     return {
         "name": row.submission.name,
         **row.submission.card.model_dump(include=names),
@@ -68,7 +78,9 @@ def attack_json(result: AttackResult, power: Power | None = None) -> dict[str, A
         "decision": bound and bound.decision and bound.decision.model_dump(mode="json"),
         "subject": result.subject.model_dump(mode="json"),
         "settings": result.settings,
-        "measures": {name: measure.model_dump(mode="json") for name, measure in result.measures.items()},
+        "measures": {
+            name: measure.model_dump(mode="json") for name, measure in result.measures.items()
+        },
         "power": None if power is None else power.to_json(),
         "counts": dict(result.counts),
         "notes": list(result.notes),
@@ -114,13 +126,18 @@ def _table_json(table: TaskTable) -> dict[str, Any]:
         "headroom": _headroom_json(table),
         "margin": table.margin,
         "detectable": {f"{epsilon:g}": gain for epsilon, gain in table.detectable.items()},
-        "unranked_levels": {f"{epsilon:g}": reason for epsilon, reason in table.unranked_levels.items()},
+        "unranked_levels": {
+            f"{epsilon:g}": reason for epsilon, reason in table.unranked_levels.items()
+        },
     }
 
 
 def _headroom_json(table: TaskTable) -> dict[str, Any]:
     """By metric."""
-    return {name: {**asdict(headroom), "rewards": headroom.rewards} for name, headroom in table.headroom.items()}
+    return {
+        name: {**asdict(headroom), "rewards": headroom.rewards}
+        for name, headroom in table.headroom.items()
+    }
 
 
 def _row_json(row: Row) -> dict[str, Any]:
@@ -144,5 +161,7 @@ def _row_json(row: Row) -> dict[str, Any]:
 def attacks_json(board: AttackBoard) -> dict[str, Any]:
     """The board as JSON: numbers, names and settings. Infinity is the text "Infinity"."""
     attacks = [attack_json(result, board.powers.get(result.id)) for result in board.attacks]
-    plain: dict[str, Any] = finite({"schema_version": VERSION, "attacks": attacks, "notes": list(board.notes)})
+    plain: dict[str, Any] = finite(
+        {"schema_version": VERSION, "attacks": attacks, "notes": list(board.notes)}
+    )
     return plain

@@ -28,7 +28,9 @@ def list_attacks_on(rows: Iterable[Row]) -> list[Attacked]:
         settings, powers = row.audit.settings, row.audit.powers
         for attack in row.audit.attacks:
             settings_text = settings.get(attack.id, "")
-            attacked.append(Attacked(row.name, row.epsilon, attack, settings_text, powers.get(attack.id)))
+            attacked.append(
+                Attacked(row.name, row.epsilon, attack, settings_text, powers.get(attack.id))
+            )
     return attacked
 
 
@@ -38,7 +40,11 @@ def row_attacks(task: str, rows: Sequence[Row]) -> list[Block]:
     if attacked := list_attacks_on(rows):
         blocks.append(attacks_table(f"{task}: attacks", attacked))
         if any(len(row.audit.attacks) > 1 for row in rows):
-            blocks += notes(["Audited ε of a row is the largest bound at 95% or more; each has its own confidence."])
+            blocks += notes(
+                [
+                    "Audited ε of a row is the largest bound at 95% or more; each has its own confidence."
+                ]
+            )
     if lacking := [row for row in rows if row.audit.command]:
         labels = names_text(dict.fromkeys(row.name for row in lacking))
         blocks += notes([f"no audit yet at some ε: {labels}. Make the first one with:"])
@@ -46,7 +52,9 @@ def row_attacks(task: str, rows: Sequence[Row]) -> list[Block]:
     return blocks
 
 
-def audited_text(best: AttackResult | None, powers: Mapping[str, Power]) -> tuple[float, str] | None:
+def audited_text(
+    best: AttackResult | None, powers: Mapping[str, Power]
+) -> tuple[float, str] | None:
     """Its bound, also in words: an attack without power says nothing."""
     if best is None or best.audited is None:
         return None
@@ -73,7 +81,10 @@ def attack_blocks(board: AttackBoard) -> list[Block]:
         return [*blocks, words(_NOTHING)]
     blocks.append(_summary(board.attacks, board.powers))
     for title, attacks in groupby(board.attacks, _title):
-        attacked = [replace(item, label=_name(item.attack)) for item in pair_with_settings(list(attacks), board.powers)]
+        attacked = [
+            replace(item, label=_name(item.attack))
+            for item in pair_with_settings(list(attacks), board.powers)
+        ]
         table = attacks_table(title, attacked, heading=False)
         blocks.append(Part((table,), f"{title}: {count(len(attacked), 'result')}"))
     return blocks
@@ -136,7 +147,9 @@ class _Attacks:
 
     @property
     def by(self) -> str | None:
-        return None if self.best is None else f"{attack_name(self.best)} on {self.best.subject.task}"
+        return (
+            None if self.best is None else f"{attack_name(self.best)} on {self.best.subject.task}"
+        )
 
 
 def _best(attacks: Iterable[AttackResult], powers: Mapping[str, Power]) -> AttackResult | None:
@@ -145,4 +158,6 @@ def _best(attacks: Iterable[AttackResult], powers: Mapping[str, Power]) -> Attac
     def strength(attack: AttackResult) -> tuple[float, bool]:
         return attack.audited or 0.0, not is_hidden(attack, powers)
 
-    return max((attack for attack in attacks if attack.audited is not None), key=strength, default=None)
+    return max(
+        (attack for attack in attacks if attack.audited is not None), key=strength, default=None
+    )

@@ -17,7 +17,13 @@ from dpicl.leaderboards.model.board import Section
 from dpicl.leaderboards.model.marks import Mark, signs
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
-from dpicl.leaderboards.model.text import interval_text, metric_name, metrics_text, p_number, scored_thing
+from dpicl.leaderboards.model.text import (
+    interval_text,
+    metric_name,
+    metrics_text,
+    p_number,
+    scored_thing,
+)
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import audited_text, share_text
 from dpicl.leaderboards.render.columns import (
@@ -112,12 +118,16 @@ class _Method:
         return "first" if self.best else ""
 
 
-def methods_table(section: Section, epsilons: Sequence[float], places: Addresses | None = None) -> Table:
+def methods_table(
+    section: Section, epsilons: Sequence[float], places: Addresses | None = None
+) -> Table:
     """Methods × tasks at these ε: a score with its rank set, the best ones marked; methods by recovery, then controls.
 
     places: where pages are; None in a terminal.
     """
-    tables = [table for table in section.tables if any(row.epsilon in epsilons for row in table.rows)]
+    tables = [
+        table for table in section.tables if any(row.epsilon in epsilons for row in table.rows)
+    ]
     tables = tables or list(section.tables)
     methods = sorted(_methods(section, tables, epsilons), key=attrgetter("place"))
     ranked = [table for table in tables if any(row.rank for row in table.rows)]
@@ -126,7 +136,9 @@ def methods_table(section: Section, epsilons: Sequence[float], places: Addresses
     notes = ["score; controls last."]
     if ranked:
         ranks = "possible ranks (95%, at one ε and Q, those by embeddings too)"
-        notes = [f"score and {ranks}; *: no other method is better; methods by recovery, controls last."]
+        notes = [
+            f"score and {ranks}; *: no other method is better; methods by recovery, controls last."
+        ]
     if lower := [table.task for table in tables if table.lower_is_better(table.metric)]:
         notes.append(f"↓: lower is better ({names_text(lower)}).")
     notes.append(f"{metrics_text((table.metric, table.reader) for table in tables)}.")
@@ -161,7 +173,9 @@ def methods_table(section: Section, epsilons: Sequence[float], places: Addresses
 def carried_table(section: Section, epsilons: Sequence[float]) -> Table | None:
     """What the texts of each method carry, whatever a language model makes of them; None where no row says it."""
     metric = CARRIED[0]
-    tables = [table for table in section.tables if any(metric in row.aggregates for row in table.rows)]
+    tables = [
+        table for table in section.tables if any(metric in row.aggregates for row in table.rows)
+    ]
     methods = [
         method
         for method in _methods(section, tables, epsilons)
@@ -210,7 +224,9 @@ def _methods(
             if row.is_reference or math.isinf(row.epsilon) or row.epsilon in epsilons:
                 methods[row.label, row.epsilon][table.task] = row
     for (label, epsilon), rows in methods.items():
-        yield _Method(label, epsilon, rows, [task for task in rows if (task, label, epsilon) in best])
+        yield _Method(
+            label, epsilon, rows, [task for task in rows if (task, label, epsilon) in best]
+        )
 
 
 def _explain_marks(methods: Iterable[_Method]) -> list[str]:
@@ -255,7 +271,10 @@ def headroom_table(tables: Sequence[TaskTable]) -> Table:
         return f"yes, but headroom is unknown: no {PUBLIC if table.real_data is not None else REAL} at a common seed"
 
     def show_detectable(table: TaskTable) -> str | None:
-        texts = [f"{score_text(gain)} at ε = {epsilon_text(epsilon)}" for epsilon, gain in table.detectable.items()]
+        texts = [
+            f"{score_text(gain)} at ε = {epsilon_text(epsilon)}"
+            for epsilon, gain in table.detectable.items()
+        ]
         return ", ".join(texts) or None
 
     columns = (
@@ -287,7 +306,13 @@ def contrasts_table(section: Section) -> Table:
         Column("difference", "difference", "test.mean", signed_text),
         Column("interval", "95% interval", "test.interval", interval_text, "not adjusted"),
         Column("p", "p (Holm)", "test.adjusted", p_number),
-        Column("flips", "p (signs)", "test.flips", p_number, "by flips of signs over seeds, not adjusted"),
+        Column(
+            "flips",
+            "p (signs)",
+            "test.flips",
+            p_number,
+            "by flips of signs over seeds, not adjusted",
+        ),
         Column("seeds", "seeds"),
         Column("rows", "rows", lambda claim: f"{claim.better} − {claim.than}", wide=True),
     )
@@ -297,7 +322,9 @@ def contrasts_table(section: Section) -> Table:
         f" signs (the larger p counts), Holm over these {tested}. All other pairs explore (`dpicl compare`)."
     )
     title = "Planned claims"
-    return make_table(title, columns, section.contrasts, notes=(note,), keep=2, heading=True, sortable=False)
+    return make_table(
+        title, columns, section.contrasts, notes=(note,), keep=2, heading=True, sortable=False
+    )
 
 
 # The rows of one task.
@@ -333,7 +360,13 @@ def metrics_table(table: TaskTable) -> Table:
 
     def column(name: str) -> Column:
         best = "low" if table.lower_is_better(name) else "high"
-        return Column(name, metric_title(table, name), lambda row: row.numbers.get(name), score_text, best=best)
+        return Column(
+            name,
+            metric_title(table, name),
+            lambda row: row.numbers.get(name),
+            score_text,
+            best=best,
+        )
 
     return make_table(
         f"{table.task}: other metrics",

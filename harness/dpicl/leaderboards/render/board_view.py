@@ -45,7 +45,9 @@ def board_blocks(
     """The board. attacks: with every attack on its rows. full: every table of every task; else the table of methods and
     tasks and the verdicts at one ε (None: the one that is answered first)."""
     if full or attacks:
-        every = (section_blocks(section, None, attacks, board.skipped) for section in board.sections)
+        every = (
+            section_blocks(section, None, attacks, board.skipped) for section in board.sections
+        )
         return [*chain.from_iterable(every), *notes(board.notes)]
     return overview(board, epsilon)
 
@@ -62,7 +64,9 @@ def _header(section: Section, epsilon: float) -> Iterator[Block]:
     suite = f"{make_visible(group.suite)}, version {make_visible(group.version)}"
     yield words(f"{suite}: {model_name(group.model)}", "lead")
     if not section.tables:
-        yield words(f"{group.source} records; no row has run yet, so there is headroom alone", "quiet")
+        yield words(
+            f"{group.source} records; no row has run yet, so there is headroom alone", "quiet"
+        )
         return
     documents = _range([table.documents for table in section.tables], "test record")
     if all(table.has_one_test_set for table in section.tables):
@@ -126,7 +130,9 @@ def _list_gains(tables: Sequence[TaskTable]) -> str:
         headroom = table.headroom[table.metric]
         interval = interval_text((headroom.low, headroom.high))
         if headroom.rewards:
-            gains.append(f"{table.task} {signed_text(headroom.gain)} ({interval}{_name_smaller(headroom)})")
+            gains.append(
+                f"{table.task} {signed_text(headroom.gain)} ({interval}{_name_smaller(headroom)})"
+            )
         else:
             others.append(f"{table.task} ({interval})")
     parts = [names_text(gains)] if gains else []
@@ -158,7 +164,9 @@ def overview(board: Board, epsilon: float | None) -> list[Block]:
     blocks: list[Block] = [*_header(section, level)]
     if section.tables:
         blocks.append(methods_table(section, [level]))
-        blocks += notes((answer.line for answer in section.answers if answer.epsilon == level), "answer")
+        blocks += notes(
+            (answer.line for answer in section.answers if answer.epsilon == level), "answer"
+        )
         if carried := carried_table(section, [level]):
             blocks.append(carried)
     else:
@@ -169,12 +177,16 @@ def overview(board: Board, epsilon: float | None) -> list[Block]:
         parts.append(f"ε = {names_text(other_levels)} (--epsilon {other_levels[-1]})")
     if others:
         groups = [other.group for other in others]
-        names = dict.fromkeys(f"{model_name(group.model)} on {group.source} records" for group in groups)
+        names = dict.fromkeys(
+            f"{model_name(group.model)} on {group.source} records" for group in groups
+        )
         parts.append(f"{names_text(names)} (--full)")
     if parts:
         blocks.append(words(f"Also: {'; '.join(parts)}.", "quiet"))
     if number := len(section.notes) + len(board.notes) - len(board.warnings):
-        blocks.append(words(f"Headroom, planned claims, audits and {count(number, 'note')}: --full.", "quiet"))
+        blocks.append(
+            words(f"Headroom, planned claims, audits and {count(number, 'note')}: --full.", "quiet")
+        )
     return blocks
 
 
@@ -221,7 +233,9 @@ def _task(
     if submitted := [row for row in table.in_order if row.submission is not None]:
         blocks.append(submitted_table(submitted))
     reasons = [(skip["reason"], skip["label"]) for skip in skipped if skip["task"] == table.task]
-    blocks += notes(gather((f"No result on {table.task}, since {reason}", label) for reason, label in reasons))
+    blocks += notes(
+        gather((f"No result on {table.task}, since {reason}", label) for reason, label in reasons)
+    )
     if attacks:
         blocks += row_attacks(table.task, table.in_order)
     for missing in table.missing:
@@ -230,6 +244,7 @@ def _task(
     if table.other_metrics:
         blocks.append(Part((metrics_table(table),), f"{table.task}: other metrics"))
     blocks += notes(
-        f"{metric_name(name)} has no score in {where}: {reason.rstrip('.')}." for name, reason, where in table.skipped
+        f"{metric_name(name)} has no score in {where}: {reason.rstrip('.')}."
+        for name, reason, where in table.skipped
     )
     return Part(tuple(blocks), kind="task", data={"task": table.task})

@@ -34,7 +34,18 @@ _COLUMN, _PAGE, _PANEL, _LEGEND = 252, 504, 135, 12
 #: Twelve colours that most kinds of colour vision tell apart (the qualitative schemes of Tol 2021), eight shapes and
 #: three dashes: no two lines of a figure look alike.
 _COLOURS = (
-    *("#332288", "#cc6677", "#117733", "#ee7733", "#44aa99", "#882255", "#0077bb", "#999933", "#aa4499", "#88ccee"),
+    *(
+        "#332288",
+        "#cc6677",
+        "#117733",
+        "#ee7733",
+        "#44aa99",
+        "#882255",
+        "#0077bb",
+        "#999933",
+        "#aa4499",
+        "#88ccee",
+    ),
     *("#661100", "#777777"),
 )
 _SHAPES = "os^DvPX*"
@@ -90,7 +101,9 @@ def privacy_utility(panels: Sequence[tuple[str, TaskTable]], about: str = "") ->
         ncols=names_a_line,
         title=_cut(about, 60),
     )
-    for text, label in zip(legend.get_texts(), labels, strict=True):  # a name may begin with "_", which is left out
+    for text, label in zip(
+        legend.get_texts(), labels, strict=True
+    ):  # a name may begin with "_", which is left out
         text.set_text(_cut(label, 40))
     return figure
 
@@ -118,7 +131,9 @@ def _panel(
     gap = min((after - before for before, after in pairwise(ticks)), default=1.0)
     handles: dict[str, Any] = {}
     for number, (label, rows) in enumerate(sorted(lines.items())):
-        shift = 0.5 * gap * ((number + 0.5) / len(lines) - 0.5)  # lines that share an ε stand side by side
+        shift = (
+            0.5 * gap * ((number + 0.5) / len(lines) - 0.5)
+        )  # lines that share an ε stand side by side
         style = styles[label]
         colour = _COLOURS[style % len(_COLOURS)]
         handles[label] = axes.errorbar(
@@ -166,7 +181,9 @@ def image_address(table: TaskTable) -> Markup:
     """The figure of a table as the address of an image that a page holds itself, without a ground of its own. It is
     drawn once: the first page of a site shows those of its first suite again."""
     if table not in _IMAGES:
-        content = base64.b64encode(file_of(privacy_utility([("", table)]), "svg", transparent=True)).decode()
+        content = base64.b64encode(
+            file_of(privacy_utility([("", table)]), "svg", transparent=True)
+        ).decode()
         _IMAGES[table] = Markup(f"data:image/svg+xml;base64,{content}")  # has no markup
     return _IMAGES[table]
 

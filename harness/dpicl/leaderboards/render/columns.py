@@ -168,14 +168,21 @@ def _unranked(row: Row) -> str | None:
     return None if row.is_baseline else row.no_rank or None
 
 
-NAME = Column("row", "mechanism", row_label, help="the row's name in the suite; its link leads to what it released")
+NAME = Column(
+    "row",
+    "mechanism",
+    row_label,
+    help="the row's name in the suite; its link leads to what it released",
+)
 EPSILON = Column(
     "epsilon",
     "ε",
     show=epsilon_text,
     help="target ε, the same for every mechanism: smaller is more private",
 )
-SCORE = Column("score", "score", show=score_text, help="mean of the main metric over seeds", best="high")
+SCORE = Column(
+    "score", "score", show=score_text, help="mean of the main metric over seeds", best="high"
+)
 PROVED = Column(
     "proved",
     "proved ε",

@@ -28,7 +28,12 @@ _FIELDS = [
     *((name, kind, description) for name, (kind, description, _) in COLUMNS.items()),
     ("submission", "sc:Text", "who sent the row in; empty for our own"),
 ]
-_TYPES = {"sc:Boolean": "boolean", "sc:Integer": "Int64", "sc:Text": "string", "sc:Float": "float64"}
+_TYPES = {
+    "sc:Boolean": "boolean",
+    "sc:Integer": "Int64",
+    "sc:Text": "string",
+    "sc:Float": "float64",
+}
 
 
 def data_files(boards: Collection[Board]) -> dict[str, str | bytes]:
@@ -36,14 +41,19 @@ def data_files(boards: Collection[Board]) -> dict[str, str | bytes]:
     import pandas as pd
 
     cells = [(row, result) for board in boards for row in board.rows for result in row.results]
-    columns = {name: [value(result) for _, result in cells] for name, (_, _, value) in COLUMNS.items()}
+    columns = {
+        name: [value(result) for _, result in cells] for name, (_, _, value) in COLUMNS.items()
+    }
     columns["submission"] = [row.submission.name if row.submission else None for row, _ in cells]
     table = io.BytesIO()
     kinds = {name: _TYPES[kind] for name, kind, _ in _FIELDS}
     pd.DataFrame(columns).astype(kinds).to_parquet(table, index=False)
     content = table.getvalue()
     newest = max((result.created for _, result in cells), default=None)
-    return {"results.parquet": content, "croissant.json": json.dumps(_croissant(content, newest), indent=1) + "\n"}
+    return {
+        "results.parquet": content,
+        "croissant.json": json.dumps(_croissant(content, newest), indent=1) + "\n",
+    }
 
 
 def _croissant(table: bytes, newest: str | None) -> dict[str, Any]:
@@ -68,7 +78,10 @@ def _croissant(table: bytes, newest: str | None) -> dict[str, Any]:
             "dct": "http://purl.org/dc/terms/",
             "conformsTo": "dct:conformsTo",
             "citeAs": "cr:citeAs",
-            **{name: f"cr:{name}" for name in ("column", "extract", "field", "fileObject", "recordSet", "source")},
+            **{
+                name: f"cr:{name}"
+                for name in ("column", "extract", "field", "fileObject", "recordSet", "source")
+            },
             "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
         },
         "@type": "sc:Dataset",
@@ -88,7 +101,9 @@ def _croissant(table: bytes, newest: str | None) -> dict[str, Any]:
                 "sha256": hashlib.sha256(table).hexdigest(),
             }
         ],
-        "recordSet": [{"@type": "cr:RecordSet", "@id": "results", "name": "results", "field": fields}],
+        "recordSet": [
+            {"@type": "cr:RecordSet", "@id": "results", "name": "results", "field": fields}
+        ],
     }
 
 
@@ -100,7 +115,9 @@ def crawler_files(
     """`sitemap.xml` of the pages, and `feed.xml`, an Atom feed of the newest rows. pages: below ``url``."""
     sitemap = Element("urlset", xmlns="http://www.sitemaps.org/schemas/sitemap/0.9")
     for name in sorted(pages):
-        SubElement(SubElement(sitemap, "url"), "loc").text = f"{url}/{name.removesuffix('index.html')}"
+        SubElement(
+            SubElement(sitemap, "url"), "loc"
+        ).text = f"{url}/{name.removesuffix('index.html')}"
     rows = []
     for name, board in boards.items():
         for section in board.sections:
@@ -109,12 +126,24 @@ def crawler_files(
                 rows.append((datetime.fromisoformat(created).isoformat(), name, section, row))
     newest = sorted(rows, key=itemgetter(0), reverse=True)[:MOST_ENTRIES]
     feed = Element("feed", xmlns="http://www.w3.org/2005/Atom")
-    _describe(feed, "Private in-context learning: rows of the boards", f"{url}/", newest[0][0] if newest else _NEVER)
+    _describe(
+        feed,
+        "Private in-context learning: rows of the boards",
+        f"{url}/",
+        newest[0][0] if newest else _NEVER,
+    )
     SubElement(SubElement(feed, "author"), "name").text = "dpicl-bench"
     SubElement(feed, "link", rel="self", href=f"{url}/feed.xml")
     for updated, name, section, row in newest:
-        title = f"{row.label} on {row.task} at ε = {epsilon_text(row.epsilon)}, {name}: {row.score:.3f}"
-        _describe(SubElement(feed, "entry"), title, f"{url}/{name}/rows/{row_id(section, row)}.html", updated)
+        title = (
+            f"{row.label} on {row.task} at ε = {epsilon_text(row.epsilon)}, {name}: {row.score:.3f}"
+        )
+        _describe(
+            SubElement(feed, "entry"),
+            title,
+            f"{url}/{name}/rows/{row_id(section, row)}.html",
+            updated,
+        )
     roots = {"sitemap.xml": sitemap, "feed.xml": feed}
     return {name: tostring(root, "utf-8", xml_declaration=True) for name, root in roots.items()}
 

@@ -23,8 +23,18 @@ from dpicl.leaderboards.render import hosting, page
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.attacks_view import attack_blocks
-from dpicl.leaderboards.render.board_tables import carried_table, claims_table, headroom_table, methods_table
-from dpicl.leaderboards.render.board_view import answer_blocks, first_level, headroom_blocks, section_blocks
+from dpicl.leaderboards.render.board_tables import (
+    carried_table,
+    claims_table,
+    headroom_table,
+    methods_table,
+)
+from dpicl.leaderboards.render.board_view import (
+    answer_blocks,
+    first_level,
+    headroom_blocks,
+    section_blocks,
+)
 from dpicl.leaderboards.render.columns import ROWS, row_data, rows_frame, to_csv
 from dpicl.leaderboards.render.row_view import row_blocks, texts_blocks
 from dpicl.tables.document import (
@@ -44,7 +54,11 @@ from dpicl.tables.document import (
 #: (name, address from the site's first page)
 Link = tuple[str, str]
 #: What every page links: (name, where a clone has it).
-_BESIDE = (("Documentation", "docs/index.md"), ("How to cite", "CITATION.cff"), ("Licence", "LICENSE"))
+_BESIDE = (
+    ("Documentation", "docs/index.md"),
+    ("How to cite", "CITATION.cff"),
+    ("Licence", "LICENSE"),
+)
 _DATA = (("Results (Parquet)", "results.parquet"), ("Data card", "croissant.json"))
 #: The appendix of a suite.
 TEXTS = "texts.html"
@@ -85,7 +99,9 @@ def write_site(
     files: dict[str, str | bytes] = {
         **copies,
         "attacks/index.html": attacks_page(attacks, [("All suites", "index.html"), *beside], "../"),
-        "index.html": suites_page(boards, [("All attacks", "attacks/index.html"), *_DATA, *changes, *beside]),
+        "index.html": suites_page(
+            boards, [("All attacks", "attacks/index.html"), *_DATA, *changes, *beside]
+        ),
     }
     links = [("All suites", "../index.html"), ("All attacks", "../attacks/index.html"), *upward]
     for name, board in boards.items():
@@ -102,7 +118,9 @@ def _copies() -> dict[str, bytes]:
     if CLONE is None:
         return {}
     paths = [CLONE / "CITATION.cff", CLONE / "LICENSE", *(CLONE / "docs").rglob("*.md")]
-    return {path.relative_to(CLONE).as_posix(): path.read_bytes() for path in paths if path.is_file()}
+    return {
+        path.relative_to(CLONE).as_posix(): path.read_bytes() for path in paths if path.is_file()
+    }
 
 
 def pages(board: Board, links: Sequence[Link] = ()) -> dict[str, str]:
@@ -110,9 +128,18 @@ def pages(board: Board, links: Sequence[Link] = ()) -> dict[str, str]:
     places = Addresses(board)
     suite = board.sections[0].group.suite
     texts = texts_blocks(board)
-    nav = [("Board", "index.html"), *([("Released texts", TEXTS)] if texts else []), *links, *_DOWNLOADS]
+    nav = [
+        ("Board", "index.html"),
+        *([("Released texts", TEXTS)] if texts else []),
+        *links,
+        *_DOWNLOADS,
+    ]
     title = f"{suite}: private in-context learning"
-    blocks: list[Block] = [Heading(f"{title}, the board", 1), *_answer(board, places), *folded_notes(board.notes)]
+    blocks: list[Block] = [
+        Heading(f"{title}, the board", 1),
+        *_answer(board, places),
+        *folded_notes(board.notes),
+    ]
     for section in board.sections:
         tables = section_blocks(section, places, skipped=board.skipped)
         blocks.append(Part(tuple(tables), kind="group", data={"model": section.group.model}))
@@ -129,7 +156,9 @@ def pages(board: Board, links: Sequence[Link] = ()) -> dict[str, str]:
             pairs = Pairs(table)
             for row in table.in_order:
                 of_row = row_blocks(section, row, pairs, places, docs)
-                files[places.page(row)] = page.render(f"{row.place}, {suite}", of_row, "../", nav=nav)
+                files[places.page(row)] = page.render(
+                    f"{row.place}, {suite}", of_row, "../", nav=nav
+                )
     return files
 
 
@@ -161,7 +190,9 @@ def _answer(board: Board, places: Addresses) -> list[Block]:
 
 def _charts(section: Section) -> tuple[Figure, ...]:
     """Score against ε of every task with a row that has one."""
-    from dpicl.leaderboards.render.charts import image_address  # matplotlib, which a terminal has no need of
+    from dpicl.leaderboards.render.charts import (
+        image_address,
+    )  # matplotlib, which a terminal has no need of
 
     return tuple(
         Figure(
@@ -239,7 +270,9 @@ def suites_table(suites: Sequence[Mapping[str, Any]], has_links: bool = False) -
 
 def suites_json(boards: Mapping[str, Board]) -> list[dict[str, Any]]:
     """A line a section: suite, version, model, source, tasks, number of rows, and the board in brief."""
-    return [_section_json(name, section) for name, board in boards.items() for section in board.sections]
+    return [
+        _section_json(name, section) for name, board in boards.items() for section in board.sections
+    ]
 
 
 def _section_json(suite: str, section: Section) -> dict[str, Any]:
@@ -251,7 +284,10 @@ def _section_json(suite: str, section: Section) -> dict[str, Any]:
         "source": group.source,
         "tasks": [table.task for table in section.tables],
         "rows": len(list(section.rows)),
-        "answers": [asdict(answer) | {"where": answer.where, "text": str(answer)} for answer in section.answers],
+        "answers": [
+            asdict(answer) | {"where": answer.where, "text": str(answer)}
+            for answer in section.answers
+        ],
     }
 
 

@@ -84,6 +84,10 @@ def matrix_blocks(entries: Sequence[Entry]) -> list[Block]:
         lines[entry.mechanism].append(entry.text)
     rows = [[mechanism, *texts] for mechanism, texts in lines.items()]
     table = text_table(["mechanism", *tasks], rows, "Seeds done, by epsilon from small to large")
-    reasons = [(f"{CANNOT} {entry.mechanism}: {entry.reason}", entry.task) for entry in entries if entry.reason]
+    reasons = [
+        (f"{CANNOT} {entry.mechanism}: {entry.reason}", entry.task)
+        for entry in entries
+        if entry.reason
+    ]
     meaning = f"{NOT_ASKED} it could, and the suite does not ask for it."
     return [table, *notes([meaning, *gather(reasons)])]

@@ -83,14 +83,19 @@ def write(files: Mapping[str, str | bytes], folder: Path) -> Path:
     for name in files:
         require_no_link(home.parent / name, home.parent)
     try:
-        foreign = [] if _is_ours(home) else [name for name in files if (home.parent / name).exists()]
+        foreign = (
+            [] if _is_ours(home) else [name for name in files if (home.parent / name).exists()]
+        )
         if foreign:
             raise ResultError(
                 f"{home.parent / foreign[0]} was not written by dpicl and stays as it is; choose another folder."
             )
     except OSError as error:
         raise _unwritable_error(home, error) from error
-    write_file(home, f"<!doctype html>{_MARK}<title>Unfinished</title>Not all pages are written; write the site again.")
+    write_file(
+        home,
+        f"<!doctype html>{_MARK}<title>Unfinished</title>Not all pages are written; write the site again.",
+    )
     for name in sorted(files, key=lambda name: name == "index.html"):
         write_file(home.parent / name, files[name])
     return home
@@ -110,7 +115,9 @@ def _unwritable_error(target: Path, error: OSError) -> ResultError:
 
 def web_address(text: str) -> str | None:
     """The text where it is an address that may become a link: http or https, a host, only plain characters."""
-    if len(text) > _LONGEST_ADDRESS or not re.fullmatch(r"https?://[!#-;=?-\[\]_a-z~]+", text, re.IGNORECASE):
+    if len(text) > _LONGEST_ADDRESS or not re.fullmatch(
+        r"https?://[!#-;=?-\[\]_a-z~]+", text, re.IGNORECASE
+    ):
         return None
     try:
         parts = urlsplit(text)

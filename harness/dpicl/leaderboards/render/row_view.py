@@ -35,7 +35,19 @@ from dpicl.leaderboards.render.columns import row_facts
 from dpicl.models.server_settings import without_address
 from dpicl.results.schema import LedgerRow, Result, Score
 from dpicl.results.store import Store
-from dpicl.tables.document import Block, Column, Facts, Heading, Link, Part, Table, Words, make_table, notes, words
+from dpicl.tables.document import (
+    Block,
+    Column,
+    Facts,
+    Heading,
+    Link,
+    Part,
+    Table,
+    Words,
+    make_table,
+    notes,
+    words,
+)
 
 #: Rows that the page of a row is compared with, those with the nearest scores; `dpicl compare` has the others.
 MOST_RIVALS = 20
@@ -84,15 +96,22 @@ def _metrics(row: Row) -> Iterator[Block]:
         direction = " (lower is better)" if row.lower_is_better(metric) else ""
         scores[metric_name(metric) + direction] = score_text(value)
     yield Facts(scores)
-    readers = metrics_text((metric_name(metric), row.results[0].reader_of(metric)) for metric in row.numbers)
+    readers = metrics_text(
+        (metric_name(metric), row.results[0].reader_of(metric)) for metric in row.numbers
+    )
     yield words(f"{capitalize(readers)}.", "quiet")
-    yield from notes(f"{metric_name(metric)} was not computed: {reason}" for metric, reason in row.skipped.items())
+    yield from notes(
+        f"{metric_name(metric)} was not computed: {reason}"
+        for metric, reason in row.skipped.items()
+    )
 
 
 def _attacks(row: Row) -> Iterator[Block]:
     yield Heading("Attacks")
     attacked = list_attacks_on([row])
-    yield attacks_table(f"Attacks on {row.title}", attacked) if attacked else words("None.", "quiet")
+    yield (
+        attacks_table(f"Attacks on {row.title}", attacked) if attacked else words("None.", "quiet")
+    )
     if row.audit.command:
         yield words("No audit yet. Make it with:", "quiet")
         yield words(row.audit.command, "command")
@@ -109,10 +128,16 @@ def _origin(group: Group, row: Row) -> Iterator[Block]:
     seconds = fmean(sum(cost.seconds.values()) for cost in costs)
     tokens = fmean(cost.tokens_read for cost in costs)
     memory = max(cost.peak_memory_mb for cost in costs)
-    facts["cost"] = f"{seconds:.0f} s and {tokens:,.0f} tokens read a seed, at most {memory:,.0f} MB"
-    facts["command"] = command(group, row) + ("" if row.submission is None else " (runs the submitted code)")
+    facts["cost"] = (
+        f"{seconds:.0f} s and {tokens:,.0f} tokens read a seed, at most {memory:,.0f} MB"
+    )
+    facts["command"] = command(group, row) + (
+        "" if row.submission is None else " (runs the submitted code)"
+    )
     if len(row.seeds) > 1:
-        facts["short way"] = f"the command with --seed {row.seeds[0]}: one of its {len(row.seeds)} seeds"
+        facts["short way"] = (
+            f"the command with --seed {row.seeds[0]}: one of its {len(row.seeds)} seeds"
+        )
     yield Facts(facts, "manifest")
 
 
@@ -161,14 +186,18 @@ def _remarks(row: Row) -> Iterator[str]:
 
 def _list_neighbours(pairs: Pairs, row: Row, places: Addresses, group: Group) -> list[Block]:
     """The rows of its task that a row stands beside, best first."""
-    nearest = sorted(pairs.rivals(row), key=lambda rival: abs(rival.score - row.score))[:MOST_RIVALS]
+    nearest = sorted(pairs.rivals(row), key=lambda rival: abs(rival.score - row.score))[
+        :MOST_RIVALS
+    ]
     if not nearest:
         return []
     rivals = []
     for rival in by_worth(nearest):
         difference = pairs.difference(row, rival)
         reason = pairs.explain(row, rival)
-        rivals.append(_Rival(rival, DescribedDifference(difference, row.caveat, rival.caveat, reason)))
+        rivals.append(
+            _Rival(rival, DescribedDifference(difference, row.caveat, rival.caveat, reason))
+        )
     columns = (
         Column("row", "row", "row.title"),
         Column("score", "score", "row.score", score_text),
@@ -233,7 +262,9 @@ def _show_released(row: Row) -> Iterator[Block]:
         if result.instruction is not None:
             texts.append((result.cell.seed, "instruction", result.instruction, None))
     for result in with_texts:
-        texts += [(result.cell.seed, text.label, text.text, text.tokens) for text in result.released]
+        texts += [
+            (result.cell.seed, text.label, text.text, text.tokens) for text in result.released
+        ]
     if texts:
         columns = [_LABEL, _SEED, _TEXT, Column("tokens", "tokens", itemgetter(3))]
         yield make_table("Released texts", columns, texts, sortable=False)
@@ -294,7 +325,9 @@ def _seeds(row: Row) -> list[Block]:
     if row.submission is None:
         folder = Store(Path("."), cell.suite).path(cell).parent.as_posix()
         remarks.append(f"The files are in {folder} under the folder of results.")
-    table = make_table("Seeds and result files", _SEEDS, row.results, sortable=False, notes=tuple(remarks))
+    table = make_table(
+        "Seeds and result files", _SEEDS, row.results, sortable=False, notes=tuple(remarks)
+    )
     return [Heading("Seeds"), table]
 
 
@@ -342,7 +375,15 @@ def _proof(row: Row, docs: str) -> Iterator[Block]:
         events = names_text(sorted(event_kinds(privacy.event)))
         accountants = names_text(sorted(privacy.accountants))
         rule, proof = link("accounting.md#theorems-by-what-is-in-the-ledger"), link("proofs.md")
-        yield Words((f"Proof: of {events}, by {accountants}: the rule is in ", rule, ", its proof in ", proof, "."))
+        yield Words(
+            (
+                f"Proof: of {events}, by {accountants}: the rule is in ",
+                rule,
+                ", its proof in ",
+                proof,
+                ".",
+            )
+        )
 
 
 def command(group: Group, row: Row) -> str:
@@ -356,9 +397,14 @@ def command(group: Group, row: Row) -> str:
         label, *options = cell.label.split("+")
     else:
         label = cell.mechanism
-        options = [f"{label}.{name}={json.dumps(value)}" for name, value in sorted(cell.options.items())]
+        options = [
+            f"{label}.{name}={json.dumps(value)}" for name, value in sorted(cell.options.items())
+        ]
         if submission.plugin is not None:
-            arguments += ["--plugin", f"leaderboards/submissions/{submission.name}/{submission.plugin.name}"]
+            arguments += [
+                "--plugin",
+                f"leaderboards/submissions/{submission.name}/{submission.plugin.name}",
+            ]
     arguments += ["--task", cell.task, "--mechanism", label, "--model", without_address(cell.model)]
     arguments += ["--source", group.source]
     if not row.is_baseline:
@@ -428,7 +474,9 @@ def _commit(result: Result) -> str:
 def _manifest(result: Result) -> dict[str, str | Link]:
     manifest = result.manifest
     model, data = manifest.model, manifest.data
-    packages = [f"{name} {manifest.packages[name]}" for name in _PACKAGES if name in manifest.packages]
+    packages = [
+        f"{name} {manifest.packages[name]}" for name in _PACKAGES if name in manifest.packages
+    ]
     dropped = ", ".join(f"{count} {reason}" for reason, count in data.dropped.items() if count)
     private = sum(data.sizes.values())
     records = f"{private:,} private, {data.public_records:,} public, {data.test_records:,} test"
