@@ -13,7 +13,7 @@ from dpicl.engines.worker import CellProgress, Done
 @pytest.fixture
 def impatient(monkeypatch):
     """A hundredth of a second stands for ten seconds."""
-    monkeypatch.setattr(progress, "_SILENT_SECONDS", 0.01)
+    monkeypatch.setattr(progress, "SILENT_SECONDS", 0.01)
 
 
 def make_cell(seed: int) -> Cell:

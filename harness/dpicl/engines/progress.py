@@ -16,7 +16,7 @@ from dpicl.core.printable import make_printable
 from dpicl.engines.worker import CellProgress, Done, Report
 
 #: Seconds after which plain output says again how far things are.
-_SILENT_SECONDS = 10.0
+SILENT_SECONDS = 10.0
 
 
 @contextmanager
@@ -131,7 +131,7 @@ def repeat(say: Callable[[], None]) -> Iterator[None]:
     over = threading.Event()
 
     def run() -> None:
-        while not over.wait(_SILENT_SECONDS):
+        while not over.wait(SILENT_SECONDS):
             say()
 
     threading.Thread(target=run, daemon=True).start()
@@ -164,7 +164,7 @@ def count_progress() -> Callable[[int, int, str], None]:
             sys.stderr.write(
                 f"\r\033[K{done}/{total} {unit}{'' if done < total else chr(13) + chr(27) + '[K'}"
             )
-        elif now - last[0] >= _SILENT_SECONDS:
+        elif now - last[0] >= SILENT_SECONDS:
             last[0] = now
             sys.stderr.write(f"dpicl: {done}/{total} {unit}\n")
         sys.stderr.flush()

@@ -14,10 +14,11 @@ from dpicl.core.cell import Options, ReleaseConfig, large_delta
 from dpicl.core.errors import Concealed, UsageError
 from dpicl.core.messages import count, duration, show_rounded_up
 from dpicl.core.vocabulary import Demonstration, Query, Record, Report, is_simulated
+from dpicl.data.concealed import conceal
 from dpicl.data.free_texts import describe_form
 from dpicl.data.tables import Table
 from dpicl.data.task import PublicTask, Task
-from dpicl.engines.progress import Stages, repeat
+from dpicl.engines.progress import SILENT_SECONDS, Stages, repeat
 from dpicl.mechanism import checked
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.given import Given
@@ -44,6 +45,11 @@ from dpicl.run.pipeline import manifest_of
 
 #: What is said where a release is stopped that was charged.
 STAYS = "what was charged stays on the budget (`dpicl budget` shows it)"
+#: What is said where a mechanism fails with records.
+_FAILS_WITH_RECORDS = (
+    "The release fails with made-up records, so nothing was charged. To see the error, run the same mechanism with"
+    " --noise seeded on public records."
+)
 #: A rehearsal of more seconds is not repeated to estimate how long the release takes.
 _SHORT = 20.0
 #: Made-up records of a label, and the words of each, by which that is estimated.
@@ -304,8 +310,9 @@ class _Run:
 
     def _estimate(self, releaser: _Releaser, without: Task, rehearsed: float) -> float | None:
         """About how many seconds the release takes with as many records as were declared, of `_WORDS` words each; None
-        where finding that out would take long itself, or records are no texts of a class. It follows from public things
-        alone, no record is looked at, and what fails with made-up records fails here, before anything is charged."""
+        where it is too short to wait for, where finding that out would take long itself, or where records are no texts
+        of a class. It follows from public things alone, no record is looked at, and what fails with made-up records
+        fails here, before anything is charged."""
         job, sizes = self.job, self.job.sizes
         is_any_text = job.task.kind == "classification" or job.records.form != "labelled"
         if sizes is None or rehearsed > _SHORT or not is_any_text:
@@ -317,9 +324,11 @@ class _Run:
             for number in range(min(_STAND_INS, size))
         ]
         self.stages.begin(f"timing it with {count(len(records), 'made-up record')}")
-        releaser.release(replace(without, train=tuple(records)), self.job.rehearsal_config, None)
+        with conceal(True, _FAILS_WITH_RECORDS):  # it says as little as in the release itself
+            releaser.release(replace(without, train=tuple(records)), job.rehearsal_config, None)
         more = max(0.0, self.stages.seconds - rehearsed)
-        return rehearsed + more * sum(sizes.values()) / len(records)
+        seconds = rehearsed + more * sum(sizes.values()) / len(records)
+        return seconds if seconds > SILENT_SECONDS else None
 
     def _pay(
         self, loaded: LoadedRecords, stage: str, expected: float | None, new: NewRelease
