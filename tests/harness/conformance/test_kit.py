@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from dpicl.conformance import kit
 from dpicl.conformance.adversaries import scripted
 from dpicl.conformance.bench import Run, set_up
 from dpicl.conformance.checking import LEAST, CheckEvidence
@@ -15,6 +16,7 @@ from dpicl.conformance.checks.noise import noise
 from dpicl.conformance.hostile_model import CERTAIN, ENDING, NAN, HostileModel
 from dpicl.conformance.kit import CHECKS, check_mechanism, tasks_of
 from dpicl.conformance.transcript import Drawn, Spend, Transcript
+from dpicl.conformance.variants import Variant
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import ModelError, UsageError
 from dpicl.core.vocabulary import Knob
@@ -221,7 +223,13 @@ class Fails(SoundVoting):
         return super().answer(query, sample, context)
 
 
-def test_more_processes_find_what_one_finds():
+def test_more_processes_find_what_one_finds(monkeypatch):
+    for effort in ("FULL", "QUICK"):
+        monkeypatch.setattr(kit, effort, LEAST)
+    monkeypatch.setattr(kit, "CHECKS", {name: CHECKS[name] for name in ("no-crash", "non-private")})
+    monkeypatch.setattr(kit, "OTHER_SETTINGS", ("non-private",))
+    settings = [Variant({"wrong": True}), Variant({"wrong": False})]
+    monkeypatch.setattr(kit, "variants", lambda *_: settings)
     alone = check_mechanism(Fails, task="agnews")
     shared = check_mechanism(Fails, task="agnews", processes=2)
     assert shared == alone
