@@ -133,13 +133,13 @@ def main() -> None:
     for result in filter(None, map(selection.store.read, selection.cells)):
         tables[result.cell.model, result.cell.task].append(result)
     measured = []
-    for (model, task), own in tables.items():
-        if REAL not in {result.cell.label for result in own}:
+    for (model, task), scores in tables.items():
+        if REAL not in {result.cell.label for result in scores}:
             continue
         for metric in METRICS:
-            records = len(own[0].documents[metric].ids)
+            records = len(scores[0].documents[metric].ids)
             found = {"model": model, "task": task, "metric": metric, "records": records}
-            found |= measure(scores_of(own, metric), 1 / len(load_config(task).classes))
+            found |= measure(scores_of(scores, metric), 1 / len(load_config(task).classes))
             measured.append(found)
             print(json.dumps(found), flush=True)
     if arguments.out:

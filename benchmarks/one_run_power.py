@@ -59,8 +59,8 @@ def main() -> None:
     )
     parser.add_argument("--candidates", type=int, action="append")
     parser.add_argument("--runs", type=int, default=100)
-    given = parser.parse_args()
-    for candidates in given.candidates or [100, 1000]:
+    arguments = parser.parse_args()
+    for candidates in arguments.candidates or [100, 1000]:
         inside = np.arange(candidates) % 2 == 0
         perfect = find_bounds(guess_by_rules(inside.astype(float), inside, DELTA), 0.5)
         print(
@@ -69,7 +69,7 @@ def main() -> None:
             )
         )
         for epsilon in EPSILONS:
-            print(json.dumps(measure(candidates, epsilon, given.runs)))
+            print(json.dumps(measure(candidates, epsilon, arguments.runs)))
 
 
 if __name__ == "__main__":

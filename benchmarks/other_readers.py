@@ -64,7 +64,10 @@ def make_static_reader() -> Reader:
     def embed(texts: Sequence[str]) -> np.ndarray:
         ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
         means = np.array(
-            [vectors[own].mean(axis=0) if own else np.zeros(vectors.shape[1]) for own in ids]
+            [
+                vectors[tokens].mean(axis=0) if tokens else np.zeros(vectors.shape[1])
+                for tokens in ids
+            ]
         )
         return means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
 
@@ -153,11 +156,11 @@ def main() -> None:
         whole = [bench.task(one.cell.model_copy(update={"test_records": None})) for one in ordered]
         scores[row] = {
             name: np.array(
-                [read(own, reader, task) for own, task in zip(shown, whole, strict=True)]
+                [read(scored, reader, task) for scored, task in zip(shown, whole, strict=True)]
             )
             for name, reader in readers.items()
         }
-        means = {name: round(float(own.mean()), 3) for name, own in scores[row].items()}
+        means = {name: round(float(scored.mean()), 3) for name, scored in scores[row].items()}
         sizes = {"seeds": len(ordered), "records": len(whole[0].test)}
         print(json.dumps({"task": arguments.task, "row": row, **sizes, **means}), flush=True)
     first, *others = scores

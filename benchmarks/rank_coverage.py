@@ -107,15 +107,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=(10, 20))
     parser.add_argument("--tables", type=int, default=2000)
     parser.add_argument("--out", type=Path, help="a file for all of it")
-    given = parser.parse_args()
-    rows = {name: getattr(given, name) for name in ("suite", "model", "task", "epsilon")}
-    centred = read_centred(given.results, *rows.values())
+    arguments = parser.parse_args()
+    rows = {name: getattr(arguments, name) for name in ("suite", "model", "task", "epsilon")}
+    centred = read_centred(arguments.results, *rows.values())
     measured = []
-    for seeds in given.seeds:
-        measured.append({**rows, **measure(centred, seeds, given.tables)})
+    for seeds in arguments.seeds:
+        measured.append({**rows, **measure(centred, seeds, arguments.tables)})
         print(json.dumps(measured[-1]), flush=True)
-    if given.out:
-        put_whole(given.out, json.dumps(measured, indent=1) + "\n")
+    if arguments.out:
+        put_whole(arguments.out, json.dumps(measured, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -122,12 +122,12 @@ def measure() -> dict[str, Any]:
     ) as server:
         for in_flight in ROWS:
             client = models.load(f"server:{server.url}?tokenizer={folder}&window={in_flight}")
-            found = measure_rate(
+            rate = measure_rate(
                 partial(client.listed_log_probs, tokens=LISTED), in_flight, True, in_flight
             )
-            measures[f"server:URL, {in_flight} in flight"] = found
-            found = measure_rate(partial(read_bare, server.url, in_flight), in_flight, True, 99)
-            measures[f"bare client, {in_flight} in flight"] = found
+            measures[f"server:URL, {in_flight} in flight"] = rate
+            rate = measure_rate(partial(read_bare, server.url, in_flight), in_flight, True, 99)
+            measures[f"bare client, {in_flight} in flight"] = rate
     commit, changed = manifest.commit()
     return {
         "commit": commit,
@@ -137,8 +137,8 @@ def measure() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "dtype": DTYPE,
         "measures": {
-            name: {key: float(f"{each:.3g}") for key, each in found.items()}
-            for name, found in measures.items()
+            name: {key: float(f"{each:.3g}") for key, each in rate.items()}
+            for name, rate in measures.items()
         },
     }
 

@@ -29,10 +29,10 @@ repository. Packages that `make setup` installs, with the licence that each stat
 
 def packages() -> list[str]:
     """What requirements.txt installs, and torch."""
-    found = re.findall(
+    packages_found = re.findall(
         r"^([\w.-]+)==", (ROOT / "requirements.txt").read_text("utf-8"), re.MULTILINE
     )
-    return sorted({*found, "torch"}, key=str.lower)
+    return sorted({*packages_found, "torch"}, key=str.lower)
 
 
 def licence(name: str) -> str:

@@ -52,8 +52,8 @@ MARKS = re.compile(r"(<!-- table -->\n).*?(<!-- end -->)", re.DOTALL)
 
 def cost_of(bound: str, setting: Mapping[str, Any]) -> str:
     """An upper bound on the epsilon of a published setting."""
-    found = float(dpicl.account(**setting)[bound])
-    return "no finite ε" if math.isinf(found) else f"{found:.2f}"
+    costs = float(dpicl.account(**setting)[bound])
+    return "no finite ε" if math.isinf(costs) else f"{costs:.2f}"
 
 
 def table() -> str:
@@ -76,7 +76,7 @@ def table() -> str:
 
 def fill(text: str) -> str:
     """README.md with the table of now."""
-    return MARKS.sub(lambda found: found[1] + table() + found[2], text)
+    return MARKS.sub(lambda match: match[1] + table() + match[2], text)
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def show(page: str) -> str:
     alone = "{members: false}"
     parts = "{members: [%s], group_by_category: false, show_root_heading: false, show_root_toc_entry: false}"
     options = {name: parts % members if members else alone for name, members in SHOWN[page].items()}
-    return "\n".join(f"::: {name}\n    options: {own}\n" for name, own in options.items())
+    return "\n".join(f"::: {name}\n    options: {shown}\n" for name, shown in options.items())
 
 
 def mechanisms() -> str:
@@ -99,7 +99,7 @@ def _mechanism(row: dict[str, Any], cls: type) -> str:
 def commands() -> str:
     """A table of the commands, one of the flags that several have, and a section for each command."""
     rows = {name: list(_rows(name)) for name in VERBS}
-    counts = Counter(row for own in rows.values() for row in own)
+    counts = Counter(row for verbs in rows.values() for row in verbs)
     shared = {row for row, count in counts.items() if count >= SHARED}
     names = [f"| [`dpicl {name}`](#{name}) | {_cell(does)} |" for name, (_, does) in VERBS.items()]
     head = [
@@ -112,12 +112,14 @@ def commands() -> str:
         "|---|---|",
     ]
     flags = sorted(_line(row) for row in shared if row[1])
-    return "\n".join([*head, *flags, *(_section(name, own, shared) for name, own in rows.items())])
+    return "\n".join(
+        [*head, *flags, *(_section(name, verbs, shared) for name, verbs in rows.items())]
+    )
 
 
 def _section(name: str, rows: list[tuple[str, str]], shared: set[tuple[str, str]]) -> str:
     verb: Verb = vars(load(VERBS[name][0]))["verb"]
-    own = [
+    section = [
         "| flag | meaning |",
         "|---|---|",
         *(_line(row) for row in rows if row not in shared),
@@ -127,7 +129,7 @@ def _section(name: str, rows: list[tuple[str, str]], shared: set[tuple[str, str]
         flag.split(" ")[0].strip("`") for flag, text in rows if (flag, text) in shared
     )
     examples = "`, `".join(verb.example.splitlines())
-    return "\n".join(["", f"## {name}", "", f"`{examples}`. Also: `{also}`.", "", *own])
+    return "\n".join(["", f"## {name}", "", f"`{examples}`. Also: `{also}`.", "", *section])
 
 
 def _rows(name: str) -> Iterator[tuple[str, str]]:

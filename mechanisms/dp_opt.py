@@ -139,13 +139,18 @@ class DPOpt(DemonstrationMechanism):
 
     def release(self, private: PrivateSet, context: Context) -> ReleasedPrompt:
         student = Student(context, self.record_tokens)
-        own = context.task.config.description
+        description = context.task.config.description
         written = [
             self._instruction(number, student, private, context)
             for number in range(self.instructions)
         ]
         candidates = list(
-            dict.fromkeys([own, *(text + own[len(own.rstrip()) :] for text in written if text)])
+            dict.fromkeys(
+                [
+                    description,
+                    *(text + description[len(description.rstrip()) :] for text in written if text),
+                ]
+            )
         )
         best = self._best(context.knob)
         sample = private.poisson_slots(
@@ -175,14 +180,14 @@ class DPOpt(DemonstrationMechanism):
         while not text.ended and len(text.tokens) < self.tokens and failures <= self.retries:
             luck = generator.gumbel(size=model.vocab_size)
             sample = sampler.draw()
-            asked = prompts.of(student.records(sample))
-            votes = np.full(len(asked), -1)
-            if said := [at for at, prompt in enumerate(asked) if prompt is not None]:
-                grown = [[*(asked[at] or ()), *text.tokens] for at in said]
+            meta_prompts = prompts.of(student.records(sample))
+            votes = np.full(len(meta_prompts), -1)
+            if speaking := [at for at, prompt in enumerate(meta_prompts) if prompt is not None]:
+                grown = [[*(meta_prompts[at] or ()), *text.tokens] for at in speaking]
                 rows = model.next_token_log_probs(grown, prompts.prefix).numpy().astype(np.float64)
                 if len(text.tokens) < self.least:
                     rows[:, model.eos_token_id] = -np.inf
-                votes[said] = [self._vote(row, luck) for row in rows]
+                votes[speaking] = [self._vote(row, luck) for row in rows]
             chosen = token.choose(votes, model.vocab_size, sample)
             if chosen is None:
                 failures += 1
@@ -230,8 +235,8 @@ class Student:
     def check_answers(self, instruction: str, records: Sequence[Record]) -> list[bool]:
         """Whether each record is answered rightly."""
         return [
-            said == record.label
-            for said, record in zip(self.answers(instruction, records), records, strict=True)
+            answer == record.label
+            for answer, record in zip(self.answers(instruction, records), records, strict=True)
         ]
 
     def answers(self, instruction: str, records: Sequence[Record]) -> list[str]:
@@ -240,14 +245,14 @@ class Student:
         head = self.task.icl_prefix((), instruction)
         prompts = [self.model.encode(head + self.task.query(record.text)) for record in records]
         fitting = [at for at, prompt in enumerate(prompts) if len(prompt) <= self._limit]
-        said = [""] * len(records)
+        texts = [""] * len(records)
         if fitting:
             prefix = self.model.prefix(self.model.encode(head)[: self._limit])
             for at, answer in zip(
                 fitting, self._ask([prompts[at] for at in fitting], prefix), strict=True
             ):
-                said[at] = answer
-        return said
+                texts[at] = answer
+        return texts
 
     def _ask(self, prompts: list[list[int]], prefix: Prefix) -> list[str]:
         if self._endings:
@@ -283,10 +288,10 @@ class MetaPrompts:
     def of(self, records: Sequence[Record]) -> list[list[int] | None]:
         """Each record's prompt; None where it does not fit the model."""
         prompts = []
-        for record, said in zip(records, self._student.answers(self._own, records), strict=True):
+        for record, answer in zip(records, self._student.answers(self._own, records), strict=True):
             query, delimiter = self._student.task.query(record.text), self._student.delimiter
-            shown = (RIGHT if said == record.label else WRONG).format(
-                query=query, answer=delimiter + said, right=delimiter + record.label
+            shown = (RIGHT if answer == record.label else WRONG).format(
+                query=query, answer=delimiter + answer, right=delimiter + record.label
             )
             tokens = self._student.model.encode(self._head + shown + self._tail)
             prompts.append(tokens if len(tokens) <= self._limit else None)

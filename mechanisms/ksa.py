@@ -90,7 +90,7 @@ class KSA(AnswerMechanism):
         if not public:
             return write_request(task, query, request="")
         answers = [words_of(text) for text in context.reader.texts(query, sample.slots)]
-        rows = np.array([[word in said for word in public] for said in answers], dtype=np.float64)
+        rows = np.array([[word in text for word in public] for text in answers], dtype=np.float64)
         chosen = self._top(context.knob).choose(rows.reshape(-1, len(public)), sample)
         request = REQUESTS.get(task.name, REQUESTS["chatdoctor"])
         words = ", ".join(public[at] for at in chosen)

@@ -74,9 +74,9 @@ class PublicDemonstrations(DemonstrationMechanism):
         before, _, after = task.query(_GAP).partition(_GAP)
         opened, ends = task.icl_prefix(()) + before, [after[:1] or "\n", *task.stop_strings]
         inputs = self._sample(context, [opened] * len(context.shots), ends, temperature, "inputs")
-        asked = [task.icl_prefix(()) + task.query(text) for text in inputs]
+        queries = [task.icl_prefix(()) + task.query(text) for text in inputs]
         until = task.config.generation_kwargs.until
-        outputs = self._sample(context, asked, until, temperature, "outputs")
+        outputs = self._sample(context, queries, until, temperature, "outputs")
         pairs = zip(inputs, outputs, strict=True)
         return [
             Demonstration(text, output, tokens=len(model.encode(text))) for text, output in pairs

@@ -120,12 +120,12 @@ def ballots(votes: Sequence[int] | np.ndarray, candidates: int) -> np.ndarray:
 def spans(text: str, longest: int) -> tuple[str, ...]:
     """All runs of 1 to ``longest`` words of a text, each once: short ones first, then in the order of the text."""
     words = text.split()
-    found = (
+    matches = (
         " ".join(words[at : at + length])
         for length in range(1, longest + 1)
         for at in range(len(words) - length + 1)
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(matches))
 
 
 def _normal(phrase: str) -> str:

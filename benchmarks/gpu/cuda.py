@@ -43,21 +43,21 @@ def run(device: str = "cuda") -> dict[str, Any]:
         )
     torch.backends.cuda.matmul.allow_tf32 = False
     loaded = ((dtype, models.load("embedded", device=device, dtype=dtype)) for dtype in DTYPES)
-    found = {dtype: check(cast(TransformersLM, model)) for dtype, model in loaded}
+    measured = {dtype: check(cast(TransformersLM, model)) for dtype, model in loaded}
     return {
         "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
         "versions": {"torch": torch.__version__, "cuda": torch.version.cuda},
-        "models": found,
+        "models": measured,
         "agreement": all(
             one["agrees"] and one["batch_invariant"] and one["same_in_halves"] is not False
-            for one in found.values()
+            for one in measured.values()
         ),
     }
 
 
 def check(model: TransformersLM, seconds: float = 6.0) -> dict[str, Any]:
     """The checks of one model in one number format. seconds: for the plain pass."""
-    found = measure(model)
+    measured = measure(model)
     random = torch.Generator().manual_seed(0)
     lengths = torch.linspace(8, min(LONGEST, model.max_length - 2), ROWS).long().tolist()
     rows = [
@@ -66,13 +66,13 @@ def check(model: TransformersLM, seconds: float = 6.0) -> dict[str, Any]:
     start = time.perf_counter()
     whole, taken = model.next_token_log_probs(rows), time.perf_counter() - start
     halved = None
-    if len(found.body) > 1:  # a pass of the only size that keeps bits cannot be halved
-        with run_out_of_memory(model, max(found.body)) as failed:
+    if len(measured.body) > 1:  # a pass of the only size that keeps bits cannot be halved
+        with run_out_of_memory(model, max(measured.body)) as failed:
             halved = torch.equal(whole, model.next_token_log_probs(rows)) and bool(failed)
     return {
-        "agrees": found.agrees,
-        "batch_invariant": found.alone,
-        "shapes": {"body": found.body, "output": found.output},
+        "agrees": measured.agrees,
+        "batch_invariant": measured.alone,
+        "shapes": {"body": measured.body, "output": measured.output},
         "same_in_halves": halved,
         "tokens_per_second": round(sum(lengths) / taken),
         "plain_tokens_per_second": round(plain_rate(model, seconds)),

@@ -52,19 +52,21 @@ def evaluate(
     Raises UsageError for what does not fit, and the error of the first cell that fails where none succeeds.
     """
     files = p.as_list(plugins)
-    given = [given_mechanism(each, files) for each in p.as_list(mechanism)]
-    entries = entries_of(given, options or {})
-    if engine != "inline" and any(each.here for each in given):
+    mechanisms_given = [given_mechanism(each, files) for each in p.as_list(mechanism)]
+    entries = entries_of(mechanisms_given, options or {})
+    if engine != "inline" and any(each.here for each in mechanisms_given):
         raise UsageError(
             "A class of this program runs with engine='inline' alone; put it into a file for the others."
         )
-    if results is not None and (here := [each.name for each in given if each.here]):
+    if results is not None and (here := [each.name for each in mechanisms_given if each.here]):
         raise UsageError(
             f"{here[0]} is defined in no file, so results in a folder could not tell its versions apart; put it into a"
             " file of its own, or leave `results` out."
         )
     files = list(
-        dict.fromkeys([*files, *(each.plugin for each in given if each.plugin is not None)])
+        dict.fromkeys(
+            [*files, *(each.plugin for each in mechanisms_given if each.plugin is not None)]
+        )
     )
     suite = suite_of_program(
         source=source,
@@ -87,8 +89,10 @@ def run_selection(
     selection: Selection, engine: str, workers: int | None, progress: bool
 ) -> Results:
     """Runs what is missing of a selection. Raises as `evaluate`."""
-    made = make_engine(engine, workers)
-    _, done = run_missing(selection, made, "give another `results` folder", progress=progress)
+    chosen_engine = make_engine(engine, workers)
+    _, done = run_missing(
+        selection, chosen_engine, "give another `results` folder", progress=progress
+    )
     ended = [each for each in done if each.status in ("failed", "skipped")]
     results = [
         result for cell in selection.cells if (result := selection.store.read(cell)) is not None

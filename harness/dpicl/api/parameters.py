@@ -54,10 +54,10 @@ def each(check: Callable[[Any], Any], divided: bool = True, least: int = 0) -> F
     """One value or several. divided: whether commas divide a text."""
 
     def check_all(value: Any) -> list[Any]:
-        found = [check(one) for one in (_divide if divided else as_list)(value)]
-        if len(found) < least:
+        values = [check(one) for one in (_divide if divided else as_list)(value)]
+        if len(values) < least:
             raise ValueError("must be one or more, not an empty list")
-        return found
+        return values
 
     return Flag(check=check_all, several=True)
 
@@ -91,7 +91,7 @@ def _options(value: Any) -> dict[str, Any]:
     """A dictionary, or texts 'slots=5' or 'tang.slots=5', each value read as in a suite."""
     if isinstance(value, Mapping):
         return make_validator(dict[str, Any])(value)
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for text in as_list(value):
         name, equals, written = str(text).partition("=")
         if not equals or not name.rpartition(".")[2]:
@@ -99,10 +99,10 @@ def _options(value: Any) -> dict[str, Any]:
                 f"must be NAME=VALUE or MECHANISM.NAME=VALUE (a dictionary of them), not {text!r:.60}"
             )
         try:
-            found[name] = strict_yaml.parse(written, Path("--option")).data
+            options[name] = strict_yaml.parse(written, Path("--option")).data
         except UsageError:
-            found[name] = written
-    return found
+            options[name] = written
+    return options
 
 
 def option_changes(options: Mapping[str, Any] | None) -> list[OptionChange]:
@@ -131,12 +131,12 @@ def _numbers(flag: str, kind: Any) -> Callable[[Any], int | dict[str, int]]:
         parts = [
             one.rpartition("=") if isinstance(one, str) else ("", "", one) for one in _divide(value)
         ]
-        found = {label: make_validator(kind)(number) for label, _, number in parts}
-        if len(found) < len(parts) or (len(found) > 1 and "" in found):
+        numbers = {label: make_validator(kind)(number) for label, _, number in parts}
+        if len(numbers) < len(parts) or (len(numbers) > 1 and "" in numbers):
             raise UsageError(
                 f"Give {flag} N once, for all labels, or {flag} LABEL=N once for each label."
             )
-        return found.get("", found)
+        return numbers.get("", numbers)
 
     return check
 
@@ -150,28 +150,28 @@ def as_labels(value: Any) -> dict[str, str]:
             for written in value
             if isinstance(written, Integral) and not isinstance(written, bool)
         ]
-        found = {
+        words = {
             str(written) if written in whole else written: word for written, word in value.items()
         }
     elif not isinstance(value, str):
-        found = {word: word for word in as_list(value)}
+        words = {word: word for word in as_list(value)}
     else:
-        found = {}
+        words = {}
         for part in value.split(","):
             written, _, word = part.partition("=") if "=" in part else (part, "", part)
             written, word = written.strip(), " ".join(word.split())
-            if not written or not word or written in found:
-                said = (
+            if not written or not word or written in words:
+                problem = (
                     f"'{written}' is given twice"
-                    if written in found
+                    if written in words
                     else f"'{part}' lacks a label or its name"
                 )
                 raise ValueError(
-                    f"must be like billing,refund or 0=billing,1=refund: {said} (labels with commas or equals signs:"
+                    f"must be like billing,refund or 0=billing,1=refund: {problem} (labels with commas or equals signs:"
                     " --labels-file)"
                 )
-            found[written] = word
-    return make_validator(dict[str, str])(found)
+            words[written] = word
+    return make_validator(dict[str, str])(words)
 
 
 def _suites() -> Iterable[str]:

@@ -53,8 +53,8 @@ class Flag:
 
     def nest_in(self, outer: Flag) -> Flag:
         """This flag with what another one says instead."""
-        said = {each.name: getattr(outer, each.name) for each in fields(outer)}
-        return replace(self, **{name: value for name, value in said.items() if value})
+        outer_values = {each.name: getattr(outer, each.name) for each in fields(outer)}
+        return replace(self, **{name: value for name, value in outer_values.items() if value})
 
 
 HIDDEN = Flag(hidden=True)
@@ -105,23 +105,23 @@ def parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
     """
     function = inspect.unwrap(function)
     helps = _helps(inspect.getdoc(function) or "")
-    hints, found = get_type_hints(function, include_extras=True), {}
+    hints, by_name = get_type_hints(function, include_extras=True), {}
     for name, each in inspect.signature(function).parameters.items():
         if each.kind is each.VAR_KEYWORD:
             (group,) = get_args(hints[name])
             for key, hint in get_type_hints(group, include_extras=True).items():
-                found[key] = _parameter(key, hint, Flag())
+                by_name[key] = _parameter(key, hint, Flag())
         else:
-            made = _parameter(name, hints[name], Flag(helps.get(name, "")))
-            positional = each.kind is not each.KEYWORD_ONLY and not made.flag.name
-            found[name] = replace(made, default=each.default, positional=positional)
-    return found
+            parameter = _parameter(name, hints[name], Flag(helps.get(name, "")))
+            positional = each.kind is not each.KEYWORD_ONLY and not parameter.flag.name
+            by_name[name] = replace(parameter, default=each.default, positional=positional)
+    return by_name
 
 
 def _helps(text: str) -> dict[str, str]:
     """Parameter -> what a docstring says of it: a line `name: text.`, that may go on in indented lines."""
-    found = re.findall(r"^(\w+): (.+(?:\n +.+)*)$", text, re.MULTILINE)
-    return {name: " ".join(said.split()).removesuffix(".") for name, said in found}
+    lines = re.findall(r"^(\w+): (.+(?:\n +.+)*)$", text, re.MULTILINE)
+    return {name: " ".join(text_of_line.split()).removesuffix(".") for name, text_of_line in lines}
 
 
 def _parameter(name: str, hint: Any, outer: Flag) -> Parameter:
@@ -175,28 +175,28 @@ def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        own = parameters(function)
+        known = parameters(function)
         try:
-            if strange := [name for name in kwargs if name not in own]:
+            if strange := [name for name in kwargs if name not in known]:
                 raise UsageError(
-                    f"{function.__name__}: {unknown_name('argument', strange[0], own)}"
+                    f"{function.__name__}: {unknown_name('argument', strange[0], known)}"
                 )
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
-            given = dict(bound.arguments)
+            values = dict(bound.arguments)
             for each in signature.parameters.values():
                 if each.kind is each.VAR_KEYWORD:
-                    given |= given.pop(each.name)
-            for name, value in given.items():
+                    values |= values.pop(each.name)
+            for name, value in values.items():
                 try:
-                    given[name] = own[name].validate(value)
+                    values[name] = known[name].validate(value)
                 except ValueError as error:
                     raise UsageError(f"{function.__name__}: '{name}' {error}.") from None
             with require_extras():
-                return function(**given)  # type: ignore[call-arg]
+                return function(**values)  # type: ignore[call-arg]
         except DpiclError as error:
             if not COMMAND.get() and error.args:
-                error.args = (_name_parameters(str(error.args[0]), own), *error.args[1:])
+                error.args = (_name_parameters(str(error.args[0]), known), *error.args[1:])
             raise
         finally:
             if registry := sys.modules.get(
@@ -207,9 +207,9 @@ def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-def _name_parameters(message: str, own: Mapping[str, Parameter]) -> str:
+def _name_parameters(message: str, known: Mapping[str, Parameter]) -> str:
     """A message as a program reads it: with names of parameters for flags, but for those of quoted commands."""
-    names = {each.written: name for name, each in own.items()}
+    names = {each.written: name for name, each in known.items()}
     return re.sub(
         r"`[^`]*`|--[a-z][a-z-]*", lambda match: names.get(match.group(), match.group()), message
     )

@@ -149,7 +149,7 @@ def scales(cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> list[Sc
     kind = Task.read_public(task)
     slots = {name: beyond(name, 66) for name in ("slots", "prompts")}
     many = {**slots, "examples_per_slot": beyond("examples_per_slot", 4)}
-    found = [
+    chosen = [
         Scale(
             "many queries, demonstrations and records",
             queries=beyond("queries", 72),
@@ -170,10 +170,10 @@ def scales(cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> list[Sc
     ]
     if "tokens" in names:
         long = {"tokens": beyond("tokens", 72)}
-        found.append(Scale("long texts", queries=4, shots=1, least=long))
+        chosen.append(Scale("long texts", queries=4, shots=1, least=long))
     if cls.releases_texts:
         few = {**SMALL, "tokens": 3}
-        found.append(
+        chosen.append(
             Scale(
                 f"{4 * MANY_WORDS} tokens more in the vocabulary",
                 words=MANY_WORDS,
@@ -182,19 +182,21 @@ def scales(cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> list[Sc
             )
         )
     tasks = [name for name in constants(cls) if name != task and name in list_tasks()]
-    found += [
+    chosen += [
         Scale(f"the sizes of {name}", task=name, queries=4, most=BRIEF)
         for name in tasks[:_MOST_TASKS]
     ]
-    return found
+    return chosen
 
 
 def _near_limits(cls: type[Mechanism], labels: int | None) -> Scale:
     """Every record is in every sample (q = 1 for the smallest groups), and most slots agree: either each record has its
     own slot, or 600 records leave about 259 of 300 slots with one at least."""
-    own = getattr(cls, "slot_per_record", False)
+    slot_per_record = getattr(cls, "slot_per_record", False)
     least = (
-        {"slots": 256, "examples_per_slot": 1} if own else {"slots": 300, "examples_per_slot": 2}
+        {"slots": 256, "examples_per_slot": 1}
+        if slot_per_record
+        else {"slots": 300, "examples_per_slot": 2}
     )
     return Scale(
         "two classes of unequal size, and sums above 256" if labels else "sums above 256",

@@ -69,9 +69,9 @@ class ReleaseConfig(BaseModel):
 
     def require_small_delta(self, records: int) -> None:
         """Raises UsageError for a delta that promises nothing to one of so many records, unless that is allowed."""
-        if not self.allow_large_delta and (said := large_delta(self.delta, records)):
+        if not self.allow_large_delta and (warning := large_delta(self.delta, records)):
             raise UsageError(
-                f"{said}; lower delta (`dpicl release` and `answer` have --allow-large-delta)."
+                f"{warning}; lower delta (`dpicl release` and `answer` have --allow-large-delta)."
             )
 
 

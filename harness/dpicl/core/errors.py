@@ -65,10 +65,10 @@ def one_line(error: BaseException, most: int = _LONGEST) -> str:
     """What an error says, in one line of at most so many characters; also of one whose text cannot be had. Long names,
     which come from input, are cut in the middle."""
     try:
-        said = shorten(" ".join(str(error).split()))
+        text = shorten(" ".join(str(error).split()))
     except BaseException:  # its own __str__ fails
-        said = "its message cannot be read"
-    return said if len(said) <= most else f"{said[:most]} ..."
+        text = "its message cannot be read"
+    return text if len(text) <= most else f"{text[:most]} ..."
 
 
 def unknown_name(kind: str, name: str, choices: Iterable[str]) -> UsageError:
@@ -78,12 +78,14 @@ def unknown_name(kind: str, name: str, choices: Iterable[str]) -> UsageError:
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.65 if len(name) < 5 else 0.75)
     close = begun[:1] if len(name.strip("-")) > 1 and begun else near
     hint = f" Did you mean '{close[0]}'?" if close else ""
-    own = (
+    known_names = (
         " One of your own comes with `--plugin FILE_OR_FOLDER`."
         if kind in _PLUGGABLE and not hint
         else ""
     )
-    return UsageError(f"Unknown {kind} '{name}'.{hint}{own} Known: {', '.join(known) or 'none'}.")
+    return UsageError(
+        f"Unknown {kind} '{name}'.{hint}{known_names} Known: {', '.join(known) or 'none'}."
+    )
 
 
 def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> None:

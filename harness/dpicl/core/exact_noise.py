@@ -67,9 +67,9 @@ def gaussian(scale: float, size: int, words: Words) -> np.ndarray:
         coin, place = words(2 * left.size).reshape(2, left.size)
         cell, inside = cells[left], (place >> np.uint64(64 - CELL_BITS)).astype(np.int64)
         sign = np.where(place & np.uint64(1), 1.0, -1.0)
-        kept = _draw_kept(cell, inside, ratio, coin, words)
-        drawn[left[kept]] = ((cell * CELL + inside + 0.5) * sign * step)[kept]
-        left = left[~kept]
+        inside_kept = _draw_kept(cell, inside, ratio, coin, words)
+        drawn[left[inside_kept]] = ((cell * CELL + inside + 0.5) * sign * step)[inside_kept]
+        left = left[~inside_kept]
     return drawn
 
 
@@ -119,14 +119,14 @@ def _draw_kept(
     wide = inside.astype(np.float64)
     chance = np.exp(-wide * (wide + 2.0 * CELL * cell + 1.0) / (2.0 * ratio * ratio))
     uniform = coin.astype(np.float64) * 2.0**-64
-    kept = uniform < chance
+    inside_kept = uniform < chance
     for at in np.flatnonzero(np.abs(uniform - chance) < DOUBT):
         more = words(CLOSE_BITS // 64 - 1)
         bits = sum(
             int(word) << (64 * place) for place, word in enumerate([*more.tolist(), int(coin[at])])
         )
-        kept[at] = bits < scaled_chance(int(cell[at]), int(inside[at]), ratio)
-    return kept
+        inside_kept[at] = bits < scaled_chance(int(cell[at]), int(inside[at]), ratio)
+    return inside_kept
 
 
 def scaled_chance(cell: int, inside: int, ratio: float) -> int:

@@ -123,10 +123,10 @@ class _Refused(ValueError):
 
 def refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object; readers differ in which of two equal keys they take."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         raise _Refused("an object has one key twice")
-    return found
+    return values
 
 
 def refuse_constant(name: str) -> Any:

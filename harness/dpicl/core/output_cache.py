@@ -139,14 +139,16 @@ def key_of(*parts: Any) -> bytes:
 
 def _batches(content: bytes) -> list[_Batch | None]:
     """What the lines hold; None for a damaged one."""
-    found: list[_Batch | None] = []
+    batches: list[_Batch | None] = []
     for line in filter(None, content.split(b"\n")):
         checksum, _, text = line.partition(b" ")
         try:
-            found.append(_Batch.model_validate_json(text) if checksum == _checksum(text) else None)
+            batches.append(
+                _Batch.model_validate_json(text) if checksum == _checksum(text) else None
+            )
         except ValidationError:
-            found.append(None)
-    return found
+            batches.append(None)
+    return batches
 
 
 def _checksum(content: bytes) -> bytes:

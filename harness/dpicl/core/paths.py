@@ -69,16 +69,16 @@ def slug(name: str) -> str:
 
 def user_cache() -> Path:
     """The user's folder for caches of all programs: ``$XDG_CACHE_HOME``, or ``~/.cache``."""
-    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    folder = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (
-        given if given.is_absolute() else Path.home() / ".cache"
+        folder if folder.is_absolute() else Path.home() / ".cache"
     )  # the specification ignores a relative one
 
 
 def cache_folder() -> Path:
     """The folder for everything that can be computed again: ``$DPICL_CACHE``, or ``dpicl`` in `user_cache`."""
-    own = os.environ.get("DPICL_CACHE")
-    return Path(own).expanduser() if own else user_cache() / "dpicl"
+    chosen = os.environ.get("DPICL_CACHE")
+    return Path(chosen).expanduser() if chosen else user_cache() / "dpicl"
 
 
 def models_folder() -> Path:
@@ -94,19 +94,19 @@ def private_folder() -> Path:
     begin anew because a variable changed. Where the budgets of earlier versions are, in ``~/.cache``, they stay.
     Raises UsageError where both folders are in use, and where one cannot be read.
     """
-    if own := os.environ.get("DPICL_CACHE"):
-        return Path(own).expanduser() / "private"
-    found = [
+    if chosen := os.environ.get("DPICL_CACHE"):
+        return Path(chosen).expanduser() / "private"
+    folders = [
         folder
         for folder in _home_private_folders()
         if list_budgets(folder) or (folder / "key").exists()
     ]
-    if len(found) > 1:
+    if len(folders) > 1:
         raise UsageError(
-            f"Both {found[0]} and {found[1]} hold budgets of private sets, and only one folder can count; move away the"
-            " one whose records nobody will release from again."
+            f"Both {folders[0]} and {folders[1]} hold budgets of private sets, and only one folder can"
+            " count; move away the one whose records nobody will release from again."
         )
-    return found[0] if found else _home_private_folders()[0]
+    return folders[0] if folders else _home_private_folders()[0]
 
 
 def uncounted_budgets() -> list[Path]:

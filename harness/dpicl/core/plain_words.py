@@ -82,15 +82,15 @@ def place_words(place: Sequence[str | int]) -> str:
 
 def problem_words(problem: Mapping[str, Any]) -> str:
     """What is wrong with a value, as the end of a sentence that begins with its place; the value where it is short."""
-    given = problem.get("input")
-    said = _NOISE.sub("", problem["msg"])
-    said = said[0].lower() + said[1:]
-    if given is None:
-        return f"is empty; it {said}, or leave the key out"
-    if isinstance(given, bool) and problem["type"] == "string_type":
-        return f"{said}, and YAML reads yes, no, on, off, true and false as truth values; put it in quotes"
-    if isinstance(given, int | float) and problem["type"] == "string_type":
-        return f"{said}, not {given!r}; put it in quotes"
-    if isinstance(given, str | int | float) and "not " not in said:
-        said += f", not {repr(given)[:60]}"
-    return said
+    value = problem.get("input")
+    message = _NOISE.sub("", problem["msg"])
+    message = message[0].lower() + message[1:]
+    if value is None:
+        return f"is empty; it {message}, or leave the key out"
+    if isinstance(value, bool) and problem["type"] == "string_type":
+        return f"{message}, and YAML reads yes, no, on, off, true and false as truth values; put it in quotes"
+    if isinstance(value, int | float) and problem["type"] == "string_type":
+        return f"{message}, not {value!r}; put it in quotes"
+    if isinstance(value, str | int | float) and "not " not in message:
+        message += f", not {repr(value)[:60]}"
+    return message

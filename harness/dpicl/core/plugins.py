@@ -83,14 +83,14 @@ def registered(
         for module in _modules_of(package, kind)
         for cls in of_module(module)
     )
-    found: dict[str, Registered[P]] = {}
+    classes: dict[str, Registered[P]] = {}
     for new in (*built_in, *given):
-        if (old := found.setdefault(new.cls.name, new)).cls is not new.cls:
+        if (old := classes.setdefault(new.cls.name, new)).cls is not new.cls:
             raise PluginError(
                 f"Two {kind}s are called '{new.cls.name}': {old.origin} and {new.origin}; rename one of them."
             )
-        found[new.cls.name] = new
-    return found
+        classes[new.cls.name] = new
+    return classes
 
 
 def is_harness(module: str) -> bool:

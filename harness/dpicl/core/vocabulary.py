@@ -131,8 +131,8 @@ class ReleasedPrompt:
     @property
     def texts(self) -> list[str]:
         """Every text that was released: the instruction, if there is one, then the demonstrations."""
-        own = [] if self.instruction is None else [self.instruction]
-        return [*own, *(each.text for each in self.demonstrations)]
+        instructions = [] if self.instruction is None else [self.instruction]
+        return [*instructions, *(each.text for each in self.demonstrations)]
 
 
 @dataclass(frozen=True)

@@ -68,8 +68,8 @@ def make_engine(
     if name == "ray":
         import_ray()
         return Ray(workers, address, cpus, gpus)
-    if given := [flag for flag, value in settings.items() if value is not None]:
-        raise UsageError(f"--{given[0]} goes with --engine ray, not with '{name}'; leave it out.")
+    if flags := [flag for flag, value in settings.items() if value is not None]:
+        raise UsageError(f"--{flags[0]} goes with --engine ray, not with '{name}'; leave it out.")
     if name == "local":
         return Local(workers or max(1, cores() // 2))
     if workers not in (None, 1):

@@ -144,14 +144,14 @@ def repeat(say: Callable[[], None]) -> Iterator[None]:
 def describe_outcome(done: Done) -> str:
     match done.status:
         case "done":
-            said = f"{done.score:.3f} in {duration(done.seconds)}"
+            status = f"{done.score:.3f} in {duration(done.seconds)}"
         case "failed" | "skipped":
-            said = f"{done.status}: {done.message}"
+            status = f"{done.status}: {done.message}"
         case "busy":
-            said = "another run is at it"
+            status = "another run is at it"
         case _:
-            said = "already there"
-    return make_printable(f"{done.cell}: {said}")
+            status = "already there"
+    return make_printable(f"{done.cell}: {status}")
 
 
 def count_progress() -> Callable[[int, int, str], None]:

@@ -60,11 +60,11 @@ class _RayTasks:
         self.cpus = engine.cpus or max(1, min(_CPUS, most))
         places = sum(_places(node, self.cpus, self.gpus) for node in nodes)
         if not places:
-            asked = count(self.cpus, "CPU") + (
+            resources = count(self.cpus, "CPU") + (
                 f" and {count(self.gpus, 'GPU')}" if self.gpus else ""
             )
             raise UsageError(
-                f"No node of the Ray cluster holds a worker of {asked}; change --cpus or --gpus."
+                f"No node of the Ray cluster holds a worker of {resources}; change --cpus or --gpus."
             )
         self.size = engine.workers or places
         self.ray, self.payload, self.heard = ray, ray.put(WorkerPayload.pack(job)), time.monotonic()
@@ -174,18 +174,18 @@ class WorkerPayload:
     @classmethod
     def pack(cls, job: Job) -> WorkerPayload:
         """What the workers of a job need of this machine. The results folder is not among it."""
-        found = {
+        results = {
             name: value for name, value in os.environ.items() if name.startswith(_CARRIED) and value
         }
-        found |= {
-            name: str(Path(found[name]).expanduser().absolute())
+        results |= {
+            name: str(Path(results[name]).expanduser().absolute())
             for name in _FOLDERS
-            if name in found
+            if name in results
         }
         paths = tuple(path.absolute() for path in job.plugins)
         job = replace(job, results=Path(os.devnull), plugins=paths)
         files = tuple((path, path.read_bytes()) for path in paths if path.is_file())
-        return cls(job, tuple(found.items()), files, _code_here())
+        return cls(job, tuple(results.items()), files, _code_here())
 
 
 def _code_here() -> tuple[str | None, str | None]:

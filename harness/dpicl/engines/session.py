@@ -46,18 +46,18 @@ def run_missing(
     if progress:
         report_damaged(damaged, moved=True)
     records = Fingerprints()
-    found = find_presence(selection.cells, known, records, selection.mechanisms)
-    servers = _find_servers(found.missing)
+    presence = find_presence(selection.cells, known, records, selection.mechanisms)
+    servers = _find_servers(presence.missing)
     if servers:
-        found = find_presence(selection.cells, known, records, selection.mechanisms, servers)
-    if found.unknown and progress:
-        message(found.unknown)
-    missing = _list_to_do(selection, found, rerun_stale, advice)
+        presence = find_presence(selection.cells, known, records, selection.mechanisms, servers)
+    if presence.unknown and progress:
+        message(presence.unknown)
+    missing = _list_to_do(selection, presence, rerun_stale, advice)
     releases = find_releases(missing, known, records, selection.mechanisms, servers)
     if scores_only:
         missing = select_scored(missing, releases)
     if not missing:
-        return found.there, []
+        return presence.there, []
     if releases and progress:
         message(
             f"{count(len(releases), 'cell')} only to be scored: an earlier run released what they need."
@@ -66,7 +66,7 @@ def run_missing(
     job = Job(
         selection.reference, selection.store.results, selection.plugins, 0, releases, scores_only
     )
-    return found.there, _run(selection, missing, known, job, engine, progress)
+    return presence.there, _run(selection, missing, known, job, engine, progress)
 
 
 def _find_servers(cells: Sequence[Cell]) -> dict[str, str]:
@@ -76,23 +76,23 @@ def _find_servers(cells: Sequence[Cell]) -> dict[str, str]:
 
 
 def _list_to_do(
-    selection: Selection, found: Presence, rerun_stale: bool, advice: str
+    selection: Selection, presence: Presence, rerun_stale: bool, advice: str
 ) -> list[Cell]:
     """The missing cells, and the stale ones, whose files are moved. Raises UsageError for stale ones otherwise."""
-    if not found.stale:
-        return found.missing
+    if not presence.stale:
+        return presence.missing
     if not rerun_stale:
-        verb = "is" if len(found.stale) == 1 else "are"
+        verb = "is" if len(presence.stale) == 1 else "are"
         raise UsageError(
-            f"{count(len(found.stale), 'result')} under {selection.store.results} {verb} stale"
-            f" ({describe_stale(found.stale)}). Nothing was run; {advice}."
+            f"{count(len(presence.stale), 'result')} under {selection.store.results} {verb} stale"
+            f" ({describe_stale(presence.stale)}). Nothing was run; {advice}."
         )
     selection.store.set_aside(
-        [Damaged(selection.store.path(each.cell), each.reason) for each in found.stale]
+        [Damaged(selection.store.path(each.cell), each.reason) for each in presence.stale]
     )
-    message(f"{count(len(found.stale), 'stale result')} moved into quarantine/.")
-    wanted = {cell.id for cell in (*found.missing, *(each.cell for each in found.stale))}
-    return [cell for cell in selection.cells if cell.id in wanted]
+    message(f"{count(len(presence.stale), 'stale result')} moved into quarantine/.")
+    missing_ids = {cell.id for cell in (*presence.missing, *(each.cell for each in presence.stale))}
+    return [cell for cell in selection.cells if cell.id in missing_ids]
 
 
 def _run(

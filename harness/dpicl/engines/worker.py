@@ -155,11 +155,11 @@ class Recorder:
 
     def _find_present(self, cell: Cell) -> Done | None:
         """How the cell ended in another run, None where it is to be done."""
-        found = self.store.read(cell)
-        if found is None:
+        result = self.store.read(cell)
+        if result is None:
             return None
         try:
-            if reason := self.records.difference(found):
+            if reason := self.records.difference(result):
                 raise DataError(
                     "Another run has just written this result, computed on different data (fingerprint mismatch:"
                     f" {reason}); give each set of records a --results folder of its own."

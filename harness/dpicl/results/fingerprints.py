@@ -123,8 +123,8 @@ class Fingerprints:
 
 def _find_at_hand(cell: Cell, download: bool) -> AtHand:
     path = _cache_path(cell)
-    if path is not None and (kept := AtHand.read(path)) is not None:
-        return kept
+    if path is not None and (remembered := AtHand.read(path)) is not None:
+        return remembered
     if cell.source == "hub" and not download:
         raise NotRead(f"The records of {cell.task} on the hub have not been read here.")
     return AtHand.of(task_of(cell))

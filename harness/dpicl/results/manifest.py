@@ -36,8 +36,8 @@ PACKAGES = (
 @lru_cache(maxsize=1)
 def package_versions() -> Mapping[str, str]:
     """Version of every fixed package that is installed. Looked up once: that reads and parses a file for each."""
-    found = {name: version for name in PACKAGES if (version := version_of(name)) is not None}
-    return MappingProxyType(found)
+    versions = {name: version for name in PACKAGES if (version := version_of(name)) is not None}
+    return MappingProxyType(versions)
 
 
 @lru_cache(maxsize=1)

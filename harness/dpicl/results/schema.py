@@ -447,9 +447,9 @@ class Result(Part):
 
     @property
     def texts(self) -> list[str]:
-        told = [] if self.instruction is None else [self.instruction]
+        instructions = [] if self.instruction is None else [self.instruction]
         return [
-            *told,
+            *instructions,
             *(each.text for each in self.released),
             *(each.text for each in self.answers),
         ]
@@ -527,8 +527,8 @@ def hash_release(result: Result) -> str:
 def split_scores(result: Result) -> Scores:
     """The file of a result whose release is another one's."""
     fields = Scores.model_fields.keys() - {"seconds", "schema_version"}
-    own = {name: getattr(result, name) for name in fields}
-    return Scores(**own, seconds=result.cost.seconds)
+    values = {name: getattr(result, name) for name in fields}
+    return Scores(**values, seconds=result.cost.seconds)
 
 
 def join_scores(scores: Scores, release: Result) -> Result:
@@ -552,14 +552,14 @@ def join_scores(scores: Scores, release: Result) -> Result:
         )
     made_with = {name: getattr(release.manifest, name) for name in _MADE_WITH}
     dirty = {"dirty": True} if release.manifest.dirty else {}
-    own = {
+    values = {
         name: getattr(scores, name)
         for name in Scores.model_fields
         if name not in ("seconds", "manifest")
     }
     try:
         return Result(
-            **own,
+            **values,
             **{name: getattr(release, name) for name in _RELEASED},
             manifest=scores.manifest.model_copy(update=made_with | dirty),
             cost=release.cost.model_copy(update={"seconds": scores.seconds}),
@@ -629,11 +629,11 @@ def read_part(schema: type[P], text: str, version: int, what: str) -> P:
         raise ValueError(f"damaged: {error}") from None
     if not isinstance(data, dict) or "schema_version" not in data:
         raise ValueError(f"foreign: it is not a {what}")
-    found = data["schema_version"]
-    require_not_newer(found, version)
-    if found != version:
-        age = "older" if isinstance(found, int) else "foreign"
-        raise ValueError(f"{age}: schema version {found!r:.40}, this program writes {version}")
+    stated = data["schema_version"]
+    require_not_newer(stated, version)
+    if stated != version:
+        age = "older" if isinstance(stated, int) else "foreign"
+        raise ValueError(f"{age}: schema version {stated!r:.40}, this program writes {version}")
     try:
         return schema.model_validate_json(text, strict=True)
     except ValidationError as error:
@@ -644,8 +644,8 @@ def first_problem(error: ValidationError) -> str:
     """The first thing that a schema refused, in a few words: where, and what it should be."""
     problem = error.errors(include_input=False)[0]
     place = ".".join(map(str, problem["loc"]))[:100]
-    said = problem["msg"].removeprefix("Value error, ")  # which may quote what the file holds
-    return f"{place + ': ' if place else ''}{shorten(said)}"
+    message = problem["msg"].removeprefix("Value error, ")  # which may quote what the file holds
+    return f"{place + ': ' if place else ''}{shorten(message)}"
 
 
 @contextmanager

@@ -105,8 +105,8 @@ class Store:
     def read(self, cell: Cell) -> Result | None:
         """The result of a cell; None when there is none that can be read."""
         path = self.path(cell)
-        found = join_files({path: read_file(path, either_from_text)})[path]
-        return found if isinstance(found, Result) and found.cell_id == cell.id else None
+        content = join_files({path: read_file(path, either_from_text)})[path]
+        return content if isinstance(content, Result) and content.cell_id == cell.id else None
 
     def load_all(self) -> tuple[list[Result], list[Damaged]]:
         """Every result of the suite, of all its versions, and the files that are none. Changes nothing on disk."""
@@ -116,13 +116,16 @@ class Store:
         paths, damaged = list_results(self.folder, self.results)
         with pause_collection():
             files = join_files({path: read_file(path, either_from_text) for path in paths})
-            for path, found in files.items():
-                if isinstance(found, Result) and self._place(found.cell, found.cell_id) != path:
-                    found = Damaged(path, "foreign: its name or folder does not fit its content")
-                if isinstance(found, Result):
-                    results.append(found)
-                elif found is not None:
-                    damaged.append(found)
+            for path, content in files.items():
+                if (
+                    isinstance(content, Result)
+                    and self._place(content.cell, content.cell_id) != path
+                ):
+                    content = Damaged(path, "foreign: its name or folder does not fit its content")
+                if isinstance(content, Result):
+                    results.append(content)
+                elif content is not None:
+                    damaged.append(content)
         return results, damaged
 
     def _place(self, cell: Cell, name: str) -> Path:
@@ -210,9 +213,9 @@ class Store:
         else:
             text = require_readable(to_text, either_from_text, split_scores(result))
         if isinstance(
-            found := join_files({path: read_file(path, either_from_text)})[path], Damaged
+            content := join_files({path: read_file(path, either_from_text)})[path], Damaged
         ):
-            self.set_aside([found])
+            self.set_aside([content])
         try:
             put_whole(path, text, new=True, root=self.results)
         except FileExistsError:
@@ -265,7 +268,7 @@ def _list_tree(folder: Path, root: Path) -> tuple[list[os.DirEntry[str]], list[D
     stand for a folder."""
     if folder != root and folder.is_symlink():
         return [], [Damaged(folder, _LINK, unread=True)]
-    found: list[os.DirEntry[str]] = []
+    files: list[os.DirEntry[str]] = []
     unread: list[Damaged] = []
     folders = [str(folder)]
     while folders:
@@ -286,8 +289,8 @@ def _list_tree(folder: Path, root: Path) -> tuple[list[os.DirEntry[str]], list[D
             elif entry.is_symlink() and not (is_json or is_hidden or os.path.isfile(entry.path)):
                 unread.append(Damaged(Path(entry.path), _LINK, unread=True))
             else:
-                found.append(entry)
-    return found, unread
+                files.append(entry)
+    return files, unread
 
 
 def require_readable(write: Callable[[T], str], read: Callable[[str], object], content: T) -> str:

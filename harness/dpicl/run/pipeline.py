@@ -85,7 +85,7 @@ def run_cell(
     meter = Meter(model)
     report(0, 1, "releasing")
     failed_before = model.usage.failures.copy()
-    made = release(
+    released = release(
         mechanism,
         task,
         model,
@@ -96,11 +96,11 @@ def run_cell(
     )
     failures = dict(model.usage.failures - failed_before)
     with clock.phase("load"):
-        loaded.load_scorers(made.prompt, made.answers)
+        loaded.load_scorers(released.prompt, released.answers)
     report(0, 1, "evaluating")
-    evaluation = bench.evaluate(loaded, made.prompt, made.answers, clock.phase)
+    evaluation = bench.evaluate(loaded, released.prompt, released.answers, clock.phase)
     with wrap_validation_errors():
-        result = _result(loaded, suite, made_with, made, evaluation, meter.cost(clock.seconds))
+        result = _result(loaded, suite, made_with, released, evaluation, meter.cost(clock.seconds))
         return result.model_copy(update={"failures": failures})
 
 
@@ -186,28 +186,28 @@ def _result(
     loaded: LoadedCell,
     suite: SuiteReference,
     made_with: Manifest,
-    made: Release,
+    released: Release,
     evaluation: Evaluation,
     cost: Cost,
 ) -> Result:
     cell, mechanism, task = loaded.cell, loaded.mechanism, loaded.task
-    publishable = math.isfinite(made.bounds.upper) and not task.restricted
-    answers = made.answers or {}
-    shown = made.prompt if publishable else ReleasedPrompt(None)
+    publishable = math.isfinite(released.bounds.upper) and not task.restricted
+    answers = released.answers or {}
+    shown = released.prompt if publishable else ReleasedPrompt(None)
     return Result(
         cell_id=cell.id,
         suite=suite,
         cell=cell,
         **_fields_of_scores(loaded, evaluation),
-        privacy=privacy_of(mechanism, made, cell.release),
+        privacy=privacy_of(mechanism, released, cell.release),
         released=[
             Released(text=each.text, label=each.label, tokens=each.tokens)
             for each in shown.demonstrations
         ],
         instruction=shown.instruction,
-        released_count=len(made.prompt.texts) if made.answers is None else len(answers),
+        released_count=len(released.prompt.texts) if released.answers is None else len(answers),
         answers=[Answer(id=key, text=text) for key, text in answers.items()] if publishable else [],
-        prepared=made.more is not None,
+        prepared=released.more is not None,
         manifest=made_with.model_copy(update=_list_inputs(loaded, evaluation.embedding)),
         cost=cost,
         created=now(),
@@ -253,8 +253,10 @@ def now() -> str:
 def privacy_of(mechanism: Mechanism, made: Release, config: ReleaseConfig) -> Privacy:
     event, knob = made.ledger.event(), None
     if mechanism.knob is not None:
-        own = made.calibration
-        knob = KnobValue(name=mechanism.knob.name, value=own.knob, by_label=dict(own.by_label))
+        calibration = made.calibration
+        knob = KnobValue(
+            name=mechanism.knob.name, value=calibration.knob, by_label=dict(calibration.by_label)
+        )
     slack = slack_of(event, made.calibration.delta, made.bounds.upper)
     return Privacy(
         epsilon_target=config.epsilon,

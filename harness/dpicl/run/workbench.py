@@ -67,8 +67,8 @@ class LoadedCell:
 
     def can_classify(self, prompt: ReleasedPrompt) -> bool:
         """Whether classifiers are made of what was released."""
-        made = prompt.demonstrations or self.task.main_metric in BY_EMBEDDING
-        return self.task.kind == "classification" and bool(made)
+        has_texts = prompt.demonstrations or self.task.main_metric in BY_EMBEDDING
+        return self.task.kind == "classification" and bool(has_texts)
 
     def require_scores(self) -> None:
         """Raises UsageError where what is released could not be scored, with this model's server."""
@@ -211,11 +211,11 @@ class Workbench:
         """Scores of the language model after the prompt, and of classifiers made of all demonstrations on
         classification tasks."""
         with phase("evaluate"):
-            found = self._ask_model(loaded, prompt)
+            evaluation = self._ask_model(loaded, prompt)
         if not loaded.can_classify(prompt):
-            return found
+            return evaluation
         with phase("classify"):
-            return self._classify(found, loaded, prompt)
+            return self._classify(evaluation, loaded, prompt)
 
     def _ask_model(self, loaded: LoadedCell, prompt: ReleasedPrompt) -> Evaluation:
         """Scores of the language model. Where a classifier's is the task's main metric, a prompt that does not fit the
@@ -223,21 +223,21 @@ class Workbench:
         from dpicl.evaluation import lm_eval_bridge, nearest
 
         task, model = loaded.task, loaded.model
-        wanted = task.main_metric in BY_EMBEDDING
+        by_embedding = task.main_metric in BY_EMBEDDING
         problem = scoring_problem(task.public_view(), model)
-        if wanted and problem:
+        if by_embedding and problem:
             return nearest.skip_model(task, problem)
         try:
             return lm_eval_bridge.evaluate(
                 task, model, prompt.shown, instruction=prompt.instruction
             )
         except PromptTooLong as error:
-            if not wanted:
+            if not by_embedding:
                 raise
             return nearest.skip_model(task, str(error))
 
     def _classify(
-        self, found: Evaluation, loaded: LoadedCell, prompt: ReleasedPrompt
+        self, evaluation: Evaluation, loaded: LoadedCell, prompt: ReleasedPrompt
     ) -> Evaluation:
         """The evaluation with the scores of classifiers that are made of the demonstrations."""
         from dpicl.evaluation import nearest
@@ -248,27 +248,30 @@ class Workbench:
             return embed_texts(texts, name, self.outputs(), model.identity.name, task.name)
 
         try:
-            said = nearest.classify(task, prompt.demonstrations, embed)
+            classified = nearest.classify(task, prompt.demonstrations, embed)
         except ModelError as error:
             if task.main_metric in BY_EMBEDDING:
                 raise
-            found = replace(
-                found, skipped={**found.skipped, **dict.fromkeys(BY_EMBEDDING, str(error))}
+            evaluation = replace(
+                evaluation,
+                skipped={**evaluation.skipped, **dict.fromkeys(BY_EMBEDDING, str(error))},
             )
-            return self._add_carried(found, loaded, prompt)
-        for metric, answers in said.items():
-            found = nearest.add_accuracy(found, metric, nearest.evaluate_answers(task, answers))
-        return self._add_carried(replace(found, embedding=name), loaded, prompt)
+            return self._add_carried(evaluation, loaded, prompt)
+        for metric, answers in classified.items():
+            evaluation = nearest.add_accuracy(
+                evaluation, metric, nearest.evaluate_answers(task, answers)
+            )
+        return self._add_carried(replace(evaluation, embedding=name), loaded, prompt)
 
     def _add_carried(
-        self, found: Evaluation, loaded: LoadedCell, prompt: ReleasedPrompt
+        self, evaluation: Evaluation, loaded: LoadedCell, prompt: ReleasedPrompt
     ) -> Evaluation:
         """With what the texts carry, tested on all records from which the seeds draw theirs; as it is where all seeds
         have the same."""
         from dpicl.evaluation import carried
 
         if not loaded.cell.fresh_test_records:
-            return found
+            return evaluation
         test, scores = self.whole_task(loaded.cell).test, dict[str, float]()
         try:
             for reader in carried.INDEPENDENT:
@@ -277,10 +280,14 @@ class Workbench:
                 )
                 scores[reader] = float(outcomes.mean())
         except ModelError as error:
-            return replace(found, skipped={**found.skipped, **dict.fromkeys(CARRIED, str(error))})
+            return replace(
+                evaluation, skipped={**evaluation.skipped, **dict.fromkeys(CARRIED, str(error))}
+            )
         by_reader = {f"{CARRIED[0]}_{reader}": score for reader, score in scores.items()}
         worse = scores[carried.choose_worse(scores)]
-        return replace(found, aggregates={**found.aggregates, CARRIED[0]: worse, **by_reader})
+        return replace(
+            evaluation, aggregates={**evaluation.aggregates, CARRIED[0]: worse, **by_reader}
+        )
 
 
 def _task_key(cell: Cell, metadata: Metadata) -> tuple[Any, ...]:

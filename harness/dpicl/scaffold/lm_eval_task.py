@@ -214,18 +214,18 @@ def _read_choices(source: _Import) -> list[str]:
 
 def _read_generation(source: _Import, delimiter: str) -> dict[str, Any]:
     """until and max_gen_toks of `generation_kwargs`. Raises nothing: what does not fit is refused."""
-    wanted = source.get("generation_kwargs", {})
-    if not isinstance(wanted, dict):
+    generation = source.get("generation_kwargs", {})
+    if not isinstance(generation, dict):
         source.refuse("generation_kwargs", "must be a set of keys")
         return {}
-    if wanted.get("do_sample") or wanted.get("temperature", 0) not in (0, 0.0):
+    if generation.get("do_sample") or generation.get("temperature", 0) not in (0, 0.0):
         source.refuse(
             "generation_kwargs",
             "answers are the likeliest tokens; leave do_sample and temperature out",
         )
-    until = wanted.get("until", [delimiter])
+    until = generation.get("until", [delimiter])
     stops = [until] if isinstance(until, str) else until
-    return {"until": stops, "max_gen_toks": wanted.get("max_gen_toks", _LONGEST_ANSWER), "do_sample": False,
+    return {"until": stops, "max_gen_toks": generation.get("max_gen_toks", _LONGEST_ANSWER), "do_sample": False,
             "temperature": 0.0}  # fmt: skip
 
 

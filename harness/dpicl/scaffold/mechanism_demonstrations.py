@@ -64,9 +64,11 @@ class MyMethod(dpicl.DemonstrationMechanism):
             )
 
             sample = sampler.draw()
-            asked = [[*prompts.private(slot), *text.tokens] for slot in sample.slots]
+            prompts_read = [[*prompts.private(slot), *text.tokens] for slot in sample.slots]
             favourites = (
-                model.next_token_log_probs(asked, prompts.prefix).numpy()[:, allowed].argmax(axis=1)
+                model.next_token_log_probs(prompts_read, prompts.prefix)
+                .numpy()[:, allowed]
+                .argmax(axis=1)
             )
             # Decide: what a slot may say. One row a slot, in the simplex: that is what bounds a record's influence.
             votes = np.eye(len(allowed))[favourites]
