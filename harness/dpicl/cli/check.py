@@ -23,6 +23,9 @@ from dpicl.mechanism.registry import load_plugin
 from dpicl.results.manifest import cores
 from dpicl.tables.document import Block, text_table
 
+#: A mechanism has some thirty settings of unequal size: more processes wait for the largest.
+_MOST_PROCESSES = 8
+
 
 def _answer(verdicts: Findings, arguments: Mapping[str, Any]) -> Answer:
     documents, shown = [], list[Block | str]()
@@ -107,7 +110,7 @@ def _count_processes() -> int:
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(1)
-    return cores()
+    return min(cores(), _MOST_PROCESSES)
 
 
 def _find_given(mechanism: GivenMechanism, plugins: list[Path]) -> list[Given]:
