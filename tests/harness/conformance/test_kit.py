@@ -1,6 +1,6 @@
 """The kit itself: it judges what it saw, says so when it saw nothing, and its watch changes nothing."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -24,6 +24,7 @@ from dpicl.models.base import ChatPrompt
 from dpicl.models.simulated import SimulatedLM
 from dpicl.privacy.top_k import NoisyTopK
 from dpicl.releasing.release import release
+from tests.harness.conformance.fails_with_option import Fails
 from tests.harness.conformance.sound import SoundTokens, SoundVoting
 
 
@@ -210,23 +211,12 @@ def test_a_task_that_a_mechanism_cannot_do_is_one_sentence():
         check_mechanism(SoundTokens, task="samsum")
 
 
-@dataclass(frozen=True)
-class Fails(SoundVoting):
-    """Passes at the ordinary setting, and not with an option of its own."""
-
-    name = "fails"
-    wrong: bool = False
-
-    def answer(self, query, sample, context):
-        if self.wrong:
-            raise ValueError("no")
-        return super().answer(query, sample, context)
-
-
 def test_more_processes_find_what_one_finds(monkeypatch):
     for effort in ("FULL", "QUICK"):
         monkeypatch.setattr(kit, effort, LEAST)
-    monkeypatch.setattr(kit, "CHECKS", {name: CHECKS[name] for name in ("no-crash", "non-private")})
+    monkeypatch.setattr(
+        kit, "CHECKS", {name: CHECKS[name] for name in ("no-crash", "side-effects", "non-private")}
+    )
     monkeypatch.setattr(kit, "OTHER_SETTINGS", ("non-private",))
     settings = [Variant({"wrong": True}), Variant({"wrong": False})]
     monkeypatch.setattr(kit, "variants", lambda *_: settings)
