@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from dpicl.core.errors import DpiclError, PluginError, one_line
 from dpicl.core.messages import message
 from dpicl.core.orphans import adopt_orphans, end_children, list_children
-from dpicl.core.plugins import plugin_failure
+from dpicl.core.plugins import ENDED_PROGRAM, plugin_failure
 
 #: Seconds without a sign of life, by the clock: many times what one check of the kit takes.
 SILENCE_SECONDS = 600.0
@@ -107,7 +107,5 @@ def _verdict(pipe: Connection, key: str, silence: float) -> int | str:
                 case [told, int() | str() as verdict] if told == key:
                     return verdict
         except (OSError, EOFError, ValueError, RecursionError):
-            return (
-                "The plugin ended the program before the checks were done; let it return or raise."
-            )
+            return ENDED_PROGRAM
     return f"The plugin was stopped: it did not go on for {silence:g} s; look for a wait without an end."

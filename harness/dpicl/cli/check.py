@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +15,7 @@ from dpicl.cli.output import Answer
 from dpicl.conformance.kit import CheckFinding, check_mechanism
 from dpicl.core.errors import ResultError
 from dpicl.core.messages import count, message
+from dpicl.engines.worker import limit_threads
 from dpicl.mechanism import checked
 from dpicl.mechanism.given import Given, GivenMechanism, given_mechanism
 from dpicl.mechanism.options import option_types, share_out
@@ -74,7 +74,10 @@ def check(
     task: check on this task only (default: one of every kind that it does).
     """
     by_name = dict[str, tuple[list[str], list[CheckFinding]]]()
-    processes = _count_processes() if apart.is_apart() else 1
+    processes = 1
+    if apart.is_apart():
+        limit_threads(1)  # a fork hangs where it needs the threads of OpenMP that its parent had
+        processes = min(cores(), _MOST_PROCESSES)
     every = _find_given(mechanism, p.as_list(plugins))
     changes = share_out(
         {each.name: option_types(each.cls) for each in every}, p.option_changes(options)
@@ -102,15 +105,6 @@ def check(
             "Rows of this file keep the mark ‡: only a check without --task and --option counts for them."
         )
     return verdicts
-
-
-def _count_processes() -> int:
-    """One a core, each with one thread: a fork hangs where it needs the threads of OpenMP that its parent had."""
-    os.environ["OMP_NUM_THREADS"] = "1"
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.set_num_threads(1)
-    return min(cores(), _MOST_PROCESSES)
 
 
 def _find_given(mechanism: GivenMechanism, plugins: list[Path]) -> list[Given]:

@@ -94,8 +94,8 @@ class HostileModel(SimulatedLM):
 
     def _score(self, query: Tokens, endings: Sequence[Tokens]) -> list[ScoredEnding]:
         self._check_length(len(query) + max(map(len, endings)))
-        row = self.log_probs_after(query)
-        _, heard = self._hear(query)
+        markers, heard = self._hear(query)
+        row = self._answers(markers, heard)
         seed = zlib.crc32(heard)
         likeliest = int(row.argmax())
         self._count(len(query) + sum(map(len, endings)))

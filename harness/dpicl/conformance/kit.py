@@ -133,30 +133,28 @@ def check_mechanism(
     )
     if problem:
         verdicts["side-effects"].append(("", failed(problem)))
-    places = [
-        _Place(cls, name, options, seed, number == 0, report_alive)
+    places = {
+        name: _Place(cls, name, options, seed, number == 0, report_alive)
         for number, name in enumerate(names)
-    ]
-    by_name = {place.task: place for place in places}
+    }
 
     def check_part(name: str, setting: Variant | None) -> _Part:
-        return (
-            by_name[name].check_ordinary()
-            if setting is None
-            else by_name[name].check_other(setting)
-        )
+        if setting is None:
+            return _Part(places[name].check_ordinary())
+        return places[name].check_other(setting)
 
     with fork_workers(check_part, processes) as begin:
         ordinary = {name: begin(name, None) for name in names}
         checked: set[tuple[object, ...]] = set()
-        for place in places:
-            report(place.task)
-            part = ordinary[place.task]()
-            verdicts_here = list(part.verdicts.items())
-            if part.differs:
-                verdicts_here += _check_other_settings(place, checked, begin)
-            for check, verdict in verdicts_here:
-                verdicts[check].append((place.task, verdict))
+        for name, place in places.items():
+            report(name)
+            verdicts_here = ordinary[name]().verdicts
+            for check, verdict in verdicts_here.items():
+                verdicts[check].append((name, verdict))
+            if any(verdict.status == "failed" for verdict in verdicts_here.values()):
+                continue
+            for check, verdict in _check_other_settings(place, checked, begin):
+                verdicts[check].append((name, verdict))
     return [_worst(check, by_task) for check, by_task in verdicts.items()]
 
 
@@ -173,11 +171,11 @@ def _run_with_planted_words(
 
 @dataclass(frozen=True)
 class _Part:
-    """Verdicts on one bench, of one setting the failures alone. differs: whether the mechanism runs, and otherwise than
-    at the ordinary setting."""
+    """Verdicts on one bench, of another setting the failures alone. differs: whether the mechanism runs otherwise there
+    than at the ordinary setting."""
 
     verdicts: Mapping[str, Verdict]
-    differs: bool
+    differs: bool = False
 
 
 @dataclass
@@ -213,25 +211,24 @@ class _Place:
         """An ordinary run at the ordinary setting."""
         return self.bench(Variant({})).run()
 
-    def check_ordinary(self) -> _Part:
-        """All checks at the ordinary setting."""
+    def check_ordinary(self) -> Mapping[str, Verdict]:
+        """All checks at the ordinary setting; one is failed where the mechanism does not run at all."""
         bench, error = attempt(lambda: self.bench(Variant({})))
         if isinstance(error, DpiclError):
             raise error
         if bench is None:
-            return _Part(_refuse_broken("before a run", error), differs=False)
+            return _refuse_broken("before a run", error)
         evidence = CheckEvidence(bench, FULL if self.first else OTHER_TASKS)
         verdicts = check_on_one_bench(evidence, CHECKS, self.report_alive)
         plain, _ = attempt(lambda: evidence.plain)
         if plain is not None:
             self.plain = plain
-        passes = all(verdict.status != "failed" for verdict in verdicts.values())
-        return _Part(verdicts, differs=plain is not None and passes)
+        return verdicts
 
     def check_other(self, setting: Variant) -> _Part:
         """The checks that are repeated at another setting, which the mechanism may refuse."""
         self.report_alive()
-        nothing = _Part({}, differs=False)
+        nothing = _Part({})
         bench, error = attempt(lambda: self.bench(setting))
         if bench is None:
             return nothing

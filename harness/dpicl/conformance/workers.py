@@ -12,6 +12,7 @@ from multiprocessing import get_context
 from typing import Any, TypeVar
 
 from dpicl.core.errors import PluginError
+from dpicl.core.plugins import ENDED_PROGRAM
 
 _Result = TypeVar("_Result")
 #: Begins a part and gives the function that waits for its result.
@@ -46,9 +47,7 @@ def fork_workers(work: Callable[..., _Result], processes: int) -> Iterator[Begin
     try:
         yield begin
     except BrokenProcessPool:
-        raise PluginError(
-            "The plugin ended the program before the checks were done; let it return or raise."
-        ) from None
+        raise PluginError(ENDED_PROGRAM) from None
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # a thread of a plug-in may never end
 

@@ -30,6 +30,10 @@ from dpicl.core.files import content_of
 
 #: What the module of a plugin file is called, before the start of its hash.
 MODULE: Final = "dpicl_plugin_"
+#: What is said of a plug-in that ends a process in which it is checked.
+ENDED_PROGRAM: Final = (
+    "The plugin ended the program before the checks were done; let it return or raise."
+)
 
 #: What begins so is content, shipped or not, that the harness treats alike.
 _CONTENT = ("dpicl.mechanisms.", "dpicl.tasks.")
