@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -315,7 +316,9 @@ def test_other_texts_of_the_same_people_are_charged_to_their_set(dpicl, desk):
         release(dpicl, "--per-record", data="later.csv", out="b.jsonl").code == 0
     )  # nobody is named in it
     ledger = next(each for each in read_all() if each.name == "tickets")
-    assert "Bob" not in ledger.text and not hashes_of(["bob"]) & hashes_of([], ["bob"])
+    ledger_words = re.sub(r"[A-Za-z0-9+/=]{80,}", "", ledger.text)  # base64 may spell any name
+    assert "bob" not in ledger_words.lower()
+    assert not hashes_of(["bob"]) & hashes_of([], ["bob"])
 
 
 def test_a_set_that_mixes_units_says_that_a_record_is_protected(dpicl, fresh_cache):
