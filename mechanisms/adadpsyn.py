@@ -28,12 +28,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpicl import NearCentre, Sample, Sizes, UsageError
 from dpicl import dp_event as dp
-from dpicl.core.errors import UsageError
-from dpicl.core.vocabulary import Sizes
 from dpicl.mechanisms.tang import Tang
-from dpicl.privacy.near_centre import NearCentre
-from dpicl.privacy.private_set import Sample
 
 #: Up to the radius of the simplex, as the released GoodRadius searches.
 RADII = tuple(math.sqrt(0.5) * step / 8 for step in range(1, 9))

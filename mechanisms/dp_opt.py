@@ -33,29 +33,33 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpicl import dp_event as dp
-from dpicl.accounting.published import dp_opt_epsilon
-from dpicl.core.errors import PromptTooLong, UsageError
-from dpicl.core.vocabulary import Record, ReleasedPrompt
-from dpicl.mechanism.bases import Context, DemonstrationMechanism, Knob, Sizes
-from dpicl.mechanism.generation import (
+from dpicl import (
+    Context,
+    DemonstrationMechanism,
+    Knob,
+    LimitedDomain,
+    NoisyTopK,
+    Prefix,
+    PrivateSet,
+    PromptTooLong,
+    PublicTask,
+    Record,
+    ReleasedPrompt,
     ReleasedText,
+    Sample,
+    Sizes,
+    UsageError,
     check_positive,
     cut_record,
+    dp_opt_epsilon,
     label_endings,
     public_log_probs,
+    sampling_rate,
 )
-from dpicl.privacy.limited_domain import LimitedDomain
-from dpicl.privacy.private_set import PrivateSet, Sample, sampling_rate
-from dpicl.privacy.top_k import NoisyTopK
-
-if TYPE_CHECKING:
-    from dpicl.data.task import PublicTask
-    from dpicl.models.base import Prefix
+from dpicl import dp_event as dp
 
 #: The prompt that asks for an instruction, and what a new one is to be like; the words are ours.
 HEAD = "A student follows this instruction:\n{instruction}\n\n"

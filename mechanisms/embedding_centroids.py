@@ -34,15 +34,22 @@ from typing import Literal
 
 import numpy as np
 
+from dpicl import (
+    Knob,
+    NoisySum,
+    PreparedContext,
+    PreparedMechanism,
+    PrivateSet,
+    PublicTask,
+    Query,
+    Reader,
+    Sample,
+    Sizes,
+    check_embedding_name,
+    check_positive,
+    parallel,
+)
 from dpicl import dp_event as dp
-from dpicl.accounting.events import parallel
-from dpicl.core.vocabulary import Knob, Query, Sizes
-from dpicl.data.task import PublicTask
-from dpicl.mechanism.bases import PreparedContext, PreparedMechanism, Reader
-from dpicl.mechanism.generation import check_positive
-from dpicl.models.embeddings import check_name
-from dpicl.privacy.primitives import NoisySum
-from dpicl.privacy.private_set import PrivateSet, Sample
 
 #: Above any number that is released here, and small enough for an inner product.
 _LARGEST = 1e100
@@ -67,7 +74,7 @@ class EmbeddingCentroids(PreparedMechanism):
     scale: float = 10.0
 
     def __post_init__(self) -> None:
-        check_name(self.embedding)
+        check_embedding_name(self.embedding)
         check_positive(clip=self.clip, learning_rate=self.learning_rate, scale=self.scale)
         self.require_at_least(steps=1)
 

@@ -22,18 +22,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from dpicl import (
+    AnswerContext,
+    AnswerMechanism,
+    Knob,
+    NearestToMean,
+    PublicTask,
+    Query,
+    Sample,
+    Sizes,
+    UsageError,
+    check_embedding_name,
+    check_positive,
+)
 from dpicl import dp_event as dp
-from dpicl.core.errors import UsageError
-from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, Knob, Query, Sizes
-from dpicl.mechanism.generation import check_positive
-from dpicl.models.embeddings import check_name
-from dpicl.privacy.primitives import NearestToMean
-from dpicl.privacy.private_set import Sample
-
-if TYPE_CHECKING:
-    from dpicl.data.task import PublicTask
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class ESA(AnswerMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_name(self.embedding)
+        check_embedding_name(self.embedding)
         check_positive(radius=self.radius, temperature=self.temperature)
         if self.candidates < 2:
             raise UsageError(
@@ -75,7 +79,8 @@ class ESA(AnswerMechanism):
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
         """The PRV accountant's estimate for Poisson sampling at sensitivity 1 on the sum, as the authors' notebook."""
-        from dpicl.accounting import accountants  # loads dp_accounting and prv_accountant
+
+        from dpicl import epsilon  # loads dp_accounting and prv_accountant
 
         claimed = self._nearest_to_mean(knob).bound * knob
         if claimed == 0:
@@ -83,7 +88,7 @@ class ESA(AnswerMechanism):
         event = self.scheme.event(
             dp.GaussianDpEvent(claimed), sizes.records[None], sizes.queries or 1
         )
-        return accountants.epsilon(event, delta).estimate
+        return epsilon(event, delta).estimate
 
     def answer(self, query: Query, sample: Sample, context: AnswerContext) -> str:
         reader = context.reader

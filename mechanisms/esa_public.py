@@ -10,16 +10,9 @@ Privacy: no private record is read. The public records are the task's public par
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from dpicl.mechanism.bases import AnswerContext, Query
-from dpicl.mechanism.public_candidates import public_slots
+from dpicl import AnswerContext, PublicSample, PublicScheme, PublicTask, Query, Sample, public_slots
 from dpicl.mechanisms.esa import ESA
-from dpicl.privacy.private_set import Sample
-from dpicl.privacy.public_slots import PublicSample, PublicScheme
-
-if TYPE_CHECKING:
-    from dpicl.data.task import PublicTask
 
 
 @dataclass(frozen=True)

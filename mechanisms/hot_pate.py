@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpicl.core.vocabulary import Sizes
+from dpicl import Sizes
 from dpicl.mechanisms.tang import Tang
 
 

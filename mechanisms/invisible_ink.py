@@ -28,13 +28,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpicl import (
+    Context,
+    DifferenceChoice,
+    Knob,
+    NextToken,
+    OneSampleTexts,
+    Sample,
+    Sizes,
+    bounded_range,
+    check_positive,
+)
 from dpicl import dp_event as dp
-from dpicl.accounting.events import bounded_range
-from dpicl.mechanism.bases import Context, Knob, Sizes
-from dpicl.mechanism.generation import check_positive
-from dpicl.mechanism.label_texts import NextToken, OneSampleTexts
-from dpicl.privacy.primitives import DifferenceChoice
-from dpicl.privacy.private_set import Sample
 
 #: C at epsilon = infinity: log-probabilities do not differ by more.
 UNCLIPPED = 1e6
@@ -64,10 +69,11 @@ class InvisibleInk(OneSampleTexts):
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
         """T C^2/(2 s^2 tau^2)-zCDP, converted to epsilon, without sampling: the paper's batches are disjoint."""
-        from dpicl.accounting import accountants  # loads dp_accounting and prv_accountant
+
+        from dpicl import epsilon  # loads dp_accounting and prv_accountant
 
         token = bounded_range(self._token(knob).range_epsilon)
-        return accountants.epsilon(dp.SelfComposedDpEvent(token, self.tokens), delta).upper
+        return epsilon(dp.SelfComposedDpEvent(token, self.tokens), delta).upper
 
     def text_event(self, knob: float) -> dp.DpEvent:
         return dp.SelfComposedDpEvent(self._token(knob).event, self.tokens)

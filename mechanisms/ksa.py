@@ -24,21 +24,26 @@ import math
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpicl import (
+    AnswerContext,
+    AnswerMechanism,
+    FinalPrompt,
+    Knob,
+    NoisyTopK,
+    PublicTask,
+    Query,
+    Sample,
+    Sizes,
+    check_positive,
+    sampled_exponential_epsilon,
+    sampling_rate,
+    split_words,
+    write_request,
+)
 from dpicl import dp_event as dp
-from dpicl.accounting.published import sampled_exponential_epsilon
-from dpicl.core import scripts
-from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, FinalPrompt, Knob, Query, Sizes
-from dpicl.mechanism.generation import check_positive
-from dpicl.mechanism.public_candidates import write_request
-from dpicl.privacy.private_set import Sample, sampling_rate
-from dpicl.privacy.top_k import NoisyTopK
-
-if TYPE_CHECKING:
-    from dpicl.data.task import PublicTask
 
 #: The paper's request, by task; other tasks use the last one.
 REQUESTS = {
@@ -106,7 +111,7 @@ def public_words(text: str) -> tuple[str, ...]:
 
 
 def words_of(text: str) -> frozenset[str]:
-    """All words of a text (`dpicl.core.scripts.words`), in lower case."""
+    """All words of a text (`split_words`), in lower case."""
     return frozenset(_split(text))
 
 
@@ -118,4 +123,4 @@ def stopwords() -> frozenset[str]:
 
 
 def _split(text: str) -> list[str]:
-    return scripts.words(text.lower())
+    return split_words(text.lower())

@@ -25,24 +25,31 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpicl import (
+    LATER_OPTION,
+    Context,
+    Demonstration,
+    DemonstrationMechanism,
+    Knob,
+    Partition,
+    PrivateSet,
+    PromptWriter,
+    PublicTask,
+    Record,
+    Sample,
+    Sizes,
+    VoteHistogram,
+    check_embedding_name,
+    check_positive,
+    check_style,
+    find_nearest,
+    parallel,
+    write_texts,
+)
 from dpicl import dp_event as dp
-from dpicl.accounting.events import parallel
-from dpicl.core.vocabulary import Partition, Record
-from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
-from dpicl.mechanism.generation import PromptWriter, check_positive, check_style
-from dpicl.mechanism.options import LATER
-from dpicl.mechanism.public_candidates import find_nearest
-from dpicl.mechanism.sampled_texts import write_texts
-from dpicl.models.embeddings import check_name
-from dpicl.privacy.private_set import PrivateSet, Sample
-from dpicl.privacy.vote_histogram import VoteHistogram
-
-if TYPE_CHECKING:
-    from dpicl.data.task import PublicTask
 
 
 @dataclass(frozen=True)
@@ -64,10 +71,10 @@ class OneVote(DemonstrationMechanism):
     temperature: float = 1.0
     embedding: str = "embedded"
     style: str = "completion"
-    texts: int | None = field(default=None, metadata={LATER: True})
+    texts: int | None = field(default=None, metadata={LATER_OPTION: True})
 
     def __post_init__(self) -> None:
-        check_name(self.embedding)
+        check_embedding_name(self.embedding)
         check_style(self.style)
         self.require_at_least(candidates=1, tokens=1, texts=1)
         self.require_at_most(candidates=10_000, texts=10_000)

@@ -19,12 +19,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dpicl import (
+    BoundedRangeChoice,
+    Context,
+    Knob,
+    NextToken,
+    OneSampleTexts,
+    Sizes,
+    check_positive,
+    prism_formula,
+)
 from dpicl import dp_event as dp
-from dpicl.accounting.published import prism_formula
-from dpicl.mechanism.bases import Context, Knob, Sizes
-from dpicl.mechanism.generation import check_positive
-from dpicl.mechanism.label_texts import NextToken, OneSampleTexts
-from dpicl.privacy.primitives import BoundedRangeChoice
 
 
 @dataclass(frozen=True)

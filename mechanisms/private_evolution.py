@@ -31,10 +31,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from dpicl import Context, Demonstration, Partition, PrivateSet, Sizes, UsageError, VoteHistogram
 from dpicl import dp_event as dp
-from dpicl.core.errors import UsageError
-from dpicl.core.vocabulary import Partition
-from dpicl.mechanism.bases import Context, Demonstration, Sizes
 from dpicl.mechanisms.one_vote import (
     OneVote,
     find_places,
@@ -42,8 +40,6 @@ from dpicl.mechanisms.one_vote import (
     remove_repetitions,
     stream_name,
 )
-from dpicl.privacy.private_set import PrivateSet
-from dpicl.privacy.vote_histogram import VoteHistogram
 
 
 @dataclass(frozen=True)
@@ -74,9 +70,10 @@ class PrivateEvolution(OneVote):
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
         """The exact curve of R Gaussian releases, as here (section 3)."""
-        from dpicl.accounting import accountants  # loads dp_accounting and prv_accountant
 
-        return accountants.epsilon(self.events(knob, sizes), delta).upper
+        from dpicl import epsilon  # loads dp_accounting and prv_accountant
+
+        return epsilon(self.events(knob, sizes), delta).upper
 
     def choose_texts(
         self, group: Partition, wanted: Mapping[str, int], private: PrivateSet, context: Context

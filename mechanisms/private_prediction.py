@@ -34,14 +34,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpicl import (
+    AboveThreshold,
+    BoundedRangeChoice,
+    Context,
+    Knob,
+    NextToken,
+    OneSampleTexts,
+    Sample,
+    Sizes,
+    UsageError,
+    check_positive,
+    draw_in_public,
+    softmax,
+)
 from dpicl import dp_event as dp
-from dpicl.core.errors import UsageError
-from dpicl.mechanism.bases import Context, Knob, Sizes
-from dpicl.mechanism.generation import check_positive, draw_in_public
-from dpicl.mechanism.label_texts import NextToken, OneSampleTexts, normalise
-from dpicl.privacy.above_threshold import AboveThreshold
-from dpicl.privacy.primitives import BoundedRangeChoice
-from dpicl.privacy.private_set import Sample
 
 
 @dataclass(frozen=True)
@@ -80,11 +87,12 @@ class PrivatePrediction(OneSampleTexts):
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
         """r (c^2/(2 (s tau)^2) + 2/(s sigma)^2)-zCDP, converted to epsilon, without sampling: the paper's batches are
         disjoint. sigma: the scale of the threshold's noise."""
-        from dpicl.accounting import accountants  # loads dp_accounting and prv_accountant
+
+        from dpicl import epsilon  # loads dp_accounting and prv_accountant
 
         token, noisy = self._token(knob), self._noisy_threshold(knob)
         rho = token.range_epsilon**2 / 8 + 2 * (noisy.bound / noisy.scale) ** 2
-        return accountants.epsilon(dp.ZCDpEvent(self.rounds * rho), delta).upper
+        return epsilon(dp.ZCDpEvent(self.rounds * rho), delta).upper
 
     def text_event(self, knob: float) -> dp.DpEvent:
         private_token = dp.ComposedDpEvent(
@@ -128,4 +136,4 @@ class PrivatePrediction(OneSampleTexts):
 def distances(rows: np.ndarray, public: np.ndarray) -> np.ndarray:
     """float64[M]: half the L1 distance between the distribution of each row and the public one, in [0, 1]; NaN where a
     row has no numbers. rows: log-probabilities [M, V]. public: [V]."""
-    return np.abs(normalise(rows.astype(np.float64)) - normalise(public[None])).sum(axis=1) / 2
+    return np.abs(softmax(rows.astype(np.float64)) - softmax(public[None])).sum(axis=1) / 2

@@ -31,18 +31,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpicl import (
+    AnswerContext,
+    AnswerMechanism,
+    Knob,
+    ProductChoice,
+    PublicTask,
+    Query,
+    Sample,
+    Sizes,
+    check_positive,
+)
 from dpicl import dp_event as dp
-from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, Knob, Query, Sizes
-from dpicl.mechanism.generation import check_positive
-from dpicl.privacy.primitives import ProductChoice
-from dpicl.privacy.private_set import Sample
-
-if TYPE_CHECKING:
-    from dpicl.data.task import PublicTask
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,7 @@ from typing import Literal
 
 import numpy as np
 
-from dpicl.mechanism.bases import Knob
-from dpicl.mechanism.generation import check_positive
-from dpicl.mechanism.label_texts import NoisyTokens, normalise
+from dpicl import Knob, NoisyTokens, check_positive, softmax
 
 
 @dataclass(frozen=True)
@@ -84,4 +82,4 @@ class PTA(NoisyTokens):
             ratio = np.subtract(
                 private, public, out=np.full(private.shape, -np.inf), where=possible
             )
-            return normalise(np.where(possible, base + self.alpha * ratio, -np.inf))
+            return softmax(np.where(possible, base + self.alpha * ratio, -np.inf))

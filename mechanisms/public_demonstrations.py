@@ -13,16 +13,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from dpicl import (
+    Context,
+    Demonstration,
+    DemonstrationMechanism,
+    PrivateSet,
+    PublicTask,
+    Sizes,
+    check_positive,
+    check_style,
+    public_prompts,
+    seeds_of,
+    write_texts,
+)
 from dpicl import dp_event as dp
-from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
-from dpicl.mechanism.generation import check_positive, check_style
-from dpicl.mechanism.sampled_texts import public_prompts, seeds_of, write_texts
-from dpicl.privacy.private_set import PrivateSet
-
-if TYPE_CHECKING:
-    from dpicl.data.task import PublicTask
 
 #: Stands for the text in a query, to see what surrounds it.
 _GAP = "\x00"

@@ -7,15 +7,17 @@ that the model writes by itself is another question (`public_demonstrations`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from dpicl import (
+    Context,
+    DataError,
+    Demonstration,
+    DemonstrationMechanism,
+    PrivateSet,
+    PublicTask,
+    Sizes,
+)
 from dpicl import dp_event as dp
-from dpicl.core.errors import DataError
-from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
-from dpicl.privacy.private_set import PrivateSet
-
-if TYPE_CHECKING:
-    from dpicl.data.task import PublicTask
 
 
 @dataclass(frozen=True)

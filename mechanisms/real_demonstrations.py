@@ -9,13 +9,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dpicl import (
+    LATER_OPTION,
+    Context,
+    DataError,
+    Demonstration,
+    DemonstrationMechanism,
+    PrivateSet,
+    Sizes,
+    check_positive,
+    cut_record,
+    sample_texts,
+)
 from dpicl import dp_event as dp
-from dpicl.core.errors import DataError
-from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
-from dpicl.mechanism.generation import check_positive, cut_record
-from dpicl.mechanism.options import LATER
-from dpicl.mechanism.sampled_texts import sample_texts
-from dpicl.privacy.private_set import PrivateSet
 
 #: Private records in the prompt of each text of a JSON task.
 EXAMPLES = 4
@@ -35,7 +41,7 @@ class RealDemonstrations(DemonstrationMechanism):
     summary = "real records as demonstrations, no privacy: the upper reference baseline"
     needs = "texts"
 
-    matched_tokens: int | None = field(default=None, metadata={LATER: True})
+    matched_tokens: int | None = field(default=None, metadata={LATER_OPTION: True})
 
     def __post_init__(self) -> None:
         check_positive(matched_tokens=self.matched_tokens)

@@ -7,14 +7,9 @@ without a word from the records. A method is worth its epsilon there only if it 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from dpicl import Context, Demonstration, DemonstrationMechanism, PrivateSet, PublicTask, Sizes
 from dpicl import dp_event as dp
-from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
-from dpicl.privacy.private_set import PrivateSet
-
-if TYPE_CHECKING:
-    from dpicl.data.task import PublicTask
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from dpicl import ClusterTree, Knob, PublicChoice, Sample, check_positive, find_nearest
 from dpicl import dp_event as dp
-from dpicl.mechanism.bases import Knob
-from dpicl.mechanism.generation import check_positive
-from dpicl.mechanism.public_candidates import PublicChoice, find_nearest
-from dpicl.privacy.cluster_tree import ClusterTree
-from dpicl.privacy.private_set import Sample
 
 #: Directions of which public answers have less spread than this are drawn at random instead.
 _FLAT = 1e-9

@@ -22,12 +22,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpicl import GaussianSum, Knob, PublicChoice, Sample, find_nearest
 from dpicl import dp_event as dp
-from dpicl.mechanism.bases import Knob
-from dpicl.mechanism.public_candidates import PublicChoice, find_nearest
 from dpicl.mechanisms.voting import ballots
-from dpicl.privacy.primitives import GaussianSum
-from dpicl.privacy.private_set import Sample
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpicl.mechanism.bases import AnswerContext, FinalPrompt, Query
-from dpicl.mechanism.public_candidates import public_slots
+from dpicl import (
+    AnswerContext,
+    FinalPrompt,
+    PublicSample,
+    PublicScheme,
+    Query,
+    Sample,
+    public_slots,
+)
 from dpicl.mechanisms.sga import SGA
-from dpicl.privacy.private_set import Sample
-from dpicl.privacy.public_slots import PublicSample, PublicScheme
 
 
 @dataclass(frozen=True)

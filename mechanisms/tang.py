@@ -25,8 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpicl.mechanism.bases import Knob
-from dpicl.mechanism.label_texts import NoisyTokens, normalise
+from dpicl import Knob, NoisyTokens, softmax
 
 
 @dataclass(frozen=True)
@@ -55,4 +54,4 @@ class Tang(NoisyTokens):
     def distributions(
         self, rows: np.ndarray, public: np.ndarray, allowed: np.ndarray
     ) -> np.ndarray:
-        return normalise(rows[:, allowed].astype(np.float64))
+        return softmax(rows[:, allowed].astype(np.float64))

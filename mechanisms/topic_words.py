@@ -26,19 +26,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from dpicl import (
+    Context,
+    Demonstration,
+    DemonstrationMechanism,
+    Knob,
+    LanguageModel,
+    NoisyTopK,
+    PrivateSet,
+    PublicTask,
+    Sizes,
+    check_positive,
+    parallel,
+)
 from dpicl import dp_event as dp
-from dpicl.accounting.events import parallel
-from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
-from dpicl.mechanism.generation import check_positive
 from dpicl.mechanisms.ksa import stopwords, words_of
-from dpicl.models.base import LanguageModel
-from dpicl.privacy.private_set import PrivateSet
-from dpicl.privacy.top_k import NoisyTopK
-
-if TYPE_CHECKING:
-    from dpicl.data.task import PublicTask
 
 #: Letters of the shortest word.
 SHORTEST = 4

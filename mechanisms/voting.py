@@ -24,20 +24,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpicl import (
+    AnswerContext,
+    AnswerMechanism,
+    GaussianSum,
+    Knob,
+    PublicTask,
+    Query,
+    Sample,
+    Sizes,
+    check_positive,
+    fold_text,
+    unknown_name,
+)
 from dpicl import dp_event as dp
-from dpicl.core.errors import unknown_name
-from dpicl.core.scripts import fold
-from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, Knob, Query, Sizes
-from dpicl.mechanism.generation import check_positive
-from dpicl.privacy.primitives import GaussianSum
-from dpicl.privacy.private_set import Sample
-
-if TYPE_CHECKING:
-    from dpicl.data.task import PublicTask
 
 CANDIDATES = ("spans", "keywords")
 
@@ -130,4 +133,4 @@ def spans(text: str, longest: int) -> tuple[str, ...]:
 
 def _normal(phrase: str) -> str:
     """Upper and lower case, Unicode forms, and blanks, do not make another answer."""
-    return " ".join(fold(phrase).split())
+    return " ".join(fold_text(phrase).split())

@@ -33,14 +33,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dpicl.core.errors import UsageError
-from dpicl.mechanism.bases import Sizes
-from dpicl.mechanism.generation import check_positive
-from dpicl.mechanism.options import LATER
+from dpicl import (
+    LATER_OPTION,
+    GaussianSum,
+    JoiningScheme,
+    Sizes,
+    UsageError,
+    check_embedding_name,
+    check_positive,
+)
 from dpicl.mechanisms.voting import Voting
-from dpicl.models.embeddings import check_name
-from dpicl.privacy.primitives import GaussianSum
-from dpicl.privacy.sampling_schemes import JoiningScheme
 
 
 @dataclass(frozen=True)
@@ -59,13 +61,13 @@ class VotingNearest(Voting):
     threshold: float = 0.4
     uses: int = 10
     embedding: str = "embedded"
-    nearest: int | None = field(default=None, metadata={LATER: True})
+    nearest: int | None = field(default=None, metadata={LATER_OPTION: True})
 
     slot_per_record = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_name(self.embedding)
+        check_embedding_name(self.embedding)
         check_positive(uses=self.uses, nearest=self.nearest)
         if self.partition != "per_query":
             raise UsageError(

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dpicl import Context, Demonstration, DemonstrationMechanism, PrivateSet, Sizes, sample_texts
 from dpicl import dp_event as dp
-from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
-from dpicl.mechanism.sampled_texts import sample_texts
-from dpicl.privacy.private_set import PrivateSet
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from typing import Final
 from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.attacks.membership import explain_no_answer, membership_finding
 from dpicl.attacks.targets import Target
-from dpicl.core.scripts import fold, words
+from dpicl.core.scripts import fold_text, split_words
 from dpicl.data.task import Record, Task
 from dpicl.mechanism.bases import Mechanism
 
@@ -70,7 +70,7 @@ class Echo(Attack):
         return scores
 
     def _grams(self, text: str) -> list[Gram]:
-        folded = words(fold(text))
+        folded = split_words(fold_text(text))
         starts = range(len(folded) - self.n + 1)
         return [tuple(folded[start : start + self.n]) for start in starts]
 

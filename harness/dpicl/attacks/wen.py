@@ -19,7 +19,7 @@ from dpicl.data.task import Record, Task
 from dpicl.data.task_file import CHOOSING
 from dpicl.evaluation.text_metrics import rouge
 from dpicl.mechanism.bases import Mechanism
-from dpicl.models.embeddings import check_name, load_embeddings
+from dpicl.models.embeddings import check_embedding_name, load_embeddings
 
 _SOURCE = "Wen et al. 2024, arXiv 2409.01380"
 _YES_OR_NO = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
@@ -118,7 +118,7 @@ class Repeat(Attack):
     embedding: str = "embedded"
 
     def __post_init__(self) -> None:
-        check_name(self.embedding)
+        check_embedding_name(self.embedding)
         self.require_at_least(words=1, room=1)
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:

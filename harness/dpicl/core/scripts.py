@@ -18,7 +18,7 @@ _UNSEEN = re.compile(
 )
 
 
-def fold(text: str) -> str:
+def fold_text(text: str) -> str:
     """A text without case, invisible characters and Unicode forms: NFC and NFD, widths and ligatures are one."""
     if text.isascii():
         return text.lower()
@@ -32,7 +32,7 @@ def space_out(text: str) -> str:
     return text if text.isascii() else _UNSPACED.sub(r" \g<0> ", text)
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Letters and digits in a row with their accents and vowel signs; a character where a script has no blanks."""
     spaced = space_out(unicodedata.normalize("NFC", text))
     parts = "".join(char if _is_of_word(char) else " " for char in spaced).split()

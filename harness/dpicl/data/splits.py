@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 
 from dpicl.core.errors import DataError
-from dpicl.core.scripts import fold
+from dpicl.core.scripts import fold_text
 from dpicl.core.seeds import streams
 from dpicl.core.vocabulary import Record
 
@@ -22,7 +22,7 @@ _SEPARATORS = bytes(code for code in range(128) if not chr(code).isalnum())
 
 def normalise(text: str) -> str:
     """The key by which two texts are one record: letters and digits of the folded text; without any, all but blanks."""
-    folded = fold(text)
+    folded = fold_text(text)
     return _keep_letters_and_digits(folded) or "".join(folded.split()) or folded
 
 

@@ -195,7 +195,7 @@ def _sentence_embeddings(texts: tuple[str, ...]) -> np.ndarray:
 
 @lru_cache(maxsize=1 << 15)
 def _words(text: str) -> list[str]:
-    return scripts.words(scripts.fold(text))
+    return scripts.split_words(scripts.fold_text(text))
 
 
 def _use_static_vectors(

@@ -164,6 +164,6 @@ class _EveryScript:
         if not others:
             return self.latin.tokenize(text) or list("".join(text.split()))
         tokens: list[str] = []
-        for word in scripts.words(scripts.fold(text)):
+        for word in scripts.split_words(scripts.fold_text(text)):
             tokens += self.latin.tokenize(word) if all(map(scripts.is_latin, word)) else [word]
         return tokens

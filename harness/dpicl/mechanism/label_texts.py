@@ -23,7 +23,7 @@ from dpicl.mechanism.generation import (
     public_log_probs,
     public_vocabulary,
 )
-from dpicl.mechanism.options import LATER
+from dpicl.mechanism.options import LATER_OPTION
 from dpicl.privacy.primitives import GaussianSum
 from dpicl.privacy.private_set import PrivateSet, Sample, sampling_rate
 
@@ -47,7 +47,7 @@ class LabelTexts(DemonstrationMechanism):
     dropped: tuple[str, ...] | None = field(
         default=None,
         kw_only=True,
-        metadata={LATER: True},
+        metadata={LATER_OPTION: True},
     )
 
     @abstractmethod
@@ -273,7 +273,7 @@ class NoisyTokens(LabelTexts):
         return text.demonstration(label)
 
 
-def normalise(logits: np.ndarray) -> np.ndarray:
+def softmax(logits: np.ndarray) -> np.ndarray:
     """Probabilities of float64 rows of logits, each row on its own; a row that is not finite stays so, and counts as 0
     in the primitive."""
     logits = np.ascontiguousarray(

@@ -23,7 +23,7 @@ from dpicl.core.vocabulary import Sizes
 from dpicl.mechanism.bases import Mechanism
 
 #: In the metadata of a field: see `resolve_options`.
-LATER = "later"
+LATER_OPTION = "later"
 
 
 def option_types(cls: type[Pluggable]) -> dict[str, Any]:
@@ -47,8 +47,8 @@ def _option_types(cls: type[Pluggable]) -> Mapping[str, Any]:
 def resolve_options(cls: type[Mechanism], task: str, options: Options) -> Options:
     """Every option's value: the class's defaults, then the published ones of the task, then the given ones.
 
-    One that is younger than results of its mechanism (`LATER` in its field's metadata) is left out where it is None, so
-    that these stay results of the same cells.
+    One that is younger than results of its mechanism (`LATER_OPTION` in its field's metadata) is left out where it is
+    None, so that these stay results of the same cells.
 
     Raises UsageError for an unknown option and for a value of the wrong type.
     """
@@ -56,7 +56,7 @@ def resolve_options(cls: type[Mechanism], task: str, options: Options) -> Option
     later = set()
     if types:
         fields = dataclasses.fields(cls)  # type: ignore[arg-type]
-        later = {each.name for each in fields if LATER in each.metadata}
+        later = {each.name for each in fields if LATER_OPTION in each.metadata}
     values = validate(
         cls.name,
         types,

@@ -16,7 +16,7 @@ from dpicl.core.errors import unknown_name
 from dpicl.data.task import Record
 from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, FinalPrompt, Query
 from dpicl.mechanism.generation import check_positive
-from dpicl.models.embeddings import check_name
+from dpicl.models.embeddings import check_embedding_name
 from dpicl.privacy.private_set import Sample
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class PublicChoice(AnswerMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_name(self.embedding)
+        check_embedding_name(self.embedding)
         check_positive(public_slots=self.public_slots, top=self.top)
         self.require_at_most(public_slots=10_000)
         if self.public not in KINDS:

@@ -101,7 +101,7 @@ def load_embeddings(name: str) -> EmbeddingModel:
     projection of the bag of words, d = 64, for tests).
     Raises UsageError for an unknown name and ModelError, in one sentence, for a model that cannot be loaded.
     """
-    check_name(name)
+    check_embedding_name(name)
     if name == "sim":
         return SimulatedEmbeddings()
     if name == "embedded":
@@ -114,7 +114,7 @@ def embed_alone(texts: Sequence[str], name: str) -> np.ndarray:
     return load_embeddings(name).encode_alone(texts)
 
 
-def check_name(name: str) -> None:
+def check_embedding_name(name: str) -> None:
     """Raises UsageError for a name that `load_embeddings` does not understand; whether it is there shows later."""
     if name not in ("embedded", "sim") and not (name.startswith("st:") and len(name) > 3):
         raise unknown_name("embedding model", name, ["embedded", "sim", "st:PATH_OR_ID"])

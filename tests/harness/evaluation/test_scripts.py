@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
 from dpicl.attacks.pii import count_copied_spans
-from dpicl.core.scripts import words
+from dpicl.core.scripts import split_words
 from dpicl.evaluation import text_metrics
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.tasks.metrics import extraction_results
@@ -57,7 +57,7 @@ def test_texts_without_a_word_are_compared_by_characters():
 
 
 def test_words_keep_their_accents_and_vowel_signs():
-    assert words("cafe\u0301 की_1 3\ufe0f\u20e3 天a \ud800\0x \u0361") == [
+    assert split_words("cafe\u0301 की_1 3\ufe0f\u20e3 天a \ud800\0x \u0361") == [
         "café",
         "की",
         "1",
@@ -66,7 +66,7 @@ def test_words_keep_their_accents_and_vowel_signs():
         "a",
         "x",
     ]
-    assert words("ครั้งนี้") == ["ค", "รั้", "ง", "นี้"]
+    assert split_words("ครั้งนี้") == ["ค", "รั้", "ง", "นี้"]
 
 
 @pytest.mark.parametrize("answer", ["José", unicodedata.normalize("NFD", "José"), "Ｊｏｓé"])

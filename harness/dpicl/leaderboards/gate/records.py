@@ -25,7 +25,7 @@ from typing import Any
 
 from dpicl.core.errors import DpiclError
 from dpicl.core.messages import names_text
-from dpicl.core.scripts import fold
+from dpicl.core.scripts import fold_text
 from dpicl.data.config import load_config
 from dpicl.data.sources import resolve
 from dpicl.data.splits import normalise
@@ -150,7 +150,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _runs(text: str) -> Iterator[str]:
-    words = _WORD.findall(fold(text))
+    words = _WORD.findall(fold_text(text))
     return (" ".join(words[i : i + RUN]) for i in range(len(words) - RUN + 1))
 
 
