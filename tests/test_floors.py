@@ -1,7 +1,6 @@
 """The floors of the house: imports go down only. Imports for type checkers alone and inside functions count too."""
 
 import ast
-import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 

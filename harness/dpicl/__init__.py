@@ -189,6 +189,10 @@ __all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("dpicl-bench")
     if name not in _HOME:
         raise AttributeError(
             f"module 'dpicl' has no attribute '{name}'; docs/python.md lists what it has"
