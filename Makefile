@@ -80,10 +80,9 @@ docs: setup
 	@$(PIP) --no-build-isolation --editable '.[docs]'
 	$(PY) -m mkdocs build --strict --quiet
 
-# The tables of README.md that are made from committed results.
+# The tables of README.md, own-records.md and findings.md that are made from committed results.
 reports: setup
-	$(PY) docs/readme.py
-	$(PY) docs/choice.py
+	$(PY) docs/generated.py
 
 # The first screens in docs/figures; needs chromium and chromedriver.
 pictures: $(DEV)

@@ -1,0 +1,167 @@
+"""Writes the tables of README.md, own-records.md and findings.md from the committed results: make reports"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import dpicl
+
+ROOT = Path(__file__).resolve().parents[1]
+#: Version 2 of the run of record.
+NEXT = "leaderboards/next/record.yaml"
+
+#: Method -> (its row of the suite ginc or "", the bound that is of its samples, the setting that claims epsilon = 1 as
+#: docs/reports/re-accounting.md has it).
+CLAIMS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
+    "ESA (Wu et al. 2024)": (
+        "",
+        "proved",
+        {"noise": 1.27186, "sensitivity": 2, "rate": 400 / 14732, "steps": 100, "delta": 5e-5},
+    ),
+    "SGA (Joo et al. 2025)": (
+        "",
+        "proved",
+        {"family": "no-noise", "rate": 400 / 9821, "delta": 5e-5},
+    ),
+    "Tang et al. 2024": (
+        "tang",
+        "fixed_replace_one",
+        {"noise": 1.33, "rate": 80 / 835, "steps": 15, "delta": 1 / 835},
+    ),
+    "PTA (Yamasaki et al. 2025)": (
+        "pta",
+        "proved",
+        {"noise": 0.70, "rate": 20 / 1600, "steps": 40, "delta": 1 / 1600},
+    ),
+    "PRISM (Bhusal et al. 2025)": (
+        "prism",
+        "proved",
+        {
+            "family": "bounded-range",
+            "temperature": 1.1295,
+            "sensitivity": 10 / 760,
+            "steps": 100,
+            "delta": 1e-4,
+        },
+    ),
+}
+#: What somebody needs -> rows of the suite `record` on DBPedia that give it.
+NEEDS = {
+    "labels for new texts, however many": ("embedding_centroids", "embedding_logistic"),
+    "a prompt with texts and labels": (
+        "invisible_ink_small",
+        "tang_small",
+        "prism_small",
+        "private_evolution",
+    ),
+    "the same without spending anything": (
+        "public_greedy",
+        "public_demonstrations",
+        "repeated_label",
+        "zero_shot",
+    ),
+    "for comparison: real records in the prompt, not private": ("real_demonstrations",),
+}
+#: Rows whose name is not that of a method.
+COMMANDS = {
+    "public_greedy": "`public_demonstrations --option greedy=true`",
+    "embedding_logistic": "`embedding_centroids --option head=logistic`",
+}
+
+
+@cache
+def read_board(suite: str) -> Any:
+    return dpicl.board(suite, results=str(ROOT / "results"))
+
+
+def claims_and_costs() -> list[str]:
+    """README: what a published claim of epsilon = 1 costs at most, and what our row at 1 gave on GINC."""
+    frame = read_board("ginc").to_frame()
+    rows = frame[frame.epsilon == 1].set_index("label")
+    lines = [
+        "| method, claim of ε = 1 | its code costs at most | our row at ε = 1: audited ε | recovery on GINC (95%) |",
+        "|---|---|---|---|",
+    ]
+    for method, (label, bound, setting) in CLAIMS.items():
+        costs = float(dpicl.account(**setting)[bound])
+        cost = "no finite ε" if math.isinf(costs) else f"{costs:.2f}"
+        audited, recovery = "–", "–"
+        if label:
+            row = rows.loc[label]
+            audited = f"{row.audited:.3f}"
+            recovery = interval(row.recovery, row.recovery_low, row.recovery_high, digits=2)
+        lines.append(f"| {method} | {cost} | {audited} | {recovery} |")
+    return lines
+
+
+def choice_of_a_method() -> list[str]:
+    """own-records.md: which method for which need, and what it gave on DBPedia."""
+    frame = read_board("record").to_frame()
+    on_dbpedia = (frame.task == "dbpedia") & (frame.model == "embedded-float32")
+    rows = frame[on_dbpedia & (frame.epsilon != 8)].set_index("label")
+    lines = [
+        "| you need | method | ε | right answers on DBPedia, 14 classes |",
+        "|---|---|---|---|",
+    ]
+    for need, labels in NEEDS.items():
+        for place, label in enumerate(labels):
+            row = rows.loc[label]
+            method = COMMANDS.get(label, f"`{label.removesuffix('_small')}`")
+            epsilon = "∞" if math.isinf(row.epsilon) else f"{row.epsilon:g}"
+            score = f"{row.score:.3f}".removeprefix("0")
+            lines.append(f"| {'' if place else need} | {method} | {epsilon} | {score} |")
+    return lines
+
+
+def planned_claims(suite: str) -> list[str]:
+    """findings.md: the differences that a suite plans, by task, for its first model."""
+    lines = [
+        "| claim | task | difference (95%) | p (Holm) | verdict | seeds |",
+        "|---|---|---|---|---|---|",
+    ]
+    for claim in read_board(suite).board.sections[0].contrasts:
+        if claim.test is None:
+            continue  # too few seeds, no headroom or a row without a rank: the board says which
+        difference = interval(claim.test.mean, claim.test.low, claim.test.high, digits=3)
+        lines.append(
+            f"| {claim.name} | {claim.task} | {difference} | {claim.test.adjusted:.3f} "
+            f"| {claim.verdict} | {claim.seeds} |"
+        )
+    return lines
+
+
+def interval(mean: float, low: float, high: float, digits: int) -> str:
+    return f"{mean:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})".replace("-", "−")
+
+
+#: Page -> name of a mark in it -> the lines of its table.
+TABLES: Mapping[str, Mapping[str, Callable[[], list[str]]]] = {
+    "README.md": {"table": claims_and_costs},
+    "docs/own-records.md": {"choice": choice_of_a_method},
+    "docs/reports/findings.md": {
+        "version 2": lambda: planned_claims(NEXT),
+        "ginc": lambda: planned_claims("ginc"),
+        "version 1": lambda: planned_claims("record"),
+    },
+}
+
+
+def fill(page: str) -> str:
+    """The text of a page with its tables of now, each between `<!-- name -->` and `<!-- end -->`."""
+    text = (ROOT / page).read_text("utf-8")
+    for name, table in TABLES[page].items():
+        marked = re.compile(rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
+        assert marked.search(text), f"{page} has no mark {name!r}"
+        filled = "".join(f"{line}\n" for line in table())
+        text = marked.sub(lambda match: match[1] + filled + match[2], text)
+    return text
+
+
+if __name__ == "__main__":
+    for page in TABLES:
+        (ROOT / page).write_text(fill(page), encoding="utf-8")
