@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -155,10 +154,11 @@ def fill(page: str) -> str:
     """The text of a page with its tables of now, each between `<!-- name -->` and `<!-- end -->`."""
     text = (ROOT / page).read_text("utf-8")
     for name, table in TABLES[page].items():
-        marked = re.compile(rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
-        assert marked.search(text), f"{page} has no mark {name!r}"
+        before, _, rest = text.partition(f"<!-- {name} -->\n")
+        _, end, after = rest.partition("<!-- end -->")
+        assert end, f"{page} has no mark {name!r}"
         filled = "".join(f"{line}\n" for line in table())
-        text = marked.sub(lambda match: match[1] + filled + match[2], text)
+        text = f"{before}<!-- {name} -->\n{filled}{end}{after}"
     return text
 
 
