@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -117,6 +117,45 @@ def choice_of_a_method() -> list[str]:
     return lines
 
 
+def scores(
+    suite: str,
+    tasks: Sequence[str],
+    epsilons: Sequence[float] = (1,),
+    model: str = "embedded-float32",
+) -> list[str]:
+    """results.md: every row's score with its 95% interval, and its possible ranks; a column a task and epsilon."""
+    frame = read_board(suite).to_frame()
+    frame = frame[(frame.model == model) & frame.task.isin(tasks)]
+    metrics = frame.groupby("task").metric.first()
+    columns = {
+        (task, epsilon): f"{task}, {metrics[task]}" + (f", ε = {epsilon:g}" if epsilons[1:] else "")
+        for task in tasks
+        for epsilon in epsilons
+    }
+    lines = [f"| row | {' | '.join(columns.values())} |", "|---" * (len(columns) + 1) + "|"]
+    for is_reference in (False, True):
+        rows = frame[frame.epsilon.isin((0, math.inf)) == is_reference]
+        rows = rows[is_reference | rows.epsilon.isin(epsilons)]
+        best_first = rows.groupby("label").score.mean().sort_values(ascending=False)
+        for label in best_first.index:
+            of_label = rows[rows.label == label].set_index("task")
+            cells = []
+            for task, epsilon in columns:
+                at_level = of_label[of_label.epsilon.isin((0, math.inf, epsilon))]
+                cells.append(score_cell(at_level.loc[task]) if task in at_level.index else "–")
+            lines.append(f"| {label} | {' | '.join(cells)} |")
+    return lines
+
+
+def score_cell(row: Any) -> str:
+    text = interval(row.score, row.score_low, row.score_high, digits=3)
+    if not math.isnan(row.rank_high):
+        text += f" [{row['rank']:g}–{row.rank_high:g}]"
+    if row.seeds < 10 and row.score_low < row.score_high:
+        text += f", {row.seeds} seeds"
+    return text
+
+
 def planned_claims(suite: str) -> list[str]:
     """findings.md: the differences that a suite plans, by task, for its first model."""
     lines = [
@@ -146,6 +185,14 @@ TABLES: Mapping[str, Mapping[str, Callable[[], list[str]]]] = {
         "version 2": lambda: planned_claims(NEXT),
         "ginc": lambda: planned_claims("ginc"),
         "version 1": lambda: planned_claims("record"),
+    },
+    "docs/reports/results.md": {
+        "version 2": lambda: scores(NEXT, ["mit_d", "trec"]),
+        "ginc": lambda: scores("ginc", ["ginc"], [1, 8], "ginc"),
+        "codes": lambda: scores("record", ["agnews_codes", "dbpedia_codes"]),
+        "labels": lambda: scores("record", ["dbpedia", "trec"]),
+        "texts": lambda: scores("record", ["mit_d"]),
+        "second model": lambda: scores("record", ["mit_d"], [1, 8], "qwen2.5-coder-0.5b-float32"),
     },
 }
 
