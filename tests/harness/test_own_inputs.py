@@ -323,3 +323,13 @@ def test_an_accent_of_its_own_makes_no_other_label(tmp_path):
     ]
     with pytest.raises(UsageError, match="each of them once"):
         make_config(["caf\u00e9", "cafe\u0301"], "text")
+
+
+def test_other_sheets_of_a_workbook_are_said_to_be_unread(tmp_path, capsys):
+    table = pandas.DataFrame({"text": ["x", "y"], "label": ["a", "b"]})
+    with pandas.ExcelWriter(tmp_path / "two.xlsx") as book:
+        table.to_excel(book, sheet_name="first", index=False)
+        table.to_excel(book, sheet_name="second", index=False)
+    assert len(read(tmp_path / "two.xlsx").check()) == 2
+    read(tmp_path / "two.xlsx")
+    assert capsys.readouterr().err.count("has 2 sheets, and the first alone is read") == 1

@@ -45,9 +45,11 @@ def check_parquet(path: Path, columns: Sequence[str]) -> None:
         _check(path, (sum(map(_size_of, batch.columns)) for batch in batches))
 
 
-def check_workbook(path: Path) -> None:
-    """Raises DataError where an Excel workbook unpacks to more than it may, and whatever openpyxl raises for a damaged
-    one."""
+def check_workbook(path: Path) -> int:
+    """The number of sheets of an Excel workbook.
+
+    Raises DataError where it unpacks to more than it may, and whatever openpyxl raises for a damaged one.
+    """
     import openpyxl
 
     with zipfile.ZipFile(path) as parts:  # it reads no more of a part than is said here
@@ -58,6 +60,7 @@ def check_workbook(path: Path) -> None:
         sheet = workbook.worksheets[0]
         sheet.reset_dimensions()
         _check(path, _row_sizes(sheet.iter_rows(values_only=True)))
+        return len(workbook.worksheets)
     finally:
         workbook.close()
 

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -31,7 +32,7 @@ from dpicl.core.decoding import (
     read_text,
 )
 from dpicl.core.errors import DataError, UsageError
-from dpicl.core.messages import count
+from dpicl.core.messages import count, message
 from dpicl.core.unpacked import LARGEST, check_parquet, check_workbook
 
 _LINES, _TABLES = (".jsonl", ".ndjson"), (".csv", ".tsv")
@@ -541,7 +542,7 @@ def _excel(path: Path, columns: Sequence[str], header: bool) -> FileTable:
     import pandas
 
     try:
-        check_workbook(path)
+        sheets = check_workbook(path)
         frame = pandas.read_excel(
             path, engine="openpyxl", dtype=object, na_filter=False, header=None
         )
@@ -551,6 +552,8 @@ def _excel(path: Path, columns: Sequence[str], header: bool) -> FileTable:
         raise DataError(
             f"{path} is not a sound Excel workbook ({type(error).__name__}); save it again."
         ) from None
+    if sheets > 1:
+        _say_others_unread(path, sheets)
     cells = list(frame.itertuples(index=False, name=None))
     head = cells.pop(0) if header and cells else ()
     names = (
@@ -569,6 +572,13 @@ def _excel(path: Path, columns: Sequence[str], header: bool) -> FileTable:
         for number, row in enumerate(cells, start=first)
     )
     return FileTable("line", rows, columns=names if header else ())
+
+
+@cache  # a command reads a file more than once
+def _say_others_unread(path: Path, sheets: int) -> None:
+    message(
+        f"{path} has {sheets} sheets, and the first alone is read; save another one as a file of its own to use it."
+    )
 
 
 def _parquet(path: Path, columns: Sequence[str]) -> FileTable:
