@@ -26,7 +26,7 @@ from dpicl.core.paths import DEFAULT_RESULTS, find_suite
 from dpicl.core.vocabulary import Report, report_nothing
 from dpicl.data.task import Task
 from dpicl.engines.progress import count_progress
-from dpicl.mechanism.given import GivenMechanism, given_mechanism
+from dpicl.mechanism.given import Given, GivenMechanism, given_mechanism
 from dpicl.mechanism.options import build, sized_options
 from dpicl.plan.selection import Selection, select, selection_of
 from dpicl.plan.suite import Changes, load_suite, suite_of_program
@@ -102,31 +102,27 @@ def audit(
     records: private records (default: as many as a sample expects, so q = 1).
     confidence: of the bound (default: 0.95).
     """
-    of_suite = {
+    sampled: dict[str, Any] = {
+        "question": question,
+        "access": access,
+        "runs": runs,
+        "records": records,
+        "confidence": confidence,
+    }
+    exact_only = {
         "suite": suite,
         "other-records": other_records,
         "queries": queries,
         "copies": copies,
-    }
-    sampled: dict[str, Any] = {"question": question, "access": access, "runs": runs}
-    sampled |= {"records": records, "confidence": confidence}
-    of_row = {
-        "delta": delta,
-        "model": model,
-        "source": source,
-        "seed": seed,
-        "option": options or None,
+        "limit": test_records,
     }
     if exact:
-        _refuse(
-            sampled,
-            "An exact audit has no runs, and the row's own records and queries; leave {} out.",
+        sentence = (
+            "An exact audit has no runs, and the row's own records and queries; leave {} out."
         )
+        _refuse(sampled, sentence)
     else:
-        _refuse(
-            {**of_suite, "limit": test_records},
-            "{} goes with --exact; add --exact, or leave it out.",
-        )
+        _refuse(exact_only, "{} goes with --exact; add --exact, or leave it out.")
     if results is None and call.COMMAND.get():  # a program may keep nothing
         results = DEFAULT_RESULTS
     auditor = _Auditor(None if results is None else Path(results), progress)
@@ -135,14 +131,12 @@ def audit(
     epsilons = list(dict.fromkeys(p.as_list(epsilon)))
     adversary = (other_records or "alone", queries or "own", copies or 1)
     if suite is not None:
+        of_row = {"delta": delta, "model": model, "source": source, "seed": seed}
         sentence = "Rows of a suite are audited with their own settings; leave {} out, or --suite."
-        _refuse({**of_row, "limit": test_records}, sentence)
+        _refuse({**of_row, "option": options or None, "limit": test_records}, sentence)
         rows = [] if mechanism is None else [str(mechanism)]
-        return _audit_exactly(
-            _rows_of(str(suite), rows, task, epsilons, folder, files),
-            adversary,
-            auditor,
-        )
+        selection = _rows_of(str(suite), rows, task, epsilons, folder, files)
+        return _audit_exactly(selection, adversary, auditor)
     owner = None if mechanism is None else given_mechanism(mechanism, files)
     required = {"MECHANISM": owner, "--task T": task, "--epsilon E": epsilons}
     missing = [name for name, value in required.items() if not value]
@@ -151,36 +145,66 @@ def audit(
             f"An audit needs {' and '.join(missing)}; or --exact --suite SUITE, for the rows of a suite."
         )
     assert owner is not None and task is not None
-    mechanism_options = {**owner.options, **p.options_of(owner.name, options)}
-    delta, model, source, seed = delta or 1e-5, model or "embedded", source or "auto", seed or 0
-    if exact:
-        row = suite_of_program(
-            source=source,
-            models=[model],
-            seeds=[seed],
-            epsilons=epsilons,
-            delta=delta,
-            test_records=test_records or 100,
-            tasks=[task],
-            mechanisms=[{"name": owner.name, "options": mechanism_options}],
-        )
-        files += [owner.plugin] if owner.plugin is not None and owner.plugin not in files else []
-        return _audit_exactly(selection_of(row, folder, files), adversary, auditor)
-    every = sized_options(owner.cls, task, DEMONSTRATION_SIZES, SIZES, mechanism_options)
-    sampled = {name: value for name, value in sampled.items() if value is not None} | {
-        "delta": delta,
-        "seed": seed,
-    }
-    whole = Task.load(task, source, limit_test=1)
-    plan = AuditJob(
-        build(owner.cls, every),
-        whole,
-        model,
-        every,
-        owner.registered.plugin_hash,
-        **sampled,
+    row = _Row(
+        owner,
+        {**owner.options, **p.options_of(owner.name, options)},
+        task,
+        epsilons,
+        delta or 1e-5,
+        model or "embedded",
+        source or "auto",
+        seed or 0,
     )
-    return _audit_by_sampling(plan, epsilons, Workbench({owner.name: owner.registered}), auditor)
+    if exact:
+        return _audit_exactly(row.select(test_records or 100, folder, files), adversary, auditor)
+    return _audit_by_sampling(row, sampled, auditor)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A mechanism on a task, which no suite names. options: those that were chosen."""
+
+    owner: Given
+    options: dict[str, Any]
+    task: str
+    epsilons: list[float]
+    delta: float
+    model: str
+    source: str
+    seed: int
+
+    def select(self, test_records: int, folder: Path, files: list[Any]) -> Selection:
+        """Its cells, for an exact audit."""
+        suite = suite_of_program(
+            source=self.source,
+            models=[self.model],
+            seeds=[self.seed],
+            epsilons=self.epsilons,
+            delta=self.delta,
+            test_records=test_records,
+            tasks=[self.task],
+            mechanisms=[{"name": self.owner.name, "options": self.options}],
+        )
+        plugin = self.owner.plugin
+        if plugin is not None and plugin not in files:
+            files = [*files, plugin]
+        return selection_of(suite, folder, files)
+
+    def plan(self, chosen: Mapping[str, Any]) -> AuditJob:
+        """Its audit by sampling. chosen: question, access, runs, records, confidence; None where it is the default."""
+        cls = self.owner.cls
+        options = sized_options(cls, self.task, DEMONSTRATION_SIZES, SIZES, self.options)
+        settings = {name: value for name, value in chosen.items() if value is not None}
+        return AuditJob(
+            build(cls, options),
+            Task.load(self.task, self.source, limit_test=1),
+            self.model,
+            options,
+            self.owner.registered.plugin_hash,
+            delta=self.delta,
+            seed=self.seed,
+            **settings,
+        )
 
 
 def _rows_of(
@@ -250,16 +274,13 @@ class _Auditor:
         return report
 
 
-def _audit_by_sampling(
-    plan: AuditJob,
-    epsilons: list[float],
-    bench: Workbench,
-    auditor: _Auditor,
-) -> Audits:
+def _audit_by_sampling(row: _Row, chosen: Mapping[str, Any], auditor: _Auditor) -> Audits:
     """With one canary for all target epsilons; the model is read where an audit is not there."""
+    plan = row.plan(chosen)
     plan.check()
+    bench = Workbench({row.owner.name: row.owner.registered})
     audits = []
-    for outcome in auditor.run(sampled_audits(plan, epsilons, bench), bench):
+    for outcome in auditor.run(sampled_audits(plan, row.epsilons, bench), bench):
         if outcome.result is None:
             raise outcome.error or AssertionError("unreachable: an outcome is a result or an error")
         audits.append(outcome.result)
