@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
 from typing import Annotated, Any, Unpack
 
@@ -35,6 +35,7 @@ from dpicl.plan import sizing
 from dpicl.plan.costs import CostEstimate, Costs
 from dpicl.plan.headroom import Headroom, gain_text, headroom_columns, headrooms
 from dpicl.plan.presence import (
+    Presence,
     describe_stale,
     find_presence,
     find_skipped,
@@ -86,98 +87,151 @@ def plan(
     return _cells(selection, results, str(suite))
 
 
-def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answer:
-    """Every cell of a selection, whether it is done, and what it costs."""
+@dataclass(frozen=True)
+class _Progress:
+    """What of a selection is there. skipped, reasons: by the id of a cell; status: of every cell that is not missing.
+    to_run: cells that are missing or stale; to_score: those whose release an earlier run made."""
+
+    selection: Selection
+    presence: Presence
+    skipped: Mapping[str, str]
+    status: Mapping[str, str]
+    reasons: Mapping[str, str]
+    to_run: list[Cell]
+    to_score: Collection[str]
+    estimates: Mapping[str, CostEstimate]
+
+    @property
+    def seconds(self) -> float:
+        """Of the cells to run whose time is known."""
+        return sum(self.estimates[cell.id].seconds or 0 for cell in self.to_run)
+
+    @property
+    def unmeasured(self) -> list[str]:
+        """Models of which no cell has run on this machine."""
+        unknown = (cell for cell in self.to_run if self.estimates[cell.id].seconds is None)
+        return list(dict.fromkeys(cell.model for cell in unknown))
+
+
+def _find_progress(selection: Selection, results: Sequence[Result]) -> _Progress:
     records = Fingerprints()
     presence = find_presence(selection.cells, results, records, selection.mechanisms)
-    left_out = find_skipped(presence.missing, selection.mechanisms)
-    status = {cell.id: "present" for cell in presence.there} | dict.fromkeys(left_out, "skipped")
-    status |= {each.cell.id: "stale" for each in presence.stale}
-    because = {each.cell.id: each.reason for each in presence.stale} | left_out
-    missing = [
-        cell for cell in selection.cells if status.get(cell.id) not in ("present", "skipped")
-    ]
+    skipped = find_skipped(presence.missing, selection.mechanisms)
+    status = {
+        **{cell.id: "present" for cell in presence.there},
+        **dict.fromkeys(skipped, "skipped"),
+        **{each.cell.id: "stale" for each in presence.stale},
+    }
+    reasons = {**{each.cell.id: each.reason for each in presence.stale}, **skipped}
+    done = ("present", "skipped")
+    to_run = [cell for cell in selection.cells if status.get(cell.id) not in done]
+    to_score = find_releases(presence.missing, results, records, selection.mechanisms, {}).keys()
     costs = Costs(results, selection.mechanisms)
-    scored = find_releases(presence.missing, results, records, selection.mechanisms, {}).keys()
-    estimates = {**costs.estimates(selection.cells), **costs.estimates(missing, scored)}
-    seconds = [value for cell in missing if (value := estimates[cell.id].seconds) is not None]
-    unmeasured = list(
-        dict.fromkeys(cell.model for cell in missing if estimates[cell.id].seconds is None)
-    )
-    for model in dict.fromkeys(cell.model for cell in missing):
-        kind, _, rest = model.partition(":")
-        if kind in ("hf", "vllm") and rest.startswith(
-            ("/", ".", "~")
-        ):  # else what runs may have it, and the hub is not asked
-            models.require_there(model)
+    estimates = {**costs.estimates(selection.cells), **costs.estimates(to_run, to_score)}
+    return _Progress(selection, presence, skipped, status, reasons, to_run, to_score, estimates)
+
+
+def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answer:
+    """Every cell of a selection, whether it is done, and what it costs."""
+    progress = _find_progress(selection, results)
+    _require_models(progress.to_run)
     standing, _ = _select_standing(selection, results)
-    gains, mde, tuned = headrooms(standing), sizing.find_mde(standing), tuning_of(selection.suite)
+    gains = headrooms(standing)
+    mde = sizing.find_mde(standing)
+    tuned = tuning_of(selection.suite)
     document = {
-        "suite": selection.suite.name,
-        "version": selection.suite.version,
-        "present": len(presence.there),
-        "stale": len(presence.stale),
-        "skipped": len(left_out),
-        "missing": len(presence.missing) - len(left_out),
-        "to_score": len(scored),
-        "tokens": sum(estimates[cell.id].tokens for cell in missing),
-        "seconds": None if unmeasured else sum(seconds),
-        "unknown": presence.unknown or None,
+        **_count_cells(progress),
         "untuned": untuned_rows(selection),
         "headroom": [{**asdict(one), "rewards": one.rewards} for one in gains],
         "mde": [
-            dict(
-                zip(
-                    (*sizing.SHARED, "mde"),
-                    (*of, one),
-                    strict=True,
-                )
-            )
-            for of, one in mde.items()
+            {**dict(zip(sizing.SHARED, shared, strict=True)), "mde": value}
+            for shared, value in mde.items()
         ],
         "tuned": tuned.model_dump(mode="json")["tasks"],
-        "cells": [
-            {
-                **cell_json(cell),
-                "options": cell.options,
-                "status": status.get(cell.id, "missing"),
-                "reason": because.get(cell.id),
-                **asdict(estimates[cell.id]),
-                "path": selection.store.path(cell),
-            }
-            for cell in selection.cells
-        ],
+        "cells": [_cell_json(progress, cell) for cell in selection.cells],
     }
-    cells = [cell for cell in selection.cells if cell.id not in left_out]
-    overview, details = _tables(cells, _count_columns(status, estimates), gains, mde)
+    cells = [cell for cell in selection.cells if cell.id not in progress.skipped]
+    columns = _count_columns(progress.status, progress.estimates)
+    overview, details = _tables(cells, columns, gains, mde)
+    others = {one.source for one in gains} - {cell.source for cell in cells}
     shown: list[Block | str] = [
-        _totals(document, sum(seconds), unmeasured),
+        _totals(document, progress.seconds, progress.unmeasured),
         *overview,
     ]
-    others = {one.source for one in gains} - {cell.source for cell in cells}
     if others:
-        shown += notes(
-            [
-                f"Headroom and MDE are of results on {names_text(sorted(others))} records; none are at hand."
-            ]
-        )
-    shown += [*([tuning_table(tuned)] if tuned.tasks else []), *details]
-    for (row, why), group in _group(
-        selection.cells, lambda cell: (cell.label, left_out.get(cell.id))
-    ).items():
-        shown += [f"Skipped: {row} on {', '.join(_group(group, _TASK))}: {why}"] * bool(why)
-    shown += [presence.unknown] * bool(presence.unknown)
-    if presence.stale:
-        shown.append(f"Stale, not made from what is here now: {describe_stale(presence.stale)}.")
-        shown.append(f"Next: {stale_advice(suite)}.")
-    else:
-        run = shlex.join(["dpicl", "run", *call.words(suite)])
-        if missing and others:
-            run = f"DPICL_DATA=FOLDER {run} goes on with those results; without it, all cells run anew"
-        shown.append(
-            describe_untuned(selection) or f"Next: {run if missing else selection.command('board')}"
-        )
-    return Answer(document, shown)
+        sources = names_text(sorted(others))
+        shown += notes([f"Headroom and MDE are of results on {sources} records; none are at hand."])
+    if tuned.tasks:
+        shown.append(tuning_table(tuned))
+    shown += [*details, *_describe_skipped(progress)]
+    if progress.presence.unknown:
+        shown.append(progress.presence.unknown)
+    return Answer(document, [*shown, *_next_steps(progress, suite, bool(others))])
+
+
+def _require_models(to_run: Sequence[Cell]) -> None:
+    """Raises UsageError for a model's folder that is not there; what runs may have the others, and no hub is asked."""
+    for model in dict.fromkeys(cell.model for cell in to_run):
+        kind, _, rest = model.partition(":")
+        if kind in ("hf", "vllm") and rest.startswith(("/", ".", "~")):
+            models.require_there(model)
+
+
+def _count_cells(progress: _Progress) -> dict[str, Any]:
+    suite = progress.selection.suite
+    presence = progress.presence
+    return {
+        "suite": suite.name,
+        "version": suite.version,
+        "present": len(presence.there),
+        "stale": len(presence.stale),
+        "skipped": len(progress.skipped),
+        "missing": len(presence.missing) - len(progress.skipped),
+        "to_score": len(progress.to_score),
+        "tokens": sum(progress.estimates[cell.id].tokens for cell in progress.to_run),
+        "seconds": None if progress.unmeasured else progress.seconds,
+        "unknown": presence.unknown or None,
+    }
+
+
+def _cell_json(progress: _Progress, cell: Cell) -> dict[str, Any]:
+    return {
+        **cell_json(cell),
+        "options": cell.options,
+        "status": progress.status.get(cell.id, "missing"),
+        "reason": progress.reasons.get(cell.id),
+        **asdict(progress.estimates[cell.id]),
+        "path": progress.selection.store.path(cell),
+    }
+
+
+def _describe_skipped(progress: _Progress) -> list[str]:
+    """A sentence for each row that cannot do some tasks, and why."""
+    skipped = [cell for cell in progress.selection.cells if cell.id in progress.skipped]
+    groups = _group(skipped, lambda cell: (cell.label, progress.skipped[cell.id]))
+    return [
+        f"Skipped: {row} on {', '.join(_group(group, _TASK))}: {reason}"
+        for (row, reason), group in groups.items()
+    ]
+
+
+def _next_steps(progress: _Progress, suite: str, other_records: bool) -> list[str]:
+    """What to do next. other_records: whether there are results on records that are not at hand."""
+    selection = progress.selection
+    if progress.presence.stale:
+        return [
+            f"Stale, not made from what is here now: {describe_stale(progress.presence.stale)}.",
+            f"Next: {stale_advice(suite)}.",
+        ]
+    untuned = describe_untuned(selection)
+    if untuned:
+        return [untuned]
+    if not progress.to_run:
+        return [f"Next: {selection.command('board')}"]
+    run = shlex.join(["dpicl", "run", *call.words(suite)])
+    if other_records:
+        run = f"DPICL_DATA=FOLDER {run} goes on with those results; without it, all cells run anew"
+    return [f"Next: {run}"]
 
 
 def _totals(

@@ -511,90 +511,90 @@ def read_task_file(text: str, place: str, name: str, built_in: bool) -> TaskFile
 
 def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
     """Where keys do not fit each other, and how. Whoever goes on after the first may see what only follows from it."""
-    metadata, kind = file.metadata, file.metadata.kind
-    metrics, aggregates = [metric.metric for metric in file.metric_list], metadata.aggregates
-    if metadata.name != name or file.task != f"dpicl_{name}":
+    if file.metadata.name != name or file.task != f"dpicl_{name}":
         message = f"the file in the folder {name} must say `task: dpicl_{name}` and, under `metadata`, `name: {name}`."
         yield ("task",), message
-    if kind not in KINDS:
-        yield ("metadata", "kind"), str(unknown_name("kind of task", kind, KINDS))
+    if file.metadata.kind not in KINDS:
+        yield ("metadata", "kind"), str(unknown_name("kind of task", file.metadata.kind, KINDS))
+    yield from _contradictions_of_kind(file)
+    yield from _contradictions_of_metrics(file)
+    yield from _contradictions_of_data(file)
+
+
+def _contradictions_of_kind(file: TaskFile) -> Iterator[tuple[Place, str]]:
+    """What a kind of task needs and what it excludes: labels, prompts, how it is asked."""
+    kind = file.metadata.kind
     chooses = kind in CHOOSING
-    if chooses is not bool(file.doc_to_choice):
-        yield (
-            ("doc_to_choice",),
-            f"a task of the kind {' or '.join(CHOOSING)}, and no other, has doc_to_choice.",
-        )
-    if metadata.content_free and not chooses:
-        yield (
-            ("metadata", "content_free"),
-            f"answers of the kind {kind} are not calibrated; leave it out.",
-        )
     labels = file.doc_to_choice
+    if chooses is not bool(labels):
+        message = f"a task of the kind {' or '.join(CHOOSING)}, and no other, has doc_to_choice."
+        yield ("doc_to_choice",), message
+    if file.metadata.content_free and not chooses:
+        message = f"answers of the kind {kind} are not calibrated; leave it out."
+        yield ("metadata", "content_free"), message
     if len(set(labels)) < len(labels):
         yield ("doc_to_choice",), "a label word is given twice; keep one."
     expected = ("multiple_choice", "gold") if chooses else ("generate_until", "label")
     if (file.output_type, file.doc_to_target) != expected:
-        yield (
-            ("output_type",),
-            f"the kind {kind} has output_type {expected[0]} and doc_to_target {expected[1]}.",
-        )
+        message = f"the kind {kind} has output_type {expected[0]} and doc_to_target {expected[1]}."
+        yield ("output_type",), message
     if not chooses and not file.generation_kwargs.max_gen_toks:
         yield (), "generation_kwargs with max_gen_toks is missing: how much may be written."
-    if kind != "generation" and None in (metadata.prompts.completion, metadata.prompts.chat):
-        yield (
-            ("metadata", "prompts"),
-            f"the kind {kind} needs prompts in both styles, completion and chat.",
-        )
-    if lacking := [metric for metric in COMPUTED.get(kind, ()) if metric not in metrics]:
+    prompts = file.metadata.prompts
+    if kind != "generation" and None in (prompts.completion, prompts.chat):
+        message = f"the kind {kind} needs prompts in both styles, completion and chat."
+        yield ("metadata", "prompts"), message
+
+
+def _contradictions_of_metrics(file: TaskFile) -> Iterator[tuple[Place, str]]:
+    """Metrics that are missing, named twice, or computed elsewhere."""
+    kind = file.metadata.kind
+    aggregates = file.metadata.aggregates
+    metrics = [metric.metric for metric in file.metric_list]
+    computed = COMPUTED.get(kind, ())
+    lacking = [metric for metric in computed if metric not in metrics]
+    if lacking:
         yield ("metric_list",), f"the kind {kind} computes {', '.join(lacking)}; list it."
-    if metadata.main_metric not in file.main_metrics:
-        yield (
-            ("metadata", "main_metric"),
-            str(unknown_name("metric of this task", metadata.main_metric, file.main_metrics)),
-        )
+    main_metric = file.metadata.main_metric
+    if main_metric not in file.main_metrics:
+        message = str(unknown_name("metric of this task", main_metric, file.main_metrics))
+        yield ("metadata", "main_metric"), message
     for number, metric in enumerate(file.metric_list):
         if metric.metric in metrics[:number] or metric.metric in aggregates:
-            yield (
-                ("metric_list", number, "metric"),
-                f"the metric '{metric.metric[:40]}' is named twice; keep one.",
-            )
-        if metric.metric in COMPUTED.get(kind, ()) and not metric.higher_is_better:
+            message = f"the metric '{metric.metric[:40]}' is named twice; keep one."
+            yield ("metric_list", number, "metric"), message
+        if metric.metric in computed and not metric.higher_is_better:
             message = f"the harness computes {metric.metric}, of which higher is better."
             yield ("metric_list", number, "higher_is_better"), message
-    if chooses and (
-        unsupported := [name for name in NOT_EVERYWHERE if name in (*metrics, *aggregates)]
-    ):
-        yield (
-            ("metadata",),
-            f"the harness computes {unsupported[0]} itself; leave it out of metric_list and aggregates.",
-        )
-    for stranger in sorted(set(metadata.lower_is_better) - set(aggregates)):
+    unsupported = [name for name in NOT_EVERYWHERE if name in (*metrics, *aggregates)]
+    if kind in CHOOSING and unsupported:
+        message = f"the harness computes {unsupported[0]} itself; leave it out of metric_list and aggregates."
+        yield ("metadata",), message
+    for stranger in sorted(set(file.metadata.lower_is_better) - set(aggregates)):
         message = (
             f"'{stranger[:40]}' is none of `aggregates`; metrics of metric_list say it there, by"
             " higher_is_better."
         )
         yield ("metadata", "lower_is_better"), message
-    data = metadata.data
-    if (data is None) is (metadata.codes is None):
-        yield (
-            ("metadata",),
-            "a task has `data`, or `codes` with the name of the task whose records it has.",
-        )
-    if metadata.codes is not None and kind != "classification":
-        yield (
-            ("metadata", "codes"),
-            "codewords take the place of labels, so the kind is classification.",
-        )
+
+
+def _contradictions_of_data(file: TaskFile) -> Iterator[tuple[Place, str]]:
+    """Records that are named twice or nowhere, and labels that the task lacks."""
+    kind = file.metadata.kind
+    data = file.metadata.data
+    codes = file.metadata.codes
+    if (data is None) is (codes is None):
+        message = "a task has `data`, or `codes` with the name of the task whose records it has."
+        yield ("metadata",), message
+    if codes is not None and kind != "classification":
+        message = "codewords take the place of labels, so the kind is classification."
+        yield ("metadata", "codes"), message
     if data is None:
         return
     for source, words in (("local", list(data.local.labels.values())), ("hub", data.hub.labels)):
-        for stranger in sorted(set(words) - set(labels)):
-            yield (
-                ("metadata", "data", source, "labels"),
-                f"'{stranger[:40]}' is none of doc_to_choice.",
-            )
+        for stranger in sorted(set(words) - set(file.doc_to_choice)):
+            message = f"'{stranger[:40]}' is none of doc_to_choice."
+            yield ("metadata", "data", source, "labels"), message
     if kind == "json" and not data.local.label:
-        yield (
-            ("metadata", "data", "local"),
-            "a json task says under `label` what its records are called.",
-        )
+        message = "a json task says under `label` what its records are called."
+        yield ("metadata", "data", "local"), message
