@@ -54,9 +54,8 @@ def measure_rate(read: Read, in_flight: int, at_once: bool, seed: int) -> dict[s
     """Tokens a second, and milliseconds of this process's CPU a row: the better of `ROUNDS`, with other prompts each.
     at_once: the reader itself keeps so many in flight."""
     random = np.random.default_rng(seed)
-    read(
-        random.integers(1000, 40000, size=(in_flight, 1)).tolist()
-    )  # connections are open, and kernels chosen
+    # connections are open, and kernels chosen
+    read(random.integers(1000, 40000, size=(in_flight, 1)).tolist())
     rates, costs = [], []
     for _ in range(ROUNDS):
         prompts = random.integers(1000, 40000, size=(ROWS[in_flight], LENGTH)).tolist()

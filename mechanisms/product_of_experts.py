@@ -60,9 +60,8 @@ class ProductOfExperts(AnswerMechanism):
         " for every query are ours"
     )
     summary = "answers by a softmax over summed, clipped log-probabilities, one record an expert"
-    published = {
-        task: {"slots": 25, "clip": 2.0} for task in ("agnews", "dbpedia", "trec")
-    }  # table 1: 8 and 25
+    # table 1: 8 and 25
+    published = {task: {"slots": 25, "clip": 2.0} for task in ("agnews", "dbpedia", "trec")}
 
     examples_per_slot: int = 1
     clip: float = 2.0

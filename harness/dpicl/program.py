@@ -135,10 +135,11 @@ def _fill_closed_streams() -> bool:
 def _write_what_can_be() -> None:
     """A terminal or file whose encoding lacks a character gets a question mark, and the rest of the answer."""
     for stream in (sys.stdout, sys.stderr):
+        # the locale C
         if isinstance(stream, io.TextIOWrapper) and stream.errors in (
             "strict",
             "surrogateescape",
-        ):  # the locale C
+        ):
             stream.reconfigure(errors="replace")
 
 
@@ -160,9 +161,8 @@ def _explain_unusable(error: OSError) -> str:
             f"The answer cannot be written ({error.strerror}); make room, or send stdout elsewhere."
         )
     name = "" if error.filename is None else str(error.filename)
-    where = (
-        f" '{name}'" if " " in name else f" {name}" if name else ""
-    )  # in quotes it is one name, and may be cut
+    # in quotes it is one name, and may be cut
+    where = f" '{name}'" if " " in name else f" {name}" if name else ""
     return f"The system does not let us use{where} ({error.strerror or type(error).__name__}); fix that."
 
 
@@ -175,9 +175,8 @@ class _OneLine(logging.Formatter):
 
 def _show_warnings() -> None:
     """The library's own warnings on stderr, each as one line."""
-    logging.getLogger("matplotlib").setLevel(
-        logging.ERROR
-    )  # else it tells where it keeps its list of fonts
+    # else it tells where it keeps its list of fonts
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     log = logging.getLogger("dpicl")
     if not log.handlers:
         handler = logging.StreamHandler()

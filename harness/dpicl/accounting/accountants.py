@@ -278,9 +278,8 @@ def _renyi(event: dp.DpEvent, delta: float) -> Bounds:
     counted = components(event, None)
     rho = sum(event.rho * n for event, n in of_kind(counted, dp.ZCDpEvent).items())
     rho += 0.5 / gaussian_multiplier(counted) ** 2
-    if any(
-        is_sampled_gaussian(component) for component in counted
-    ):  # a closed form at whole orders only
+    # a closed form at whole orders only
+    if any(is_sampled_gaussian(component) for component in counted):
         large = np.geomspace(64, 4096, 40).round()
         orders = np.unique(np.concatenate([np.arange(2, 64), large]))
     else:

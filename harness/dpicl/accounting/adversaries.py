@@ -159,9 +159,8 @@ def choices_pair(
     lowest = int(start.min()) - reach
     loss = np.arange(lowest, int(start.max()) + reach + 1) * step
     t = np.arange(CELLS + 1) * step
-    high = (
-        np.exp(-t) * np.expm1(t - size) / math.expm1(-size)
-    )  # without the record, the larger loss
+    # without the record, the larger loss
+    high = np.exp(-t) * np.expm1(t - size) / math.expm1(-size)
     n, policy = loss.size, []
     inner = np.arange(CELLS, n - CELLS)
     value = aim(1 - rate + rate * np.exp(loss))
@@ -227,9 +226,8 @@ def following_pair(
     exact masses: outcomes whose losses are next to each other are merged, which is post-processing.
     """
     t = np.arange(CELLS + 1) * (size / CELLS)
-    ends = rate * np.expm1(
-        np.stack([t, t - size])
-    )  # m - 1, of the likelihood ratio m of one sample
+    # m - 1, of the likelihood ratio m of one sample
+    ends = rate * np.expm1(np.stack([t, t - size]))
     high = -ends[1] / (ends[0] - ends[1])
     absent = np.stack([high, 1 - high])
     present, move = absent * (1 + ends), way * np.log1p(ends)

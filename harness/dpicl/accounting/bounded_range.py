@@ -195,9 +195,8 @@ def _one_more(
     """
     grid, low = epsilon / cells, math.exp(-epsilon)
     below = x[0] + np.arange(-cells, 0) * grid
-    start = -np.expm1(below) + np.exp(below - x[0]) * (
-        delta[0] + math.expm1(x[0])
-    )  # the chord from delta(-inf) = 1
+    # the chord from delta(-inf) = 1
+    start = -np.expm1(below) + np.exp(below - x[0]) * (delta[0] + math.expm1(x[0]))
     values = np.concatenate([start, delta, np.full(cells, delta[-1])])
     size = len(delta)
 

@@ -30,9 +30,8 @@ def gaussian_delta(epsilon: np.ndarray, multiplier: float) -> np.ndarray:
 def fixed_size_delta(epsilon: np.ndarray, multiplier: float, rate: float) -> np.ndarray:
     """delta of one Gaussian step on a sample of fixed size, at each epsilon of either sign; replace-one neighbours."""
     size = np.abs(epsilon)
-    inner = size + np.log1p(
-        (1 / rate - 1) * -np.expm1(-size)
-    )  # ln(1 + (e^size - 1)/rate), without overflow
+    # ln(1 + (e^size - 1)/rate), without overflow
+    inner = size + np.log1p((1 / rate - 1) * -np.expm1(-size))
     above = rate * gaussian_delta(inner, multiplier)
     below = -np.expm1(-size) + np.exp(-size) * above
     return np.where(epsilon >= 0, above, below)

@@ -181,9 +181,8 @@ def _random_variable(rate: float, multiplier: float) -> Any:
     if rate == 1:
         return GaussianMechanism(multiplier)
     variable = PoissonSubsampledGaussianMechanism(rate, multiplier)
-    vars(variable)["rdp"] = cache(
-        variable.rdp
-    )  # each order is asked for twice, and takes most of the time
+    # each order is asked for twice, and takes most of the time
+    vars(variable)["rdp"] = cache(variable.rdp)
     return variable
 
 

@@ -75,9 +75,8 @@ def ksa_ptr_epsilon(
         raise UsageError(
             f"Failures use up delta = {delta:g}; give a delta above {spent:.6g} or a smaller delta0."
         )
-    successes = (
-        rate * (1 - delta0) / (1 - rate * delta0)
-    )  # the rate given that a release does not fail: autodp's
+    # the rate given that a release does not fail: autodp's
+    successes = rate * (1 - delta0) / (1 - rate * delta0)
     return sampled_exponential_epsilon(epsilon0, successes, steps, delta - spent, multiplier)
 
 

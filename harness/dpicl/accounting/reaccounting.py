@@ -272,9 +272,8 @@ def _above_threshold(answer: dict[str, Any], setting: Setting) -> Iterator[Accou
     event = _event(setting, dp.ComposedDpEvent(tuple(release)))
     proved = next(_ends(setting, event))
     yield proved
-    if (
-        setting.rate == 1
-    ):  # an adversary of epsilon-DP rounds is none of AboveThreshold: this one asks it
+    # an adversary of epsilon-DP rounds is none of AboveThreshold: this one asks it
+    if setting.rate == 1:
         lower = rounds_bound(
             noise,
             setting.moved,

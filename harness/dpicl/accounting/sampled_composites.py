@@ -127,9 +127,9 @@ def compose_losses(counted: Counted, steps: int) -> pld.PrivacyLossDistribution 
     grid = _grid(others, samples, steps)
     choices = {choice.epsilon: n for choice, n in of_kind(others, BoundedRangeDpEvent).items()}
     main = max(choices, key=lambda size: choices[size] * size**2, default=0.0)
-    if (
-        main > grid
-    ):  # the family of choices with the largest share is worked out by its recursion, on a grid of its own
+    # the family of choices with the largest share is worked out by its recursion, on a grid of its
+    # own
+    if main > grid:
         cells = math.ceil(main / grid)
         grid = main / cells
     if not grid <= WIDEST_GRID:

@@ -247,9 +247,8 @@ def _reach(
     best = 0.0
     if looked := _looking_back(parts):
         best = _compare_with_look_back(looked, delta, upper, way)
-        if (
-            not looked.failure or looked.count > MOST_TRIED
-        ):  # else the aim is not the worst one for sure
+        # else the aim is not the worst one for sure
+        if not looked.failure or looked.count > MOST_TRIED:
             return best
     chooses = any(
         isinstance(component, BoundedRangeDpEvent) for part in parts for component in part.inside
@@ -464,9 +463,8 @@ def _threshold(
     weighed = np.cumsum(mass[inside] * np.exp(-loss[inside]))
     deltas = infinite + above - np.exp(loss[inside]) * weighed  # at x = each loss; rises as x falls
     reached = np.flatnonzero(deltas >= delta)
-    last = (
-        int(reached[0]) - 1 if reached.size else above.size - 1
-    )  # x lies below this loss, and above the next one
+    # x lies below this loss, and above the next one
+    last = int(reached[0]) - 1 if reached.size else above.size - 1
     if last < 0 or infinite + above[last] <= delta:
         return 0.0
     return max(0.0, math.log((infinite + above[last] - delta) / weighed[last]))

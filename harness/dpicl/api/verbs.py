@@ -199,9 +199,8 @@ def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
                 error.args = (_name_parameters(str(error.args[0]), known), *error.args[1:])
             raise
         finally:
-            if registry := sys.modules.get(
-                "dpicl.mechanism.registry"
-            ):  # whoever was given a class has imported it
+            # whoever was given a class has imported it
+            if registry := sys.modules.get("dpicl.mechanism.registry"):
                 registry.forget()
 
     return call

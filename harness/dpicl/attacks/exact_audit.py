@@ -281,9 +281,8 @@ class ExactRuns:
             reader=None if job.declared.shots else self._reader,
         )
         with observing(world):
-            output = (
-                execution.run()
-            )  # nothing is written: what a model makes of released things is no release
+            # nothing is written: what a model makes of released things is no release
+            output = execution.run()
         return world, next(iter(output.prompt.texts), "")
 
     def _canaries(self) -> list[Record]:

@@ -258,9 +258,8 @@ def mean_lower(values: ArrayLike, alpha: float) -> np.ndarray:
         stakes = np.minimum(bets, LARGEST_STAKE / middle)
         growth = 1 + stakes * (x - middle)  # at least 1 - LARGEST_STAKE
         with np.errstate(over="ignore", under="ignore"):
-            largest_capital = np.cumprod(growth, axis=0).max(
-                axis=0
-            )  # the less, the larger m: halving finds it
+            # the less, the larger m: halving finds it
+            largest_capital = np.cumprod(growth, axis=0).max(axis=0)
         refuted = largest_capital >= 1 / alpha
         low = np.where(refuted, middle, low)
         high = np.where(refuted, high, middle)

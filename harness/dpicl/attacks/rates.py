@@ -132,7 +132,6 @@ def _newcombe_end(value: float, end: float, members: int, others: int) -> float:
 
     if abs(value - end) < 1e-9:
         return end
-    start = value + math.copysign(
-        1e-12, end - value
-    )  # at an estimate of 0 or 1 itself both sides vanish
+    # at an estimate of 0 or 1 itself both sides vanish
+    start = value + math.copysign(1e-12, end - value)
     return float(brentq(excess, start, end, xtol=1e-9))

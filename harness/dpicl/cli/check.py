@@ -52,9 +52,8 @@ def _answer(verdicts: Findings, arguments: Mapping[str, Any]) -> Answer:
 @p.verb(
     "dpicl check voting --task agnews",
     answer=_answer,
-    apart=lambda changes: (
-        apart.SILENCE_SECONDS
-    ),  # whatever a plug-in does to its process, it passes only by a verdict
+    # whatever a plug-in does to its process, it passes only by a verdict
+    apart=lambda changes: apart.SILENCE_SECONDS,
 )
 def check(
     mechanism: Annotated[GivenMechanism, p.OneMechanism, p.Flag(metavar="NAME_OR_FILE")],
@@ -112,9 +111,8 @@ def _find_given(mechanism: GivenMechanism, plugins: list[Path]) -> list[Given]:
     if isinstance(mechanism, str | Path) and (
         str(mechanism).endswith(".py") or os.path.isfile(mechanism)
     ):
-        return [
-            Given(each) for each in load_plugin(Path(mechanism))
-        ]  # isfile: False for a name that is too long
+        # isfile: False for a name that is too long
+        return [Given(each) for each in load_plugin(Path(mechanism))]
     return [given_mechanism(mechanism, plugins)]
 
 

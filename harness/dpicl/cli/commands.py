@@ -49,9 +49,8 @@ class Call:
         return self._run() if silence is None else run_apart(self._run, silence)
 
     def _run(self) -> int:
-        returned = inspect.unwrap(self.function)(
-            **self.arguments
-        )  # its arguments were checked where they were read
+        # its arguments were checked where they were read
+        returned = inspect.unwrap(self.function)(**self.arguments)
         answer = (
             returned
             if isinstance(returned, output.Answer)

@@ -14,9 +14,8 @@ from dpicl.plan.suite import Changes
 
 def _shard(value: Any) -> tuple[int, int]:
     """'2/8' -> (2, 8): the second of eight parts."""
-    match = re.fullmatch(
-        "([0-9]{1,6})/([0-9]{1,6})", str(value)
-    )  # int() takes digits of every script
+    # int() takes digits of every script
+    match = re.fullmatch("([0-9]{1,6})/([0-9]{1,6})", str(value))
     number, of = map(int, match.groups()) if match else (0, 0)
     if not 1 <= number <= of:
         raise ValueError(

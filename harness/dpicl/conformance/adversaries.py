@@ -162,9 +162,8 @@ def scripted(kind: str, seed: int) -> Script:
         if release.kind == "choice":
             order = np.arange(size[0]) if kind == "ties" else generator.permutation(size[0])
             return order[: release.count]
-        if (
-            release.kind == "threshold"
-        ):  # a private token sooner or later, and one whatever the kind
+        # a private token sooner or later, and one whatever the kind
+        if release.kind == "threshold":
             return np.array([1 if kind == "ties" else int(generator.integers(2))])
         if kind == "ties":
             return np.zeros(size)

@@ -112,9 +112,8 @@ def observe(
     with ExitStack() as stack:
         out = stack.enter_context(redirect_stdout(_Text()))
         err = stack.enter_context(redirect_stderr(_Text()))
-        log = _Log(
-            footprint
-        )  # gets what any logger is given, at any level, in place of its handlers
+        # gets what any logger is given, at any level, in place of its handlers
+        log = _Log(footprint)
         stack.enter_context(
             mock.patch.object(logging.Logger, "callHandlers", lambda _, record: log.handle(record))
         )
@@ -151,11 +150,12 @@ def _global_generators() -> dict[str, object]:
     """Name -> state, of each generator that a process has one of."""
     numpy = np.random.get_state(legacy=False)
     inner = numpy["state"]
+    # it draws normals in pairs
     numbers = (
         inner["key"].tobytes(),
         inner["pos"],
         numpy["has_gauss"],
-    )  # it draws normals in pairs
+    )
     states: dict[str, object] = {"random": random.getstate(), "numpy.random": numbers}
     torch = sys.modules.get("torch")
     if torch:  # many runs never import it

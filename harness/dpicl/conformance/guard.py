@@ -47,9 +47,8 @@ def _limit_time(seconds: float | None) -> Iterator[None]:
         raise TooLong(f"it takes more than {seconds:g} s of processor time")
 
     before = signal.signal(signal.SIGPROF, ring)
-    signal.setitimer(
-        signal.ITIMER_PROF, seconds, 1.0
-    )  # again every second, for code that catches everything
+    # again every second, for code that catches everything
+    signal.setitimer(signal.ITIMER_PROF, seconds, 1.0)
     try:
         yield
     finally:

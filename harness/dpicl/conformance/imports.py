@@ -39,9 +39,8 @@ def find_import_problem(
     """
     ours, theirs = get_context("fork").Pipe(duplex=False)
     child = get_context("fork").Process(target=_child, args=(cls, run, theirs), daemon=True)
-    with warnings.catch_warnings(
-        action="ignore"
-    ):  # of a fork beside the threads of numpy, which it does not use
+    # of a fork beside the threads of numpy, which it does not use
+    with warnings.catch_warnings(action="ignore"):
         child.start()
     theirs.close()
     try:

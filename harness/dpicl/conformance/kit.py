@@ -260,9 +260,8 @@ def _check_other_settings(
             failed(f"Its options cannot be listed: it raises {describe_error(error)}."),
         )
     left = [setting for setting in settings or () if setting.key not in checked]
-    begun = [
-        begin(place.task, setting) for setting in reversed(left)
-    ]  # the last ones take the longest
+    # the last ones take the longest
+    begun = [begin(place.task, setting) for setting in reversed(left)]
     for setting, wait in zip(left, reversed(begun), strict=True):
         if setting.key in checked:
             continue

@@ -103,9 +103,8 @@ class Checkpoint:
         for place, value in _other_code().items():
             home, name = getattr(value, "__module__", None) or "", place.rpartition(".")[0]
             if place not in self._code:
-                late = callable(value) and _is_python(
-                    home
-                )  # Python imports some of its own names late
+                # Python imports some of its own names late
+                late = callable(value) and _is_python(home)
                 changed = (
                     name in self._imported
                     and _is_python(name)

@@ -214,9 +214,8 @@ class RunObserver(SampleObserver):
         self._drawn, self._script = drawn, script
         self._handed: set[int] = set()
         self._releases = Counter[int]()  # of each shot
-        self._spends: dict[
-            int, int
-        ] = {}  # the number of the spend that gave a permit, by the permit's id
+        # the number of the spend that gave a permit, by the permit's id
+        self._spends: dict[int, int] = {}
         self.watching = False
 
     def read(self, number: int, text: bool = False) -> None:

@@ -56,9 +56,8 @@ def _remember(work: Callable[..., Any]) -> None:
     global _work
     _work = work
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(
-            number, signal.SIG_DFL
-        )  # whoever interrupts the program is answered by the first process alone
+        # whoever interrupts the program is answered by the first process alone
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _do(request: tuple[Any, ...]) -> Any:

@@ -154,9 +154,8 @@ def _member_of(path: Path) -> str:
             names = [each.filename for each in archive.infolist() if not each.is_dir()]
     except zipfile.BadZipFile:
         raise DataError(f"{path} is damaged, or no zip file; pack it again.") from None
-    names = [
-        name for name in names if not name.startswith("__MACOSX/")
-    ]  # what one system adds on its own
+    # what one system adds on its own
+    names = [name for name in names if not name.startswith("__MACOSX/")]
     if len(names) != 1:
         raise DataError(
             f"{path} holds {len(names):,} files, and a packed file is read where it holds one; unpack it."

@@ -60,9 +60,8 @@ def gaussian(scale: float, size: int, words: Words) -> np.ndarray:
     step = step_of(scale)
     ratio = scale / step  # exact
     drawn, left = np.empty(size), np.arange(size)
-    cells = _cells(
-        _table(ratio), *words(2 * size).reshape(2, size)
-    )  # once: less is kept of a steeper cell
+    # once: less is kept of a steeper cell
+    cells = _cells(_table(ratio), *words(2 * size).reshape(2, size))
     while left.size:
         coin, place = words(2 * left.size).reshape(2, left.size)
         cell, inside = cells[left], (place >> np.uint64(64 - CELL_BITS)).astype(np.int64)
@@ -81,9 +80,8 @@ def gumbel(size: int, words: Words) -> np.ndarray:
 def exponential(size: int, words: Words) -> np.ndarray:
     """float64[size] of the standard exponential distribution, each within a factor 1 +- 2^-50 of an exact one."""
     zeros, more = _leading_zeros(size, words), words(size)
-    half = np.ldexp(
-        1 + (more >> np.uint64(12)).astype(np.float64) * 2.0**-52, -2 - zeros
-    )  # uniform in (0, 1/2)
+    # uniform in (0, 1/2)
+    half = np.ldexp(1 + (more >> np.uint64(12)).astype(np.float64) * 2.0**-52, -2 - zeros)
     return np.where(more & np.uint64(1), -np.log1p(-half), -np.log(half))
 
 
@@ -99,9 +97,8 @@ def _leading_zeros(size: int, words: Words) -> np.ndarray:
 
 def _cells(table: tuple[int, ...], high: np.ndarray, low: np.ndarray) -> np.ndarray:
     """int64: for each number high * 2^64 + low the number of entries that are not above it."""
-    tops = np.array(
-        [entry >> 64 for entry in table[:-1]], dtype=np.uint64
-    )  # the last entry is 2^128
+    # the last entry is 2^128
+    tops = np.array([entry >> 64 for entry in table[:-1]], dtype=np.uint64)
     cells = np.searchsorted(tops, high, side="right")
     for at in np.flatnonzero(np.isin(high, tops)):
         cells[at] = bisect_right(table, (int(high[at]) << 64) | int(low[at]))

@@ -102,9 +102,8 @@ def content_of(path: Path, largest: int = -1) -> bytes:
         size = os.fstat(file.fileno()).st_size
         if not 0 <= size < largest:
             return file.read(largest)
-        content = file.read(
-            size + 1
-        )  # `read` makes room for all that it may read, 50 MB for a small file
+        # `read` makes room for all that it may read, 50 MB for a small file
+        content = file.read(size + 1)
         return content if len(content) <= size else content + file.read(largest - len(content))
 
 

@@ -126,9 +126,8 @@ class _Log:
         _make_private(self.path.parent)
         content = batch.model_dump_json().encode()
         with open(self.path, "ab", opener=_open_private) as file:
-            file.write(
-                b"\n%s %s\n" % (_checksum(content), content)
-            )  # what another process left of a line ends before
+            # what another process left of a line ends before
+            file.write(b"\n%s %s\n" % (_checksum(content), content))
 
 
 def key_of(*parts: Any) -> bytes:

@@ -70,9 +70,8 @@ def slug(name: str) -> str:
 def user_cache() -> Path:
     """The user's folder for caches of all programs: ``$XDG_CACHE_HOME``, or ``~/.cache``."""
     folder = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (
-        folder if folder.is_absolute() else Path.home() / ".cache"
-    )  # the specification ignores a relative one
+    # the specification ignores a relative one
+    return folder if folder.is_absolute() else Path.home() / ".cache"
 
 
 def cache_folder() -> Path:

@@ -220,9 +220,8 @@ def _check_alone(path: Path, imported: Iterable[ModuleType]) -> None:
     """Raises PluginError where a plugin imported a file beside it: its hash would not change with that one."""
     folder = path.resolve().parent
     for module in imported:
-        spec = getattr(
-            module, "__spec__", None
-        )  # not __file__: torch's made-up modules say "_ops.py", in no folder
+        # not __file__: torch's made-up modules say "_ops.py", in no folder
+        spec = getattr(module, "__spec__", None)
         if spec and spec.has_location and Path(spec.origin).resolve().parent == folder:
             name = Path(spec.origin).name
             raise PluginError(f"it imports {name} beside it; put all of it into one file")

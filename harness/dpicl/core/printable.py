@@ -55,9 +55,8 @@ def make_visible(text: str, longest: int = LONGEST_TEXT) -> str:
     direction. Line breaks and tabs become spaces. Escaping for HTML is the template's business.
     """
     start = text[:longest]
-    if (
-        not start.isprintable()
-    ):  # else none of its characters is of a category that `show` writes out
+    # else none of its characters is of a category that `show` writes out
+    if not start.isprintable():
         start = "".join(" " if character in "\n\r\t" else show(character) for character in start)
     return start if len(text) <= longest else f"{start}… ({len(text):,} characters in all)"
 

@@ -102,11 +102,12 @@ def parse(text: str, path: Path, functions: bool = False) -> Document:
         raise UsageError(
             f"{path}: this is not valid YAML ({' '.join(str(error).split())})."
         ) from error
+    # PyYAML's scanner on an escape of no character
     except (
         ValueError,
         IndexError,
         OverflowError,
-    ) as error:  # PyYAML's scanner on an escape of no character
+    ) as error:
         raise UsageError(f"{path}: this is not valid YAML ({type(error).__name__}).") from error
     return Document(path, data, lines)
 
@@ -160,9 +161,8 @@ def _items(
             raise UsageError(
                 f"{path}, line {line}: a key is a plain word; merge keys are not supported."
             )
-        value = _value(
-            loader, key_node, path
-        )  # refuses what is no value; a key is the word that stands there
+        # refuses what is no value; a key is the word that stands there
+        value = _value(loader, key_node, path)
         yield value if isinstance(value, str) else key_node.value, line, value_node
 
 

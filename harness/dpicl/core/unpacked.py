@@ -38,9 +38,8 @@ def check_parquet(path: Path, columns: Sequence[str]) -> None:
     rows = _BATCH // max([1000, *(leaf.length for leaf in leaves)]) or 1
     if len(flat) < len(texts):  # pyarrow unpacks every text of a list
         rows = min(rows, _FEW)
-    with parquet.ParquetFile(
-        path, read_dictionary=flat
-    ) as file:  # else it unpacks a text once a row
+    # else it unpacks a text once a row
+    with parquet.ParquetFile(path, read_dictionary=flat) as file:
         batches = file.iter_batches(rows, columns=list(columns))
         _check(path, (sum(map(_size_of, batch.columns)) for batch in batches))
 

@@ -276,9 +276,8 @@ def fields_of(
     if None in chosen or chosen[0] == chosen[1]:
         missing = "text" if chosen[0] is None else "label"
         columns = [name for name in names if name != missing and all(name in row for row in sound)]
-        raise missing_column_error(
-            path, [missing], columns
-        )  # a key of some rows alone is part of these records
+        # a key of some rows alone is part of these records
+        raise missing_column_error(path, [missing], columns)
     return str(chosen[0]), str(chosen[1])
 
 

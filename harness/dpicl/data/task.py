@@ -327,9 +327,8 @@ class Task(PublicTask):
         source = data_sources.resolve(source, spec)
         generated = development and source == "synthetic"
         corpus = seed + DEVELOPMENT if generated else seed
-        pool = (
-            pool and config.metadata.kind != "json"
-        )  # where texts are scored, every seed has the same test records
+        # where texts are scored, every seed has the same test records
+        pool = pool and config.metadata.kind != "json"
         sizes = limit_train, _corpus_size(config, limit_test, pool)
         train, test = data_sources.read(spec, source, *sizes, corpus)
         train, test, dropped = record_sets.deduplicate(train, test)
@@ -343,9 +342,8 @@ class Task(PublicTask):
         if spec.public:
             size = spec.public[source]  # type: ignore[index]  # one of its keys by now
             public, train = record_sets.split_public(spec.name, train, size, seed)
-        last = (
-            development and not generated and config.metadata.kind != "json"
-        )  # where texts are scored
+        # where texts are scored
+        last = development and not generated and config.metadata.kind != "json"
         partitioned, divided = bool(spec.labels), pool and source != "synthetic"
         limits = (limit_train, None if pool and not divided else limit_test, seed, last, divided)
         sampled = record_sets.subsample(spec.name, partitioned, train, test, *limits)

@@ -37,9 +37,8 @@ class WorkerSlot:
         self.event: Any = None
         self.idle, self.model = True, ""
         resource_tracker.ensure_running()  # when Python starts it by itself, it lets Ctrl-C through again
-        before = signal.pthread_sigmask(
-            signal.SIG_BLOCK, {signal.SIGINT}
-        )  # Ctrl-C is the parent's business
+        # Ctrl-C is the parent's business
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self.process.start()
         finally:
@@ -114,9 +113,8 @@ class Processes:
     def close(self) -> None:
         for slot in self._slots:
             if slot.idle:
-                slot.give(
-                    None
-                )  # all of them first, since a process with a model takes seconds to end
+                # all of them first, since a process with a model takes seconds to end
+                slot.give(None)
         for slot in self._slots:
             slot.end(_LAST_SECONDS if slot.idle else 0)
 
@@ -124,9 +122,8 @@ class Processes:
 def _work(pipe: Connection, job: Job) -> None:
     """A worker process: runs the cells that it receives, until it receives None."""
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    tqdm.set_lock(
-        threading.RLock()
-    )  # else it makes a semaphore that a killed process leaves to the parent's complaint
+    # else it makes a semaphore that a killed process leaves to the parent's complaint
+    tqdm.set_lock(threading.RLock())
     try:
         limit_threads(job.threads)  # before torch is used
         worker = Worker(job)

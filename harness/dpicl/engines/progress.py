@@ -23,9 +23,8 @@ SILENT_SECONDS = 10.0
 def show_progress(total: int) -> Iterator[Report]:
     """The function that an engine reports to: a line for each finished cell, and how far the running ones are, which is
     a bar on a terminal and now and then a line elsewhere."""
-    tqdm.set_lock(
-        threading.RLock()
-    )  # its own would leave a semaphore behind when the process is killed
+    # its own would leave a semaphore behind when the process is killed
+    tqdm.set_lock(threading.RLock())
     finished, start = 0, time.monotonic()
     running: dict[str, tuple[Cell, Counter]] = {}
     with tqdm(

@@ -129,9 +129,8 @@ def connect(address: str | None) -> Iterator[Any]:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **how)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise UsageError(f"Ray cannot be used: {one_line(error, 500)}") from error
-    with redirect_stdout(
-        sys.stderr
-    ):  # what Ray says of its nodes, to its end, is not the answer of a command
+    # what Ray says of its nodes, to its end, is not the answer of a command
+    with redirect_stdout(sys.stderr):
         try:
             yield ray
         finally:

@@ -105,9 +105,8 @@ class Worker:
             return Outcome(
                 Done(cell, "failed", time.perf_counter() - start, message=one_line(error))
             )
-        except (
-            Exception
-        ) as error:  # of code that a task or a model brings, or a bug: the other cells go on
+        except Exception as error:
+            # of code that a task or a model brings, or a bug: the other cells go on
             return Outcome(
                 Done(cell, "failed", time.perf_counter() - start, message=unknown_failure(error))
             )

@@ -159,9 +159,8 @@ def _flip_together(
     p = np.empty(len(t))
     share = (as_large + 1) / (len(signs) + 1)
     p[rising] = np.maximum.accumulate(share[::-1])[::-1]
-    place = int(
-        (1 - LEVEL) * (len(signs) + 1)
-    )  # above the largest but so many the p-value is at most .05
+    # above the largest but so many the p-value is at most .05
+    place = int((1 - LEVEL) * (len(signs) + 1))
     return p, np.sort(np.concatenate(largest_of_all))[-place] * error
 
 
@@ -284,9 +283,8 @@ class RankSets:
         if self._together[0][place] <= 1 - LEVEL:
             verdict = "better"
         low, high = max(mean - half, -1.0), min(mean + half, 1.0)
-        if (
-            verdict == "better"
-        ):  # where a later step decides, the interval that agrees with it ends at 0
+        # where a later step decides, the interval that agrees with it ends at 0
+        if verdict == "better":
             if mean > 0:
                 low = max(low, 0.0)
             else:

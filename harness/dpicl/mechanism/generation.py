@@ -137,9 +137,8 @@ def public_vocabulary(
     The top_k most likely tokens (None: all) that have any probability, of which top_p keeps the smallest head with at
     least that probability under the public prompt (PTA, algorithm 2). Ties go to the lower id. At least one is kept.
     """
-    possible = max(
-        1, int(np.count_nonzero(public > -np.inf))
-    )  # others are what a model server leaves out
+    # others are what a model server leaves out
+    possible = max(1, int(np.count_nonzero(public > -np.inf)))
     keep = possible if top_k is None else min(top_k, possible)
     likely = np.flatnonzero(public >= np.partition(public, -keep)[-keep])  # ties included
     order = likely[np.argsort(-public[likely], kind="stable")]

@@ -62,9 +62,8 @@ def given_mechanism(mechanism: GivenMechanism, plugins: Sequence[Path] = ()) -> 
             f"A mechanism is a name, a class, an instance or the path of a file, not {mechanism!r:.60}."
         )
     path = Path(mechanism)
-    if path.suffix != ".py" and not os.path.isfile(
-        path
-    ):  # False where no file may have such a name
+    # False where no file may have such a name
+    if path.suffix != ".py" and not os.path.isfile(path):
         known = load_mechanisms(plugins)
         find_mechanism(str(mechanism), known)
         return Given(known[str(mechanism)])

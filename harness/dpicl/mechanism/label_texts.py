@@ -134,9 +134,8 @@ class OneSampleTexts(LabelTexts):
                 public.append(text.tokens[-1])
                 private_rows.append(text.tokens[-1])
             public_row = public_log_probs(public.log_probs, model)[0]
-            known = np.flatnonzero(
-                public_row > -np.inf
-            )  # a model server may show the likeliest tokens only
+            # a model server may show the likeliest tokens only
+            known = np.flatnonzero(public_row > -np.inf)
             if len(known) == len(public_row):
                 text.append(next_token(private_rows.log_probs.numpy(), public_row, sample))
             else:
@@ -246,9 +245,8 @@ class NoisyTokens(LabelTexts):
             likeliest = public_log_probs(decoder.likeliest(self.top_k), model)
             allowed = public_vocabulary(likeliest[0], self.top_k, self.top_p)
             public = likeliest
-            if not (
-                likeliest[:, allowed] > -np.inf
-            ).all():  # a server has shown other tokens after another prompt
+            # a server has shown other tokens after another prompt
+            if not (likeliest[:, allowed] > -np.inf).all():
                 public = public_log_probs(decoder.listed(allowed.tolist()), model)
 
             sample = sampler.draw()
@@ -276,9 +274,8 @@ class NoisyTokens(LabelTexts):
 def softmax(logits: np.ndarray) -> np.ndarray:
     """Probabilities of float64 rows of logits, each row on its own; a row that is not finite stays so, and counts as 0
     in the primitive."""
-    logits = np.ascontiguousarray(
-        logits
-    )  # the order of a sum must not depend on how many rows there are
+    # the order of a sum must not depend on how many rows there are
+    logits = np.ascontiguousarray(logits)
     with np.errstate(invalid="ignore", over="ignore"):
         weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
         return weights / weights.sum(axis=-1, keepdims=True)

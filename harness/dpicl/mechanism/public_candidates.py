@@ -162,9 +162,8 @@ def find_nearest(points: np.ndarray, candidates: np.ndarray) -> np.ndarray:
     Points are looked at one by one: their number may be private, and a product of matrices is rounded by it.
     """
     squares = (candidates**2).sum(axis=1)
-    nearest = [
-        int((squares - 2 * point @ candidates.T).argmin()) for point in points
-    ]  # less the square of the point
+    # less the square of the point
+    nearest = [int((squares - 2 * point @ candidates.T).argmin()) for point in points]
     return np.array(nearest, dtype=np.int64)
 
 

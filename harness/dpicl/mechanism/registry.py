@@ -142,9 +142,8 @@ def _class_problem(cls: type[Mechanism]) -> str:
         dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     )
     for option in options:
-        default = getattr(
-            cls, option.name, option.default
-        )  # of a class with __slots__ it describes a place
+        # of a class with __slots__ it describes a place
+        default = getattr(cls, option.name, option.default)
         if (
             option.default is not dataclasses.MISSING
             and default is not option.default

@@ -229,9 +229,8 @@ def _attention(
         visible = None if mask is None or bool(mask.all()) else mask
         out = scaled_dot_product_attention(folded, keys, values, attn_mask=visible, scale=scaling)
         return out[:, :, : heads // groups].reshape(1, heads, 1, -1)
-    if (
-        keys.device.type != "cpu" and heads > groups
-    ):  # other devices have fast kernels for equal numbers of heads only
+    # other devices have fast kernels for equal numbers of heads only
+    if keys.device.type != "cpu" and heads > groups:
         keys, values = (each.repeat_interleave(heads // groups, dim=1) for each in (keys, values))
     plain = mask is None and count == length
     if mask is None and not plain:

@@ -172,9 +172,8 @@ class _SentenceTransformer(EmbeddingModel):
 
         with self._one_at_a_time, self._products():
             threads = torch.get_num_threads()
-            torch.set_num_threads(
-                1 if len(texts) == 1 else threads
-            )  # waiting takes longer than one text
+            # waiting takes longer than one text
+            torch.set_num_threads(1 if len(texts) == 1 else threads)
             try:
                 return np.asarray(
                     self._model.encode(

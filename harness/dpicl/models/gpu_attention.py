@@ -78,9 +78,8 @@ class KernelPlan:
             each if each.stride(3) == 1 else each.contiguous() for each in (query, key, value)
         )
         for piece in self._pieces:
-            piece.reserve(
-                layer, key, value
-            )  # all of them before an address is taken, since a place may move
+            # all of them before an address is taken, since a place may move
+            piece.reserve(layer, key, value)
         stores = _table([_addresses(piece, layer) for piece in self._pieces], query.device)
         new = (
             key,

@@ -46,9 +46,8 @@ def load_huggingface(reference: str, device: str, dtype: torch.dtype | None) -> 
     folder, there, sha256 = Path(source), require_there(reference), None
     if folder.is_dir():
         check_folder(folder)
-        sha256 = identify_folder(
-            folder
-        )  # before it is read: what is edited meanwhile is another model
+        # before it is read: what is edited meanwhile is another model
+        sha256 = identify_folder(folder)
     dtype = dtype or preferred_dtype(device)
     # where the hub does not answer, each file would be asked for again and again
     options: dict[str, Any] = {
@@ -61,9 +60,8 @@ def load_huggingface(reference: str, device: str, dtype: torch.dtype | None) -> 
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             source, dtype=dtype, use_safetensors=True, output_loading_info=True, **options
         )
-    except (
-        Exception
-    ) as error:  # whatever three libraries raise for a file that is damaged or made to be
+    except Exception as error:
+        # whatever three libraries raise for a file that is damaged or made to be
         raise ModelError(_explain(source, revision, error)) from error
     model, info = loaded
     if lacking := sorted(info["missing_keys"]):

@@ -172,9 +172,8 @@ class ListingModel(TokenizedModel, StatelessModel):
     ) -> list[str]:
         """Texts that the engine writes; see LanguageModel. A sample is the engine's own, with the seed modulo 2^31 - 1:
         another engine, or version, may draw another one."""
-        Writer(
-            self, len(prompts), max_tokens, stop, temperature, seeds, broken
-        )  # refuses what makes no sense
+        # refuses what makes no sense
+        Writer(self, len(prompts), max_tokens, stop, temperature, seeds, broken)
         opened = [self._tokenize_opening(prompt, max_tokens) for prompt in prompts]
         if max_tokens < 1:
             return [""] * len(prompts)

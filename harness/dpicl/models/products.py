@@ -18,9 +18,8 @@ from torch.nn.functional import linear
 #: For how many shapes of products oneDNN keeps the code that it made, about 1 MB each; it reads this when it
 #: multiplies first. A pass of rows has two for each of its rows that differ in length, and five of its own.
 CODE_KEPT = 192
-if (
-    "DNNL_PRIMITIVE_CACHE_CAPACITY" not in os.environ
-):  # its older name, which oneDNN reads where the new one is not set
+# its older name, which oneDNN reads where the new one is not set
+if "DNNL_PRIMITIVE_CACHE_CAPACITY" not in os.environ:
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(CODE_KEPT))
 
 

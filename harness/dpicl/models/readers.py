@@ -128,9 +128,8 @@ def find_measured(model: TransformersLM) -> Measured:
     settings = [
         torch.get_float32_matmul_precision(),
         *sorted(f"{k}={v}" for k, v in os.environ.items() if _SETS.match(k)),
-        *(
-            ["MKL"] if products.linear_layers(model.model) and products.prefers_mkl() else []
-        ),  # it was oneDNN before
+        # it was oneDNN before
+        *(["MKL"] if products.linear_layers(model.model) and products.prefers_mkl() else []),
     ]
     key = hashlib.sha256(json.dumps([*matters, *versions, *settings]).encode()).hexdigest()[:32]
     path = models_folder() / "independence" / f"{key}.json"

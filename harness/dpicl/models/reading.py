@@ -173,9 +173,8 @@ class Passes(Service):
                 self._fill_up(scored, output),
             )
         logits, words = logits.float(), logits.shape[1]
-        if (
-            logits.is_cuda
-        ):  # it sums a line by fours, beginning where memory is aligned: all lines begin alike
+        # it sums a line by fours, beginning where memory is aligned: all lines begin alike
+        if logits.is_cuda:
             logits = torch.nn.functional.pad(
                 logits,
                 (0, -words % 4),

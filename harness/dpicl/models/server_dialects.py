@@ -505,12 +505,13 @@ class VLLM(Dialect):
             "stream": False,
             "add_special_tokens": False,
             "return_tokens_as_token_ids": True,
+            # not the model's own defaults
             **{
                 "top_p": 1.0,
                 "top_k": -1,
                 "min_p": 0.0,
                 "repetition_penalty": 1.0,
-            },  # not the model's own defaults
+            },
             "cache_salt": prompts[0].salt
             or secrets.token_urlsafe(32),  # a salt of its own finds nothing
             **body,

@@ -248,9 +248,8 @@ class Connection:
             extensions=extensions,
         ) as response:
             body = bytearray()
-            async for (
-                part
-            ) in response.aiter_raw():  # a small answer that is compressed could be a large one
+            # a small answer that is compressed could be a large one
+            async for part in response.aiter_raw():
                 body += part
                 if len(body) > (LARGEST if call.whole else SMALL):
                     raise ValueError("too large")

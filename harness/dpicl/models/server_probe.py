@@ -239,9 +239,8 @@ async def _find_most(
         return 0
     for top in dialect.tops_below(most):
         shown = await _count_shown(dialect, ask, prompt, top)
-        if (
-            isinstance(dialect, VLLM) and 0 < shown < top == dialect.vocab_size
-        ):  # it pads its output layer
+        # it pads its output layer
+        if isinstance(dialect, VLLM) and 0 < shown < top == dialect.vocab_size:
             dialect.whole = -1
             shown = await _count_shown(dialect, ask, prompt, -1) or shown
         if shown:

@@ -115,9 +115,8 @@ class ServerSettings(BaseModel):
             return None
         key = os.environ.get(self.key, "")
         if not re.fullmatch(r"[\x21-\x7e]{1,4096}", key):
-            name = (
-                self.key if self.key.isupper() else "that `key` names"
-            )  # it may be the key itself
+            # it may be the key itself
+            name = self.key if self.key.isupper() else "that `key` names"
             raise UsageError(
                 f"The environment variable {name} holds no API key; set it, or leave `key` out."
             )

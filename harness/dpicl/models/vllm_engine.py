@@ -176,9 +176,8 @@ class Engine(Service):
                 return str(completion.text)
             if len(completion.logprobs) != 1:
                 raise Unsound("it lists tokens for more or fewer places than one")
-            drawn = (
-                1 if tokens[0] in tokens[1:] else 0
-            )  # the token that was drawn stands before all others
+            # the token that was drawn stands before all others
+            drawn = 1 if tokens[0] in tokens[1:] else 0
             least = len(want.listed) or self._count_numbers(want)
             return LogProbs.from_answer(
                 tokens[drawn:],
@@ -255,9 +254,8 @@ def load_vllm(rest: str, device: str, dtype: torch.dtype | None) -> VllmLM:
     there = require_there(settings.reference)
     if folder.is_dir():
         check_folder(folder)
-        sha256 = identify_folder(
-            folder
-        )  # before it is read: what is edited meanwhile is another model
+        # before it is read: what is edited meanwhile is another model
+        sha256 = identify_folder(folder)
     dtype = dtype or preferred_dtype(device)
     path, version = (
         (source, revision)
@@ -368,9 +366,8 @@ def _start(
             use_tqdm_on_load=False,
             **options,
         )
-    except (
-        Exception
-    ) as error:  # whatever it and torch raise for a model or a machine that does not fit
+    except Exception as error:
+        # whatever it and torch raise for a model or a machine that does not fit
         raise ModelError(
             f"vLLM cannot load {source} ({reason(error)}); where its context is too long for the memory, name a shorter"
             f" one (vllm:{settings.reference}?context=N), and where vLLM has no batch-invariant kernels for it set"

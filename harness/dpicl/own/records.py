@@ -430,9 +430,8 @@ def _fill(name: str, text_is: str, listed: str, form: Form = "labelled") -> dict
         "form": form_words,
         "example": shown,
     }
-    quoted = {
-        key: json.dumps(word, ensure_ascii=False)[1:-1] for key, word in words.items()
-    }  # as in YAML's quotes
+    # as in YAML's quotes
+    quoted = {key: json.dumps(word, ensure_ascii=False)[1:-1] for key, word in words.items()}
     template = Path(__file__).with_name(name)
     filled = Template(template.read_text("utf-8")).substitute(quoted)
     return dict(parse(filled, template, functions=True).data)

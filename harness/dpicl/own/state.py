@@ -152,9 +152,8 @@ def public_task(saved: SavedState) -> PublicTask:
     try:
         task = Task.from_records(saved.own.config(), (), {}).public_view()
     except UsageError as error:
-        if (
-            saved.file.task is not None
-        ):  # an unknown task may be one of a plug-in that was not named
+        # an unknown task may be one of a plug-in that was not named
+        if saved.file.task is not None:
             raise
         raise DataError(
             f"{saved.path} cannot be used as --state: its labels are none, or its `text_is`."

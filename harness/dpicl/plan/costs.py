@@ -152,9 +152,8 @@ class Costs:
             return build(registered.cls, cell.options).tokens_estimate(
                 cell.shots, cell.test_records or _ALL_RECORDS
             )
-        except (
-            Exception
-        ):  # of options that are now refused, or somebody's `events`: the cell itself says so
+        except Exception:
+            # of options that are now refused, or somebody's `events`: the cell itself says so
             return evaluation
 
 

@@ -85,9 +85,8 @@ def measure_headroom(results: Iterable[Result]) -> dict[str, Headroom]:
         group = [result for result in results if result.cell.development is development]
         public, real = _end(group, PUBLIC, 0.0), _end(group, REAL, math.inf)
         if not public and group and _is_text_task(group[0].cell.task):
-            public = _end(
-                group, ZERO_SHOT, 0.0
-            )  # which releases the texts of the public prompt there
+            # which releases the texts of the public prompt there
+            public = _end(group, ZERO_SHOT, 0.0)
         if seeds := sorted(public.keys() & real.keys()):
             pairs = [(public[seed], real[seed]) for seed in seeds]
             first = pairs[0][0]

@@ -171,9 +171,8 @@ def select_current(
             if {str(result.cell.task_version) for result in group} == {
                 str(load_config(task).metadata.version)
             }:
-                stale[difference].append(
-                    task
-                )  # of an earlier version of the task other data is no news
+                # of an earlier version of the task other data is no news
+                stale[difference].append(task)
             continue
         current += [result for result in group if id(result) not in others]
         if others:

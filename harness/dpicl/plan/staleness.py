@@ -90,9 +90,8 @@ class Comparison:
     def _compare_version(self, result: Result) -> str:
         registered = self._mechanisms.get(result.cell.mechanism)
         then = result.manifest.mechanism_version
-        if (
-            registered is None or result.cell.plugin is not None
-        ):  # the cell has the hash of its file
+        # the cell has the hash of its file
+        if registered is None or result.cell.plugin is not None:
             return ""
         if then is None:
             self.unknown["the mechanism's version", _UNSAID] += 1

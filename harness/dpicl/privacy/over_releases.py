@@ -79,9 +79,8 @@ def total(
     accounted = accounted_delta(delta, "secure")
     if not events:
         return Bounds(0.0, 0.0, 0.0, {"exact": 0.0})
-    everything = ParallelDpEvent(
-        tuple((str(at), event) for at, event in enumerate(events))
-    )  # its sums are added up
+    # its sums are added up
+    everything = ParallelDpEvent(tuple((str(at), event) for at, event in enumerate(events)))
     for _ in range(_SHARES):
         best = _find_smallest(events, accounted, quick)
         needed = floating_point_delta(everything, best.upper) if math.isfinite(best.upper) else 0.0

@@ -58,9 +58,8 @@ def _find_id(place: int, ids: np.ndarray | None) -> int:
 
 def project_sub_simplex(rows: np.ndarray) -> np.ndarray:
     """float64[M, K]: every row mapped into {x >= 0, sum(x) <= 1}; values that are not finite count as 0."""
-    rows = (
-        np.where(np.isfinite(rows), rows, 0.0).astype(np.float64, order="C").clip(0.0, 1.0)
-    )  # a sum in one order
+    # a sum in one order
+    rows = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64, order="C").clip(0.0, 1.0)
     mass = rows.sum(axis=1, keepdims=True)
     return rows / np.maximum(mass, 1.0)
 

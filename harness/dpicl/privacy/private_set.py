@@ -152,9 +152,8 @@ class Sample:
             nonlocal unspent
             components = flatten(event)
             if dp.NonPrivateDpEvent() in unspent:
-                components.pop(
-                    dp.NonPrivateDpEvent(), None
-                )  # epsilon is infinite: once more costs no more
+                # epsilon is infinite: once more costs no more
+                components.pop(dp.NonPrivateDpEvent(), None)
             if not is_open or not components <= unspent:
                 why = (
                     "was not charged when its sample was drawn"

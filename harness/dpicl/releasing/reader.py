@@ -283,9 +283,8 @@ class SlotReader(Reader):
 
     def _find_kept(self, keys: Collection[bytes]) -> dict[bytes, Any]:
         stored = self._cache.get(self._model.identity.name, self._task.name, keys)
-        sound = {
-            key: value for key, value in stored.items() if not _is_absent(value)
-        }  # older versions kept such
+        # older versions kept such
+        sound = {key: value for key, value in stored.items() if not _is_absent(value)}
         return sound | {key: self._absent[key] for key in keys if key in self._absent}
 
     def _keep(self, new: Mapping[bytes, Any]) -> Mapping[bytes, Any]:

@@ -205,9 +205,8 @@ def release(
             raise UsageError(
                 "Secure noise is charged to a private set; release with `dpicl release`."
             )
-        admitted = (
-            calibration.bounds.upper
-        )  # finite: nothing but what its private set is charged for
+        # finite: nothing but what its private set is charged for
+        admitted = calibration.bounds.upper
         charged_to = charge(
             new_release(mechanism, task, model.identity.name, config, calibration, sizes)
         )
@@ -234,9 +233,8 @@ def release(
 
     with phase("release"), conceal(config.secure), name_failure(mechanism):
         with model.isolated_cache():
-            (out,) = run_together(
-                [execution.run]
-            )  # as a job, so that its shots are written at the same time
+            # as a job, so that its shots are written at the same time
+            (out,) = run_together([execution.run])
             answers, state = out.answers, out.state
         if math.isfinite(config.epsilon):
             require_noise(mechanism, out.texts, out.releases)

@@ -54,9 +54,8 @@ def task_of(cell: Cell) -> Task:
         development=cell.development,
         pool=cell.fresh_test_records,
     )
-    if before is not None and before == _cache_path(
-        cell
-    ):  # else the files changed while they were read
+    # else the files changed while they were read
+    if before is not None and before == _cache_path(cell):
         with suppress(OSError):  # then it is worked out again next time
             own_folder()
             before.unlink(missing_ok=True)

@@ -137,10 +137,11 @@ class Store:
         require_no_link(ignore, self.results)
         try:
             make_folder(ignore.parent)
+            # in place: a kill leaves no temporary file
             with (
                 suppress(FileExistsError),
                 ignore.open("x") as file,
-            ):  # in place: a kill leaves no temporary file
+            ):
                 file.write("*\n")
             with tempfile.TemporaryFile(dir=self.folder):
                 pass

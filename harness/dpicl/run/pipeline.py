@@ -79,9 +79,8 @@ def run_cell(
         loaded = bench.load_cell(cell)
         loaded.require_scores()
     mechanism, task, model = loaded.mechanism, loaded.task, loaded.model
-    made_with = manifest_of(
-        task, model, plugin=cell.plugin
-    )  # before a mechanism gets hold of the model
+    # before a mechanism gets hold of the model
+    made_with = manifest_of(task, model, plugin=cell.plugin)
     meter = Meter(model)
     report(0, 1, "releasing")
     failed_before = model.usage.failures.copy()

@@ -199,9 +199,8 @@ class Workbench:
         cell = loaded.cell
         metadata = loaded.task.config.metadata
         private = metadata.scores_private and cell.private_share is not None
-        drawn = (
-            cell.seed if private or cell.fresh_test_records else None
-        )  # scored on records that its seed draws
+        # scored on records that its seed draws
+        drawn = cell.seed if private or cell.fresh_test_records else None
         key = (*_task_key(cell, metadata), cell.model, drawn, cell.metric)
         if key not in self._zero_shot:
             self._zero_shot[key] = self._evaluate(loaded, prompt, phase)

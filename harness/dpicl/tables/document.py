@@ -59,9 +59,8 @@ class Column:
     def fields(self, item: Any) -> dict[str, Any]:
         """What downloads have of an item, by name."""
         names, value = self.parts or (self.key,), self.value(item)
-        values = (
-            value if isinstance(value, tuple) else [value] * len(names)
-        )  # None is None in all of them
+        # None is None in all of them
+        values = value if isinstance(value, tuple) else [value] * len(names)
         return dict(zip(names, values, strict=False))
 
 

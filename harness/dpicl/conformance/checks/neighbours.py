@@ -63,9 +63,8 @@ def sensitivity(evidence: CheckEvidence) -> Verdict:
                 )
             compared += 1
             worst = max(worst, moved / bound if bound else 0.0)
-    if (
-        worst == 0 and evidence.effort.rounds < QUICK.rounds
-    ):  # few runs may miss the records that matter
+    # few runs may miss the records that matter
+    if worst == 0 and evidence.effort.rounds < QUICK.rounds:
         return sensitivity(CheckEvidence(evidence.bench, QUICK))
     if worst == 0:
         return failed(
