@@ -40,11 +40,13 @@ _SAME_RECORDS = "All seeds share one set of private records, so intervals say no
 
 @dataclass(frozen=True, repr=False)
 class BoardView(Shown):
-    """A board and what it was built from. page: of its site, where one was written."""
+    """A board and what it was built from. left_out: about results that may not stand on it, as among the board's
+    warnings. page: of its site, where one was written."""
 
     board: Board
     selection: Selection
     evidence: Evidence
+    left_out: tuple[str, ...] = ()
     page: Path | None = None
 
     def to_frame(self) -> pd.DataFrame:
@@ -66,13 +68,15 @@ def view_of(
     """The board of the results that may stand on it; None where none may. records: at hand, where they were read
     before. damaged: invalid files, and files that could not be read."""
     suite = selection.suite
-    results = select_eligible(results, selection)
+    results, left_out = _select_eligible(results, selection)
     if not results:
+        for sentence in left_out:
+            message(f"{suite.name}: {sentence}")
         return None
     results, outdated = select_current(results, records or Fingerprints(download=False))
     reasons = find_skipped(selection.cells, selection.mechanisms)
     missing = describe_completeness(suite.name, selection.cells, results, reasons)
-    warnings = [*describe_unread(damaged), *filter(None, [missing]), *outdated]
+    warnings = [*describe_unread(damaged), *filter(None, [missing]), *outdated, *left_out]
     notes = [*warnings]
     if not suite.private_share:
         notes.append(_SAME_RECORDS)
@@ -97,32 +101,35 @@ def view_of(
         skipped=tuple(skipped.values()),
         tasks=tuple(suite.tasks),
     )
-    return BoardView(board, selection, evidence)
+    return BoardView(board, selection, evidence, tuple(left_out))
 
 
-def select_eligible(results: Sequence[Result], selection: Selection) -> list[Result]:
-    """The results that may stand on the board of a selection; a message counts the others.
+def _select_eligible(
+    results: Sequence[Result], selection: Selection
+) -> tuple[list[Result], list[str]]:
+    """The results that may stand on the board of a selection, and what is said about the others.
 
     Results of an earlier version of a task stand there as long as there is none of its present version.
     """
-    suite = selection.suite
-    admission = Admission(suite, selection.cells)
+    admission = Admission(selection.suite, selection.cells)
     admitted = [result for result in results if admission.can_admit(result)]
     current = [result for result in admitted if admission.is_current(result)]
     tasks = {result.cell.task for result in current}
     earlier = {result.cell.task for result in admitted} - tasks
-    if left_out := len(results) - len(admitted):
-        message(
-            f"{suite.name}: {count(left_out, 'result')} with another suite version or settings, model, source, limit or"
-            " options left out."
+    sentences = []
+    left_out = len(results) - len(admitted)
+    if left_out:
+        sentences.append(
+            f"{count(left_out, 'result')} with another suite version or settings, model, source, limit or options left"
+            " out."
         )
     if earlier:
-        message(
-            f"{suite.name}: results of an earlier version of {', '.join(sorted(earlier))}; `dpicl run` makes new ones."
-        )
-    return [
+        names = ", ".join(sorted(earlier))
+        sentences.append(f"Results of an earlier version of {names}; `dpicl run` makes new ones.")
+    eligible = [
         result for result in admitted if admission.is_current(result) or result.cell.task in earlier
     ]
+    return eligible, sentences
 
 
 def submissions_of(

@@ -14,6 +14,7 @@ from dpicl.cli.output import Answer
 from dpicl.cli.selecting import select_cells
 from dpicl.core.cell import Cell
 from dpicl.core.errors import ResultError, UsageError
+from dpicl.core.messages import message
 from dpicl.core.paths import shipped_suites
 from dpicl.core.plugins import Registered
 from dpicl.leaderboards.api import BoardView, load_evidence, read_attacks, submissions_of, view_of
@@ -197,6 +198,8 @@ def _all_suites(
         board_view = view_of(results, selection, evidence, to_suite, records, damaged)
         if board_view is not None:
             boards[suite.name] = board_view.board
+            for sentence in board_view.left_out:  # the list of suites has no notes
+                message(f"{suite.name}: {sentence}")
     if not boards:
         raise ResultError(
             f"There is no result of a shipped suite under {folder}; make some with `dpicl run quick`."
