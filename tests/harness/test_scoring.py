@@ -19,6 +19,7 @@ from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.store import Store
 from dpicl.run import pipeline
 from dpicl.run.workbench import OtherRelease, Workbench, draw_task, task_of
+from tests.harness.helpers import refuse
 from tests.leaderboards.factory import make_result
 
 OLD = {
@@ -262,3 +263,8 @@ def test_a_job_with_releases_can_be_the_key_of_what_a_node_keeps(tmp_path):
     job = Job(result.suite, tmp_path, releases={"cell": result})
     assert {job: 1}[Job(result.suite, tmp_path, releases={"cell": result})] == 1
     assert job != Job(result.suite, tmp_path)
+
+
+def test_scoring_of_an_empty_folder_is_refused_and_makes_none(dpicl, tmp_path):
+    refuse(dpicl("score", "quick", "--results", tmp_path / "none"), "nothing to score")
+    assert not (tmp_path / "none").exists()

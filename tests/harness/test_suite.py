@@ -355,3 +355,9 @@ def test_a_contrast_that_makes_no_sense_is_one_sentence_with_its_line(tmp_path, 
     with pytest.raises(UsageError, match=r"line 1\d") as error:
         load_suite(path)
     assert [word for word in words if word not in str(error.value)] == []
+
+
+def test_a_number_of_test_records_that_was_asked_for_is_that_of_every_task(tmp_path):
+    suite = read(tmp_path, TEXT + "test_records: 50\ntask_test_records: {trec: 7}\n")
+    assert {cell.task: cell.test_records for cell in cells_of(suite)} == {"agnews": 50, "trec": 7}
+    assert {cell.test_records for cell in cells_of(suite, test_records=3)} == {3}

@@ -76,6 +76,11 @@ def score(
     """
     selection = select_cells(suite, cells, None)
     engine_made = make_engine(engine, workers)
+    if not selection.store.results.is_dir():
+        raise UsageError(
+            f"There is no result of {selection.suite.name} under {selection.store.results}, so there is nothing to score;"
+            " `dpicl run` with the same words makes releases."
+        )
     if message := describe_untuned(selection):
         raise UsageError(message)
     start = time.perf_counter()

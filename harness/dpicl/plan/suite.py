@@ -487,6 +487,7 @@ def apply_changes(suite: Suite, changes: Changes, known: Mapping[str, Any]) -> S
         update["source"] = changes.source
     if changes.test_records is not None:
         update["test_records"] = changes.test_records
+        update["task_test_records"] = {}  # a number that was asked for is that of every task
     new = suite.model_copy(update=update)
     new._from_flags = suite._from_flags | update.keys()
     for place, message in _size_misfits(new):
