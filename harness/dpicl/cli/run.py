@@ -78,8 +78,8 @@ def score(
     engine_made = make_engine(engine, workers)
     if not selection.store.results.is_dir():
         raise UsageError(
-            f"There is no result of {selection.suite.name} under {selection.store.results}, so there is nothing to score;"
-            " `dpicl run` with the same words makes releases."
+            f"There is no result of {selection.suite.name} under {selection.store.results}, so there is nothing to"
+            " score; `dpicl run` with the same words makes releases."
         )
     if message := describe_untuned(selection):
         raise UsageError(message)
