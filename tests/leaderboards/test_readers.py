@@ -10,7 +10,6 @@ from dpicl.leaderboards.compare.rows import compare_named
 from dpicl.leaderboards.model.board import Board, build_board
 from dpicl.leaderboards.model.marks import CHANGED_CODE, OWN_READER, marks_of
 from dpicl.leaderboards.publish.runs import plan
-from dpicl.leaderboards.publish.weave_board import weave_boards
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages
 from dpicl.plan.sizing import find_mde
@@ -168,7 +167,6 @@ def test_every_output_names_the_metric_and_its_reader(board):
     assert {run.config["reader"] for run in plan(results).runs if "reader" in run.config} == {
         one["reader"] for one in tasks
     }
-    assert f"agnews_codes: {CLASSIFIER}." in weave_boards([board])[0].description
     assert COLUMNS["reader"][2](results[0]) == tasks[0]["reader"]
 
 

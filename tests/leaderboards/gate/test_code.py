@@ -170,15 +170,6 @@ def test_a_rerun_that_proves_nothing_is_not_checked_and_has_no_line_for_the_card
     assert "reproduced:" not in str(found.as_json())
 
 
-def test_a_submission_of_too_few_demonstrations_is_told_before_it_is_sent(world: World):
-    found = world.make_finding("seeds")
-    assert found.status == "ok"
-    assert found.others == (
-        "A re-run on another machine confirms nothing from fewer than 7 cells of demonstrations, and there are 5; add a"
-        " task or an ε.",
-    )
-
-
 def test_an_honest_rerun_on_another_processor_leans_as_often_as_it_is_said():
     """Other texts came out, so scores moved by a few documents, to either side alike."""
     chance = random.Random(0)

@@ -31,7 +31,6 @@ from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome, state_proble
 from dpicl.leaderboards.gate.consistency import RESEND
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.ledgers import SAME, events_of
-from dpicl.leaderboards.gate.settings import FEWEST_DRAWS
 from dpicl.leaderboards.model.rows import score_of
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.results.schema import Result, from_text, to_text
@@ -41,6 +40,8 @@ SLACK = 0.02
 #: How often the test of the mean refuses an honest submission, at most; draws of signs that it is made from.
 LEAN_LEVEL = 0.01
 _SIGN_DRAWS = 9_999
+#: The fewest draws of noise with which a re-run can refuse scores that lean one way: 2^-7 < 0.01 < 2^-6.
+FEWEST_DRAWS = 7
 _EQUAL = 1e-9
 
 
@@ -285,25 +286,32 @@ def _is_one_draw(cell: RerunCell) -> bool:
     return cell.reported.privacy.queries is None and not _same_texts(cell.reported, cell.reproduced)
 
 
+def rerun_check(case: Case, chosen: Sequence[Result], seed: int) -> Outcome:
+    """Runs these cells again and compares. seed: they were drawn with it."""
+    cells = count(len(case.results), "cell")
+    case.announce(f"{case.contents.name}: running {len(chosen)} of {cells} again, seed {seed}.")
+    return rerun_outcome(case.contents, rerun(case, chosen), seed)
+
+
 def rerun_outcome(contents: Contents, cells: Sequence[RerunCell], seed: int) -> Outcome:
     """Whether the re-run confirms what was reported. Raises NotChecked where too few demonstrations came out otherwise
     to tell whether their scores lean one way."""
     problems = []
     scores = []
     for cell in cells:
-        reported = score_of(cell.reported)
-        scores.append(f"{cell.reported.cell}: {reported:.3f} → {cell.score:.3f}")
+        name, reported = cell.reported.cell, score_of(cell.reported)
+        scores.append(f"{name}: {reported:.3f} → {cell.score:.3f}")
         if cell.problem:
             problems.append(
-                f"{cell.reported.cell}: reported {reported:.3f}, now {cell.score:.3f}: {cell.problem}."
+                f"{name}: reported {reported:.3f}, now {cell.score:.3f}: {cell.problem}."
             )
     before = fmean(score_of(cell.reported) for cell in cells)
     now = fmean(cell.score for cell in cells)
-    if not problems and (p := p_of_lean(cells, seed)) <= LEAN_LEVEL:
-        mean = fmean(score_of(cell.reported) - cell.score for cell in cells)
+    p = 1.0 if problems else p_of_lean(cells, seed)
+    if p <= LEAN_LEVEL:
         problems.append(
-            f"Each score is within its allowance, but they lean one way: reported minus now is {mean:+.3f} on average,"
-            f" p = {p:.4f} for an honest submission (refused at {LEAN_LEVEL:g})."
+            f"Each score is within its allowance, but they lean one way: reported minus now is {before - now:+.3f} on"
+            f" average, p = {p:.4f} for an honest submission (refused at {LEAN_LEVEL:g})."
         )
     notes = [
         f"Reported → now: {', '.join(scores)}.",
@@ -311,11 +319,8 @@ def rerun_outcome(contents: Contents, cells: Sequence[RerunCell], seed: int) -> 
     ]
     units = len(_list_units(cells))
     if not problems and units < FEWEST_DRAWS and any(map(_is_one_draw, cells)):
-        more = (
-            "give a larger --rerun"
-            if len(cells) < len(contents.results)
-            else "more seeds, tasks or ε are needed"
-        )
+        is_all = len(cells) == len(contents.results)
+        more = "more seeds, tasks or ε are needed" if is_all else "give a larger --rerun"
         raise NotChecked(
             f"{units} of {count(len(cells), 'cell')} came out with another score, and fewer than {FEWEST_DRAWS} cannot"
             f" show whether what was reported leans one way (p is at least 2^-{units}); {more}",
@@ -331,9 +336,8 @@ def rerun_outcome(contents: Contents, cells: Sequence[RerunCell], seed: int) -> 
             f"For the card: reproduced: {number}, {identical} identical, mean score {before:.3f} and now {now:.3f};"
             f" files {contents.digest}, {commit}, {first.created[:10]}, by YOUR NAME"
         )
-    return Outcome(
-        problems, f"{number} came out again, {identical} identical{trust_caveat(contents)}", notes
-    )
+    good = f"{number} came out again, {identical} identical{trust_caveat(contents)}"
+    return Outcome(problems, good, notes)
 
 
 def reproduced_check(case: Case) -> Outcome:

@@ -98,15 +98,6 @@ class Contents:
         ]
         return hashlib.sha256(repr(digests).encode()).hexdigest()[:12]
 
-    @property
-    def judged_files(self) -> dict[str, bytes]:
-        """The card and the results."""
-        return {
-            name: text
-            for name, text in self.content.items()
-            if name == CARD or name.startswith("results/")
-        }
-
     def submission(self) -> Submission:
         """As the board takes it. Raises ValueError where there is no card."""
         if self.card is None:
