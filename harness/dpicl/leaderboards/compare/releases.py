@@ -290,7 +290,6 @@ def compare(
         return replace(side, results=choose(side.results, place, **choices))  # type: ignore[arg-type]
 
     base, candidate = keep_one_version(choose_results(base), choose_results(candidate))
-    base, candidate = base.newest(), candidate.newest()
     pairs, unmatched = pair_cells(base, candidate)
     gains = [pair.gains for pair in pairs]
     columns = [_find_replications(of_pair) for of_pair in gains]

@@ -341,13 +341,10 @@ DIFFERENCE = (
 
 def _row_json(row: Row, mean: float | None) -> dict[str, Any]:
     """score: its mean over what both rows have; score_of_all_seeds: as on the board."""
+    names = ("label", "mechanism", "epsilon", "proved", "recovery")
     return {
         "row": row_name(row),
-        "label": row.label,
-        "mechanism": row.mechanism,
-        "epsilon": row.epsilon,
-        "proved": row.proved,
-        "recovery": row.recovery,
+        **{name: getattr(row, name) for name in names},
         "unranked": row.no_rank,
         "score": mean,
         "score_of_all_seeds": row.score,
@@ -356,29 +353,19 @@ def _row_json(row: Row, mean: float | None) -> dict[str, Any]:
     }
 
 
+#: Name in JSON -> attribute of a difference.
+_NUMBERS = {
+    "difference": "value",
+    "p_adjusted": "p",
+    **{name: name for name in ("low", "high", "family", "margin", "excluded")},
+}
+
+
 def _difference_json(difference: Difference | None) -> dict[str, Any]:
     """verdict: better (of which: the first or the second), equivalent, inconclusive, or not tested."""
-    if difference is None:
-        names = (
-            "better",
-            "difference",
-            "low",
-            "high",
-            "p_adjusted",
-            "family",
-            "margin",
-            "excluded",
-        )
-        return {"verdict": "not tested", **dict.fromkeys(names)}
-    better = "first" if difference.value > 0 else "second"
-    return {
-        "verdict": difference.verdict,
-        "better": better if difference.verdict == "better" else None,
-        "difference": difference.value,
-        "low": difference.low,
-        "high": difference.high,
-        "p_adjusted": difference.p,
-        "family": difference.family,
-        "margin": difference.margin,
-        "excluded": difference.excluded,
-    }
+    numbers = {name: getattr(difference, field, None) for name, field in _NUMBERS.items()}
+    better = None
+    if difference is not None and difference.verdict == "better":
+        better = "first" if difference.value > 0 else "second"
+    verdict = "not tested" if difference is None else difference.verdict
+    return {"verdict": verdict, "better": better, **numbers}
