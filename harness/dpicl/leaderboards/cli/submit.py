@@ -172,7 +172,8 @@ def submit(
 
 def _board(case: Case, files: Mapping[str, str]) -> str:
     """The command that shows the rows of a submission among the others. files: of suites that do not ship, by name."""
-    suite = str(case.contents.suite)
+    assert case.card is not None  # what passes has one
+    suite = case.card.suite
     root = case.contents.folder.parent.parent
     place = os.path.relpath(root) if root.is_relative_to(Path.cwd()) else str(root)
     words = ["dpicl", "board", files.get(suite, suite), "--full", "--submissions", place]

@@ -100,8 +100,8 @@ class Case:
 
     @cached_property
     def suite(self) -> Suite | None:
-        """The suite that the card names, also an unfinished one, in the version that ships now."""
-        return self.suites.get(self.contents.suite or "")
+        """The suite that the card names, in the version that ships now."""
+        return self.suites.get(self.card.suite) if self.card else None
 
     @cached_property
     def reference(self) -> list[Result]:

@@ -26,7 +26,6 @@ from dpicl.leaderboards.gate.card import (
     is_reserved,
     is_shadowing,
     read_card,
-    suite_of,
 )
 from dpicl.leaderboards.model.submissions import Card, Submission
 from dpicl.results.schema import Result, Scores, either_from_text, join_scores
@@ -35,7 +34,6 @@ from dpicl.results.store import Store
 #: Bytes of one file, and of all files of a submission together; files.
 LARGEST_FILE, LARGEST, MOST_FILES = 200_000, 2_000_000, 2000
 _MOST_ENTRIES = 4 * MOST_FILES
-_MOST_PROBLEMS = 50
 _PART = r"/[A-Za-z0-9_=+-](?:[A-Za-z0-9._=+-]{0,98}[A-Za-z0-9_=+-])?"
 _LOCKS = rf"results{_PART}/\.locks"  # `dpicl run` leaves this folder behind; git ignores it
 _FOLDER = re.compile(rf"results(?:{_PART}){{0,4}}|{_LOCKS}")  # results/<suite>/<model>/<row>/<task>
@@ -52,7 +50,7 @@ class Contents:
     """What is in the folder of a submission.
 
     size: problems of size, kind and place of files; where there is one, nothing is started for this submission.
-    suite: the one that the card names, where it can be read so far. card_problem, schema: why card and results cannot
+    card_problem, schema: why card and results cannot
     be read. content: path below the folder -> bytes, of all files
     that were read. results: path -> result.
     """
@@ -60,7 +58,6 @@ class Contents:
     folder: Path
     size: tuple[str, ...] = ()
     card: Card | None = None
-    suite: str | None = None
     card_problem: str = ""
     schema: tuple[str, ...] = ()
     content: dict[str, bytes] = field(default_factory=dict, repr=False)
@@ -125,7 +122,7 @@ def fault(error: Exception) -> str:
 
 def _read(folder: Path) -> Contents:
     size, content = survey(folder)
-    card, suite = None, None
+    card = None
     card_problem = (
         f"There is no {CARD} that can be read; `dpicl submit --new TEAM/METHOD` writes one."
     )
@@ -135,7 +132,6 @@ def _read(folder: Path) -> Contents:
     schema = [problem for problem in files.values() if isinstance(problem, str)]
     try:
         if CARD in content:
-            suite = suite_of(folder / CARD)
             card, card_problem = read_card(folder / CARD), ""
     except DpiclError as error:
         card_problem = str(error).replace(f"{folder}/", "")  # no path of this machine in a report
@@ -145,7 +141,7 @@ def _read(folder: Path) -> Contents:
         if card is not None and name.endswith(".py") and name != card.mechanism
     ]
     results = {name: result for name, result in files.items() if isinstance(result, Result)}
-    return Contents(folder, tuple(size), card, suite, card_problem, tuple(schema), content, results)
+    return Contents(folder, tuple(size), card, card_problem, tuple(schema), content, results)
 
 
 def _results(folder: Path, content: Mapping[str, bytes]) -> dict[str, Result | str]:
@@ -221,7 +217,7 @@ def survey(folder: Path) -> tuple[list[str], dict[str, bytes]]:
                 f"{name} does not belong in a submission: docs/submit.md lists the files, and each must be a plain one"
                 f" of at most {LARGEST_FILE:,} bytes, readable and not executable."
             )
-        elif name.endswith(".py") and is_shadowing(Path(name).stem, folder):
+        elif name.endswith(".py") and is_shadowing(Path(name).stem):
             problems.append(
                 f"{name} is called like a module of Python or a package and may run in its place; rename or remove it."
             )
@@ -239,10 +235,6 @@ def survey(folder: Path) -> tuple[list[str], dict[str, bytes]]:
             files[name] = content_of(folder / name, LARGEST_FILE)
         except OSError:
             problems.append(f"{name} cannot be read; give it the usual rights.")
-    if len(problems) > _MOST_PROBLEMS:
-        problems[_MOST_PROBLEMS:] = [
-            f"There are {len(problems) - _MOST_PROBLEMS:,} more problems of this kind."
-        ]
     return problems, files
 
 

@@ -261,7 +261,7 @@ def load_submissions(
     suites = known_suites() if suites is None else suites
     submissions, problems = [], []
     for contents in map(read_contents, find_submissions(root)):
-        if of is not None and contents.suite not in (of, None):
+        if of is not None and contents.card is not None and contents.card.suite != of:
             continue
         case = Case(contents, suites, cheap=True)
         try:

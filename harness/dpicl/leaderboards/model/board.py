@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
+from typing import Any
 
-from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError, require_known
+from dpicl.core.grouping import group_by
 from dpicl.core.messages import count, epsilon_text
 from dpicl.evaluation.statistics import MARGIN
 from dpicl.leaderboards.model.answers import BoardAnswer, answers
@@ -113,40 +114,39 @@ def choose_part(
     if not (tasks or labels or epsilons):
         return board
 
-    def has_task(item: TaskTable | BoardAnswer | JudgedContrast) -> bool:
-        return not tasks or item.task in tasks
-
-    def has_epsilon(item: Row | BoardAnswer) -> bool:
-        return not epsilons or item.epsilon in epsilons
+    def with_task(items: Iterable[Any]) -> tuple[Any, ...]:
+        return tuple(item for item in items if not tasks or item.task in tasks)
 
     def is_chosen(row: Row) -> bool:
         if row.is_baseline:
             return True
         is_named = not labels or row.label in labels or row.mechanism in labels
-        return is_named and (row.epsilon == 0 or has_epsilon(row))
+        return is_named and (not epsilons or row.epsilon in {0, *epsilons})
 
     def choose_rows(table: TaskTable) -> TaskTable:
         return replace(table, rows=tuple(filter(is_chosen, table.rows)))
 
-    def choose_tables(section: Section) -> Section:
-        tables = filter(has_task, section.tables)
-        answered = filter(has_epsilon, section.answers)
-        return replace(
+    sections = [
+        replace(
             section,
-            tables=tuple(map(choose_rows, tables)),
-            answers=tuple(filter(has_task, answered)),
-            measured=tuple(filter(has_task, section.measured)),
-            contrasts=tuple(filter(has_task, section.contrasts)),
+            tables=tuple(map(choose_rows, with_task(section.tables))),
+            answers=tuple(
+                answer
+                for answer in with_task(section.answers)
+                if not epsilons or answer.epsilon in epsilons
+            ),
+            measured=with_task(section.measured),
+            contrasts=with_task(section.contrasts),
         )
-
-    sections = tuple(map(choose_tables, board.sections))
-    with_tables = tuple(section for section in sections if section.tables or section.measured)
+        for section in board.sections
+    ]
+    with_tables = [section for section in sections if section.tables or section.measured]
     skipped = tuple(
         skip
         for skip in board.skipped
         if (not tasks or skip["task"] in tasks) and (not labels or skip["label"] in labels)
     )
-    return replace(board, sections=with_tables or sections, skipped=skipped)
+    return replace(board, sections=tuple(with_tables or sections), skipped=skipped)
 
 
 def build_board(
@@ -198,16 +198,14 @@ def _section(
     margin: float,
     planned: Sequence[Contrast],
 ) -> Section:
-    results, other_tasks = _settle(results, attrgetter("task", "development"), TASK, owners)
-    results, other_rows = _settle(results, attrgetter("task", "label", "development"), ROW, owners)
-    by_task: dict[str, list[Result]] = defaultdict(list)
-    for result in results:
-        by_task[result.cell.task].append(result)
-    tables: list[TaskTable] = []
-    measured: list[TaskTable] = []
-    for task, of_task in sorted(by_task.items()):
-        table = _table(group, task, of_task, owners, margin)
-        (tables if table.in_order else measured).append(table)
+    scope = ("cell.task", "cell.development")
+    results, other_tasks = _settle(results, scope, TASK, owners)
+    results, other_rows = _settle(results, (*scope, "cell.label"), ROW, owners)
+    every_table = [
+        _table(group, task, of_task, owners, margin)
+        for task, of_task in sorted(group_by(results, "cell.task").items())
+    ]
+    tables = [table for table in every_table if table.in_order]
     audit_rows(tables, group, evidence)
     for table in tables:
         rank_rows(table)
@@ -216,7 +214,7 @@ def _section(
         tables=tuple(tables),
         notes=(*_notes(group, tables), *gather([*other_tasks, *other_rows])),
         answers=answers(tables),
-        measured=tuple(measured),
+        measured=tuple(table for table in every_table if not table.in_order),
         contrasts=judge_contrasts(planned, tables),
     )
 
@@ -261,18 +259,16 @@ def _notes(group: Group, tables: Sequence[TaskTable]) -> Iterator[str]:
 
 def _settle(
     results: Sequence[Result],
-    scope: Callable[[Cell], Hashable],
+    scope: Sequence[str],
     names: Sequence[str],
     owners: Mapping[str, Submission],
 ) -> tuple[list[Result], list[tuple[str, str]]]:
     """(of every scope the results of one version, notes on the others): the version with most results, the newest where
     two have as many.
 
-    names: of the conditions in which versions differ. Submitted results (``owners``) count only where none is ours.
+    scope: paths of what each has one version of. names: of the conditions in which versions differ.
+    Submitted results (``owners``) count only where none is ours.
     """
-    scopes: dict[Hashable, dict[Hashable, list[Result]]] = defaultdict(lambda: defaultdict(list))
-    for result in results:
-        scopes[scope(result.cell)][values_of(result, names)].append(result)
     best: list[Result] = []
     left_out = []
 
@@ -280,9 +276,12 @@ def _settle(
         ours = sum(result.cell.label not in owners for result in results)
         return ours, len(results), _newest(results)
 
-    for versions in scopes.values():
+    for of_scope in group_by(results, *scope).values():
+        versions: dict[Hashable, list[Result]] = defaultdict(list)
+        for result in of_scope:
+            versions[values_of(result, names)].append(result)
         chosen = max(versions.values(), key=weigh)
-        best.extend(chosen)
+        best += chosen
         for version in versions.values():
             if version is chosen:
                 continue

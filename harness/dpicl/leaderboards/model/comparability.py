@@ -141,6 +141,11 @@ REFERENCE = (
         "test records of every metric",
     ),
 )
+#: What an attack shares with the row that it is about.
+ATTACK = (
+    *("mechanism", "task", "model", "ε", "plug-in file", "task version", "source of records"),
+    *("batch invariance", "model weights", "δ"),
+)
 _DATA = "give both runs the same records (`--source`, DPICL_DATA)"
 _SUITE = "run both sides with the same suite file and the same flags"
 _CODE = "run the base again with the code of the candidate"
@@ -215,20 +220,21 @@ def list_differing(one: Result, other: Result, names: Iterable[str]) -> list[str
 
 
 def attack_identity(result: AttackResult) -> dict[str, Hashable]:
-    """What an attack must share with a row, by name of the condition."""
-    subject = result.subject
-    return {
-        "mechanism": subject.mechanism,
-        "task": subject.task,
-        "model": result.manifest.model.name,
-        "ε": _private_epsilon(subject.mechanism, subject.epsilon),
-        "plug-in file": subject.plugin,
-        "task version": str(subject.task_version),
-        "source of records": (subject.source, result.manifest.data.source),
-        "batch invariance": result.manifest.model.batch_invariant is True,
-        "model weights": weights(result),
-        "δ": subject.delta,
-    }
+    """What an attack must share with a row: the conditions of `ATTACK`."""
+    subject, manifest = result.subject, result.manifest
+    values = (
+        subject.mechanism,
+        subject.task,
+        manifest.model.name,
+        _private_epsilon(subject.mechanism, subject.epsilon),
+        subject.plugin,
+        str(subject.task_version),
+        (subject.source, manifest.data.source),
+        manifest.model.batch_invariant is True,
+        weights(result),
+        subject.delta,
+    )
+    return dict(zip(ATTACK, values, strict=True))
 
 
 def weights(result: Result | AttackResult) -> str:

@@ -26,6 +26,7 @@ from dpicl.core.cell import Cell
 from dpicl.core.messages import count
 from dpicl.core.vocabulary import is_simulated
 from dpicl.leaderboards.model.comparability import (
+    ATTACK,
     REAL_DATA,
     Group,
     attack_identity,
@@ -101,19 +102,16 @@ def _audit(
 def _attacks_of(rows: Sequence[Row], evidence: Evidence) -> dict[int, list[AttackResult]]:
     """id of a row -> its attacks."""
     attacks: dict[int, list[AttackResult]] = defaultdict(list)
-    identities = [attack_identity(result) for result in evidence.attacks]
-    conditions = [*identities[0]] if identities else []
     by_identity: dict[tuple[Hashable, ...], list[Row]] = defaultdict(list)
     for row in rows:
-        by_identity[values_of(row.results[0], conditions)].append(row)
-    for result, identity in zip(evidence.attacks, identities, strict=True):
-        candidates = by_identity.get(tuple(identity.values()), [])
+        by_identity[values_of(row.results[0], ATTACK)].append(row)
+    for result in evidence.attacks:
+        candidates = by_identity.get(tuple(attack_identity(result).values()), [])
         if kind_of(result) == "exact":
             candidates = [row for row in candidates if _is_row(result, row)]
-        defaults = evidence.defaults(result.subject.mechanism, result.subject.task)
-        numbers = [
-            _count_differing(result.subject.options, _options(row), defaults) for row in candidates
-        ]
+        subject = result.subject
+        defaults = evidence.defaults(subject.mechanism, subject.task)
+        numbers = [_count_differing(subject.options, _options(row), defaults) for row in candidates]
         for row, number in zip(candidates, numbers, strict=True):
             if number == min(numbers):
                 attacks[id(row)].append(result)
@@ -135,25 +133,17 @@ def _audit_command(group: Group, cell: Cell, defaults: Mapping[str, Any]) -> str
 
     It has the row's options that are words or switches, where they differ from ``defaults``; sizes are the audit's own.
     """
-    words = [
-        "dpicl",
-        "audit",
-        cell.mechanism,
-        "--task",
-        cell.task,
-        "--epsilon",
-        f"{cell.epsilon:g}",
-    ]
-    words += ["--model", without_address(group.model), "--source", group.source]
+    text = (
+        f"dpicl audit {shlex.quote(cell.mechanism)} --task {cell.task} --epsilon {cell.epsilon:g}"
+    )
+    text += f" --model {shlex.quote(without_address(group.model))} --source {group.source}"
     if group.delta != DEFAULT_DELTA:
-        words += ["--delta", f"{group.delta:g}"]
+        text += f" --delta {group.delta:g}"
     for name, value in sorted(cell.options.items()):
         if isinstance(value, str | bool) and (name not in defaults or defaults[name] != value):
-            words += [
-                "--option",
-                f"{name}={json.dumps(value) if isinstance(value, bool) else value}",
-            ]
-    return shlex.join(words) + (" --plugin FILE" if cell.plugin else "")
+            word = json.dumps(value) if isinstance(value, bool) else value
+            text += f" --option {shlex.quote(f'{name}={word}')}"
+    return text + (" --plugin FILE" if cell.plugin else "")
 
 
 def _options(row: Row) -> Options:

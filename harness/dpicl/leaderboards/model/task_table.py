@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
 from statistics import fmean
 
+from dpicl.core.grouping import group_by
 from dpicl.core.messages import count, score_text
 from dpicl.evaluation.statistics import MARGIN, RankSets
 from dpicl.leaderboards.model.comparability import Group
@@ -28,9 +29,6 @@ from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.model.text import metrics_text, seeds_text
 from dpicl.plan.headroom import Headroom
 from dpicl.results.schema import Result
-
-#: What rows share that are ranked together: ε, and Q.
-Level = tuple[float, int | None]
 
 
 @dataclass(eq=False)
@@ -67,13 +65,11 @@ class TaskTable:
         return headroom is not None and not headroom.rewards
 
     @cached_property
-    def levels(self) -> Mapping[Level, list[Row]]:
-        """ε above 0 and Q -> the rows that are compared with each other."""
-        levels: dict[Level, list[Row]] = defaultdict(list)
-        for row in self.rows:
-            if not row.unranked and row.epsilon > 0:
-                levels[row.epsilon, row.queries].append(row)
-        return levels
+    def levels(self) -> Mapping[float, Mapping[int | None, list[Row]]]:
+        """ε above 0 -> Q -> the rows that are compared with each other."""
+        rows = [row for row in self.rows if not row.unranked and row.epsilon > 0]
+        by_epsilon = group_by(rows, "epsilon")
+        return {epsilon: group_by(level, "queries") for epsilon, level in by_epsilon.items()}
 
     @property
     def has_one_test_set(self) -> bool:
@@ -153,15 +149,17 @@ def task_table(
     margin: float,
 ) -> TaskTable:
     """The rows of one task from results of one group and one version of the task. owners: label -> submission."""
-    baselines: dict[str, dict[int, Result]] = {ZERO_SHOT: {}, REAL_DATA: {}}
+    baselines: dict[str, BySeed] = {ZERO_SHOT: {}, REAL_DATA: {}}
     whole = _whole_records(results)
-    cells: dict[tuple[str, float], dict[int, Result]] = defaultdict(dict)
-    for result in sorted(results, key=attrgetter("cell.seed", "created")):
-        cell = result.cell
-        if cell.mechanism == ZERO_SHOT or (cell.mechanism == REAL_DATA and cell.label == whole):
-            baselines[cell.mechanism][cell.seed] = result
+    ordered = sorted(results, key=attrgetter("cell.seed", "created"))
+    cells: dict[tuple[str, float], BySeed] = {}
+    for key, of_row in group_by(ordered, "cell.mechanism", "cell.label", "cell.epsilon").items():
+        mechanism, label, epsilon = key
+        by_seed = {result.cell.seed: result for result in of_row}
+        if mechanism == ZERO_SHOT or (mechanism == REAL_DATA and label == whole):
+            baselines[mechanism] = {**baselines[mechanism], **by_seed}
         else:
-            cells[cell.label, cell.epsilon][cell.seed] = result
+            cells[label, epsilon] = by_seed
     ends = _find_ends(baselines, cells)
     rows = [make_row(by_seed, ends, owners.get(label)) for (label, _), by_seed in cells.items()]
     rows.sort(key=lambda row: (row.epsilon, -row.worth, row.label))
