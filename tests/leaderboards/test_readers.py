@@ -167,7 +167,7 @@ def test_every_output_names_the_metric_and_its_reader(board):
     assert {run.config["reader"] for run in plan(results).runs if "reader" in run.config} == {
         one["reader"] for one in tasks
     }
-    assert COLUMNS["reader"][2](results[0]) == tasks[0]["reader"]
+    assert COLUMNS["reader"].value(results[0]) == tasks[0]["reader"]
 
 
 def test_texts_that_are_scored_themselves_are_read_by_nobody():

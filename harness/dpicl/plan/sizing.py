@@ -144,8 +144,5 @@ def _table(
 def _scores(rows: Sequence[Mapping[int, Result]]) -> np.ndarray:
     """float64[S, p]; NaN where a row lacks a seed."""
     seeds = sorted({seed for row in rows for seed in row})
-    scores = [
-        {seed: result.scores[result.main_metric].value for seed, result in row.items()}
-        for row in rows
-    ]
+    scores = [{seed: result.score for seed, result in row.items()} for row in rows]
     return np.array([[row.get(seed, math.nan) for row in scores] for seed in seeds])

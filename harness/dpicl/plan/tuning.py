@@ -165,7 +165,7 @@ def _rank(
 
 def _score(result: Result) -> float:
     """The main metric, negative where lower is better."""
-    value = result.scores[result.main_metric].value
+    value = result.score
     return -value if result.lower_is_better(result.main_metric) else value
 
 

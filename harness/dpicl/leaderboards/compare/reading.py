@@ -24,7 +24,7 @@ from dpicl.core.messages import count, epsilon_text, join_names, message
 from dpicl.core.paths import real_path
 from dpicl.core.printable import make_visible
 from dpicl.leaderboards.model.comparability import PAIR, list_differing, value_of, weights
-from dpicl.leaderboards.model.rows import outcomes_of, score_of
+from dpicl.leaderboards.model.rows import outcomes_of
 from dpicl.leaderboards.model.text import seeds_text
 from dpicl.models import name_in_results
 from dpicl.results.schema import Result, either_from_text
@@ -255,7 +255,10 @@ class Pair:
     @property
     def means(self) -> tuple[float, float]:
         """Of the scores of base and candidate over the seeds."""
-        return fmean(map(score_of, self.base)), fmean(map(score_of, self.candidate))
+        base, candidate = (
+            fmean(result.score for result in side) for side in (self.base, self.candidate)
+        )
+        return base, candidate
 
     @property
     def gains(self) -> np.ndarray:

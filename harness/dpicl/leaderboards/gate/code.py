@@ -31,7 +31,6 @@ from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome, state_proble
 from dpicl.leaderboards.gate.consistency import RESEND
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.ledgers import SAME, events_of
-from dpicl.leaderboards.model.rows import score_of
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.results.schema import Result, from_text, to_text
 
@@ -200,7 +199,7 @@ def compare_reruns(reported: Result, now: Result) -> RerunCell:
     same_cell = now.cell_id == reported.cell_id
     same_outcomes = reported.documents[metric] == now.documents[metric]
     identical = same_cell and same_outcomes and _same_texts(reported, now)
-    difference = abs(now.scores[metric].value - score_of(reported))
+    difference = abs(now.scores[metric].value - reported.score)
     allowed = allowed_difference(reported)
     claimed, proved = reported.privacy.epsilon_proved, now.privacy.epsilon_proved
     problem = ""
@@ -269,16 +268,13 @@ def _differences(cell: RerunCell) -> list[float]:
     """How much better claimed is than re-run, in shares of the cell's score, one number for each draw of noise."""
     metric = cell.reported.main_metric
     better = -1.0 if cell.reported.lower_is_better(metric) else 1.0
-    claimed, reproduced = _outcomes(cell.reported, metric), _outcomes(cell.reproduced, metric)
+    claimed, reproduced = [
+        dict(zip(documents.ids, documents.outcomes, strict=True))
+        for documents in (cell.reported.documents[metric], cell.reproduced.documents[metric])
+    ]
     if _is_one_draw(cell) or claimed.keys() != reproduced.keys():
-        return [better * (score_of(cell.reported) - cell.score)]
+        return [better * (cell.reported.score - cell.score)]
     return [better * (claimed[id] - reproduced[id]) / len(claimed) for id in claimed]
-
-
-def _outcomes(result: Result, metric: str) -> dict[str, float]:
-    """Id of a test record -> its outcome."""
-    documents = result.documents[metric]
-    return dict(zip(documents.ids, documents.outcomes, strict=True))
 
 
 def _is_one_draw(cell: RerunCell) -> bool:
@@ -299,13 +295,13 @@ def rerun_outcome(contents: Contents, cells: Sequence[RerunCell], seed: int) -> 
     problems = []
     scores = []
     for cell in cells:
-        name, reported = cell.reported.cell, score_of(cell.reported)
+        name, reported = cell.reported.cell, cell.reported.score
         scores.append(f"{name}: {reported:.3f} → {cell.score:.3f}")
         if cell.problem:
             problems.append(
                 f"{name}: reported {reported:.3f}, now {cell.score:.3f}: {cell.problem}."
             )
-    before = fmean(score_of(cell.reported) for cell in cells)
+    before = fmean(cell.reported.score for cell in cells)
     now = fmean(cell.score for cell in cells)
     p = 1.0 if problems else p_of_lean(cells, seed)
     if p <= LEAN_LEVEL:

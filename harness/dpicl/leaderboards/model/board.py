@@ -229,9 +229,8 @@ def _table(
     """The table of a task with its headroom; without a row where there is nothing but what measures headroom."""
     of_rows = [result for result in results if not result.cell.development]
     if not of_rows:
-        metric = results[0].main_metric
-        reader = results[0].reader_of(metric)
-        table = TaskTable(task, metric, 0, None, None, (), (), reader)
+        first = results[0]
+        table = TaskTable(task, first.main_metric, 0, None, None, (), (), first.reader)
         table.headroom = measure_headroom(results)
         return table
     table = task_table(group, task, of_rows, owners, margin)

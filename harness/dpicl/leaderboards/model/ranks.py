@@ -14,7 +14,7 @@ import numpy as np
 
 from dpicl.core.messages import count
 from dpicl.evaluation.statistics import FEWEST_SEEDS, MARGIN, Difference, RankSets, rank_sets
-from dpicl.leaderboards.model.rows import Rank, Row, outcomes_of, score_of
+from dpicl.leaderboards.model.rows import Rank, Row, outcomes_of
 from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.plan.headroom import PUBLIC
 from dpicl.results.schema import Result
@@ -69,7 +69,7 @@ def score_rows(rows: Sequence[Row]) -> np.ndarray:
         common = set(ids[0]).intersection(*ids)
         for place, result in results.items():
             if len(set(ids)) == 1:
-                scores[number, place] = score_of(result)
+                scores[number, place] = result.score
             elif common:
                 outcomes = zip(*outcomes_of(result), strict=True)
                 scores[number, place] = fmean(value for id, value in outcomes if id in common)

@@ -23,7 +23,6 @@ from dpicl.leaderboards.model.rows import (
     by_worth,
     make_row,
     outcomes_of,
-    score_of,
 )
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.model.text import metrics_text, seeds_text
@@ -175,7 +174,7 @@ def task_table(
         real_data=end_rows.get(REAL_DATA),
         rows=tuple(rows),
         missing=tuple(_find_missing(group, task, baselines, results)),
-        reader=results[0].reader_of(metric),
+        reader=results[0].reader,
         margin=margin,
     )
 
@@ -188,16 +187,13 @@ def _find_ends(baselines: Mapping[str, BySeed], cells: Mapping[tuple[str, float]
     for (label, epsilon), by_seed in cells.items():
         if epsilon > 0 or not zero_shot or not zero_shot.keys() <= by_seed.keys():
             continue
-        if _worth(by_seed) > _worth(best):
+        if _mean_worth(by_seed) > _mean_worth(best):
             name, best = label, by_seed
     return Ends(zero_shot, best, real_data, name)
 
 
-def _worth(by_seed: BySeed) -> float:
-    """The mean score, negative where less is better."""
-    first = next(iter(by_seed.values()))
-    mean = fmean(map(score_of, by_seed.values()))
-    return -mean if first.lower_is_better(first.main_metric) else mean
+def _mean_worth(by_seed: BySeed) -> float:
+    return fmean(result.worth for result in by_seed.values())
 
 
 def _name_control_above(row: Row, rows: Iterable[Row]) -> str:
