@@ -20,6 +20,7 @@ def test_false_alarms_are_within_binomial_limits(effects):
     for _ in range(COMPARISONS):
         cells = [generator.normal(0, effect, 10) for effect in generator.choice(effects, size=10)]
         alarms += any(
-            Settings().verdict(test) in ("regression", "improvement") for test in paired_tests(cells)
+            Settings().verdict(test) in ("regression", "improvement")
+            for test in paired_tests(cells)
         )
     assert alarms <= MOST_ALARMS

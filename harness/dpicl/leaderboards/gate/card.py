@@ -7,10 +7,10 @@ Names must do no harm on any system.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
-from functools import cache
-from importlib.metadata import packages_distributions
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -63,17 +63,28 @@ def is_reserved(name: str) -> bool:
     return _RESERVED.fullmatch(name) is not None
 
 
-@cache
-def _installed() -> frozenset[str]:
-    """Names that can be imported, of installed packages."""
-    return frozenset(packages_distributions())
+def is_shadowing(stem: str, folder: Path) -> bool:
+    """Whether STEM.py in a folder hides a module of Python or an installed package where the folder is on the path, or
+    is run by tools unasked. Imports nothing; what the folder holds does not count."""
+    if stem in sys.stdlib_module_names or stem in _RUN_UNASKED or stem.startswith("__"):
+        return True
+    sent = {os.path.realpath(folder), os.getcwd()}
+    places = [
+        place for place in sys.path if os.path.isabs(place) and os.path.realpath(place) not in sent
+    ]
+    specs = [PathFinder.find_spec(stem, places)]
+    for finder in sys.meta_path:
+        if getattr(finder, "__module__", "").startswith("__editable__"):
+            specs.append(finder.find_spec(stem, None))
+    return any(
+        spec is not None and (spec.origin is not None or _is_installed(spec)) for spec in specs
+    )
 
 
-def is_shadowing(stem: str) -> bool:
-    """Whether STEM.py hides a module of Python or an installed package where its folder is on the path, or is run by
-    tools unasked. Imports nothing."""
-    names = {*_RUN_UNASKED, "dpicl", *sys.stdlib_module_names}
-    return stem.startswith("__") or stem in names or stem in _installed()
+def _is_installed(spec: ModuleSpec) -> bool:
+    """Whether a package without a file of its own is an installed one, and no folder beside something."""
+    places = map(Path, spec.submodule_search_locations or ())
+    return any({"site-packages", "dist-packages"} & {*place.parts} for place in places)
 
 
 def begin(root: Path, name: str, suite: Suite, year: int) -> list[Path]:
@@ -87,7 +98,7 @@ def begin(root: Path, name: str, suite: Suite, year: int) -> list[Path]:
             f"'{name}' is not of the form TEAM/METHOD; both have at most 40 lower-case letters, digits, '-' and '_'."
         )
     folder = root / team / method
-    if is_shadowing(method):
+    if is_shadowing(method, folder):
         raise UsageError(
             f"{method}.py would have the name of a module of Python or of a package; choose another name."
         )

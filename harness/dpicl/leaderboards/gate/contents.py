@@ -28,8 +28,8 @@ from dpicl.leaderboards.gate.card import (
     read_card,
 )
 from dpicl.leaderboards.model.submissions import Card, Submission
-from dpicl.results.schema import Result, Scores, either_from_text, join_scores
-from dpicl.results.store import Store
+from dpicl.results.schema import Result, Scores, either_from_text
+from dpicl.results.store import Damaged, Store, join_files
 
 #: Bytes of one file, and of all files of a submission together; files.
 LARGEST_FILE, LARGEST, MOST_FILES = 200_000, 2_000_000, 2000
@@ -122,77 +122,75 @@ def fault(error: Exception) -> str:
 
 def _read(folder: Path) -> Contents:
     size, content = survey(folder)
+    schema, results = _read_results(folder, content)
     card = None
     card_problem = (
         f"There is no {CARD} that can be read; `dpicl submit --new TEAM/METHOD` writes one."
     )
-    files = _results(
-        folder, {name: text for name, text in content.items() if name.startswith("results/")}
-    )
-    schema = [problem for problem in files.values() if isinstance(problem, str)]
-    try:
-        if CARD in content:
+    if CARD in content:
+        try:
             card, card_problem = read_card(folder / CARD), ""
-    except DpiclError as error:
-        card_problem = str(error).replace(f"{folder}/", "")  # no path of this machine in a report
+        except DpiclError as error:
+            card_problem = str(error).replace(f"{folder}/", "")  # no path of this machine
     size += [
         f"{name} is not the mechanism that the card names; remove it, a submission has one file of code."
         for name in content
         if card is not None and name.endswith(".py") and name != card.mechanism
     ]
-    results = {name: result for name, result in files.items() if isinstance(result, Result)}
     return Contents(folder, tuple(size), card, card_problem, tuple(schema), content, results)
 
 
-def _results(folder: Path, content: Mapping[str, bytes]) -> dict[str, Result | str]:
-    """Name of a file -> a result whose file is where it belongs, or a sentence. A result that others score anew is
-    there for their sake: it is no row of its own."""
-    parsed = {name: _read_either(name, text) for name, text in content.items()}
-    results: dict[str, Result | str] = {}
-    scored: set[str] = set()
-    for name, result in parsed.items():
-        if isinstance(result, Scores):
-            release = f"{name.rpartition('/')[0]}/{result.scored_release.cell_id}.json"
-            scored.add(release)
-            result = _join(name, result, parsed.get(release))
-        results[name] = _require_place(folder, name, result)
-    return {
-        name: result
-        for name, result in results.items()
-        if name not in scored or isinstance(result, str)
+def _read_results(
+    folder: Path, content: Mapping[str, bytes]
+) -> tuple[list[str], dict[str, Result]]:
+    """(sentences; path below the folder -> result that is where it belongs). A result that others score anew is there
+    for their sake: it is no row of its own."""
+    parsed: dict[Path, Result | Scores | Damaged | None] = {
+        folder / name: _parse(folder / name, text)
+        for name, text in content.items()
+        if name.startswith("results/")
     }
+    scored = {
+        path.with_name(f"{scores.scored_release.cell_id}.json")
+        for path, scores in parsed.items()
+        if isinstance(scores, Scores)
+    }
+    parsed = {**dict.fromkeys(scored), **parsed}  # a release that was not read is none
+    problems, results = [], {}
+    for path, result in join_files(parsed).items():
+        name = path.relative_to(folder).as_posix()
+        if isinstance(result, Result):
+            result = _require_place(folder, path, result)
+        if isinstance(result, Damaged):
+            reason = " ".join(result.reason.split())[:300].rstrip(".")
+            problems.append(
+                f"{name} is {reason}; send what `dpicl run` wrote, or run the cell again."
+            )
+        elif result is not None and path not in scored:
+            results[name] = result
+    return problems, results
 
 
-def _read_either(name: str, content: bytes) -> Result | Scores | str:
+def _parse(path: Path, content: bytes) -> Result | Scores | Damaged:
     try:
         return either_from_text(content.decode())
     except UnicodeDecodeError:
-        return f"{name} is damaged: it is not text; run the cell again."
+        return Damaged(path, "damaged: it is not text")
     except ValueError as error:
-        return f"{name} is {' '.join(str(error).split())[:300].rstrip('.')}; run the cell again."
+        return Damaged(path, str(error))
 
 
-def _join(name: str, scores: Scores, release: Result | Scores | str | None) -> Result | str:
-    """The scores with what was released, or a sentence."""
-    if not isinstance(release, Result):
-        return f"{name} scores the release of a result that is not beside it; send that too, or run the cell again."
+def _require_place(folder: Path, path: Path, result: Result) -> Result | Damaged:
+    """The result, unless its file is not where it belongs."""
     try:
-        return join_scores(scores, release)
+        place = Store(folder / "results", result.suite.name).path(result.cell)
     except ValueError as error:
-        return f"{name} is {error}; run the cell again."
-
-
-def _require_place(folder: Path, name: str, result: Result | str) -> Result | str:
-    """The result, or a sentence where its file is not where it belongs."""
-    if isinstance(result, str):
-        return result
-    try:
-        path = Store(folder / "results", result.suite.name).path(result.cell)
-    except ValueError as error:
-        return f"{name} is {' '.join(str(error).split())[:300].rstrip('.')}; run the cell again."
-    if path != folder / name:
-        return f"{name} is foreign: its name or folder does not fit its content; copy what `dpicl run` wrote."
-    return result
+        return Damaged(path, str(error))
+    return (
+        result
+        if place == path
+        else Damaged(path, "foreign: its name or folder does not fit its content")
+    )
 
 
 def survey(folder: Path) -> tuple[list[str], dict[str, bytes]]:
@@ -217,7 +215,7 @@ def survey(folder: Path) -> tuple[list[str], dict[str, bytes]]:
                 f"{name} does not belong in a submission: docs/submit.md lists the files, and each must be a plain one"
                 f" of at most {LARGEST_FILE:,} bytes, readable and not executable."
             )
-        elif name.endswith(".py") and is_shadowing(Path(name).stem):
+        elif name.endswith(".py") and is_shadowing(Path(name).stem, folder):
             problems.append(
                 f"{name} is called like a module of Python or a package and may run in its place; rename or remove it."
             )

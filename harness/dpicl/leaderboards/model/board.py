@@ -12,7 +12,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 from typing import Any
 
 from dpicl.core.errors import UsageError, require_known
@@ -21,7 +20,7 @@ from dpicl.core.messages import count, epsilon_text
 from dpicl.evaluation.statistics import MARGIN
 from dpicl.leaderboards.model.answers import BoardAnswer, answers
 from dpicl.leaderboards.model.comparability import (
-    READER,
+    GROUP,
     ROW,
     TASK,
     Group,
@@ -36,7 +35,6 @@ from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.submissions import Submission, collect_rows
 from dpicl.leaderboards.model.task_table import TaskTable, task_table
 from dpicl.leaderboards.model.text import gather
-from dpicl.plan.headroom import measure_headroom
 from dpicl.plan.suite_rows import Contrast
 from dpicl.results.schema import Result
 
@@ -202,7 +200,7 @@ def _section(
     results, other_tasks = _settle(results, scope, TASK, owners)
     results, other_rows = _settle(results, (*scope, "cell.label"), ROW, owners)
     every_table = [
-        _table(group, task, of_task, owners, margin)
+        task_table(group, task, of_task, owners, margin)
         for task, of_task in sorted(group_by(results, "cell.task").items())
     ]
     tables = [table for table in every_table if table.in_order]
@@ -217,28 +215,6 @@ def _section(
         measured=tuple(table for table in every_table if not table.in_order),
         contrasts=judge_contrasts(planned, tables),
     )
-
-
-def _table(
-    group: Group,
-    task: str,
-    results: Sequence[Result],
-    owners: Mapping[str, Submission],
-    margin: float,
-) -> TaskTable:
-    """The table of a task with its headroom; without a row where there is nothing but what measures headroom."""
-    of_rows = [result for result in results if not result.cell.development]
-    if not of_rows:
-        first = results[0]
-        table = TaskTable(task, first.main_metric, 0, None, None, (), (), first.reader)
-        table.headroom = measure_headroom(results)
-        return table
-    table = task_table(group, task, of_rows, owners, margin)
-    reading = values_of(of_rows[0], READER)
-    table.headroom = measure_headroom(
-        result for result in results if values_of(result, READER) == reading
-    )
-    return table
 
 
 def _notes(group: Group, tables: Sequence[TaskTable]) -> Iterator[str]:
@@ -304,17 +280,8 @@ def _newest(results: Iterable[Result]) -> str:
 
 
 def _name_several(groups: Sequence[Group]) -> str:
-    names = {
-        "suite": "suite",
-        "version": "suite version",
-        "suite_hash": "suite content",
-        "model": "model",
-        "weights": "model weights",
-        "source": "source of records",
-        "delta": "δ",
-        "up_to_rounding": "rounding",
-    }
-    differs = [name for key, name in names.items() if len(set(map(attrgetter(key), groups))) > 1]
+    columns = zip(*(vars(group).values() for group in groups), strict=True)
+    differs = [name for name, values in zip(GROUP, columns, strict=False) if len({*values}) > 1]
     return (
         f"{len(groups)} separate sections: the results differ in {', '.join(differs)} and are not compared"
         " across sections. Sections with most private rows come first."

@@ -159,6 +159,13 @@ PAIR: Mapping[str, str] = {
 }
 
 
+#: What the fields of a `Group` are.
+GROUP = (
+    *("suite", "suite version", "suite content", "model", "model weights", "source of records"),
+    *("δ", "rounding"),
+)
+
+
 @dataclass(frozen=True)
 class Group:
     """One suite version (hash of its content), one model (hash of its weights), one source of records, one delta.

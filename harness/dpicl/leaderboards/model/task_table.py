@@ -12,7 +12,7 @@ from statistics import fmean
 from dpicl.core.grouping import group_by
 from dpicl.core.messages import count, score_text
 from dpicl.evaluation.statistics import MARGIN, RankSets
-from dpicl.leaderboards.model.comparability import Group
+from dpicl.leaderboards.model.comparability import READER, Group, values_of
 from dpicl.leaderboards.model.marks import FIXED_DRAW, OWN_READER
 from dpicl.leaderboards.model.rows import (
     REAL_DATA,
@@ -26,7 +26,7 @@ from dpicl.leaderboards.model.rows import (
 )
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.model.text import metrics_text, seeds_text
-from dpicl.plan.headroom import Headroom
+from dpicl.plan.headroom import Headroom, measure_headroom
 from dpicl.results.schema import Result
 
 
@@ -147,10 +147,17 @@ def task_table(
     owners: Mapping[str, Submission],
     margin: float,
 ) -> TaskTable:
-    """The rows of one task from results of one group and one version of the task. owners: label -> submission."""
+    """The rows and the headroom of one task, from results of one group and one version of the task; no row where there
+    is nothing but what measures headroom. owners: label -> submission."""
+    of_rows = [result for result in results if not result.cell.development]
+    first = (of_rows or results)[0]
+    reading = values_of(first, READER)
+    headroom = measure_headroom(
+        result for result in results if not of_rows or values_of(result, READER) == reading
+    )
     baselines: dict[str, BySeed] = {ZERO_SHOT: {}, REAL_DATA: {}}
-    whole = _whole_records(results)
-    ordered = sorted(results, key=attrgetter("cell.seed", "created"))
+    whole = _whole_records(of_rows)
+    ordered = sorted(of_rows, key=attrgetter("cell.seed", "created"))
     cells: dict[tuple[str, float], BySeed] = {}
     for key, of_row in group_by(ordered, "cell.mechanism", "cell.label", "cell.epsilon").items():
         mechanism, label, epsilon = key
@@ -165,16 +172,16 @@ def task_table(
     end_rows = {name: make_row(by_seed, ends) for name, by_seed in baselines.items() if by_seed}
     for row in rows:
         row.beaten_by = _name_control_above(row, [*end_rows.values(), *rows])
-    metric = results[0].main_metric
     return TaskTable(
         task=task,
-        metric=metric,
-        documents=len(results[0].documents[metric].ids),
+        metric=first.main_metric,
+        documents=len(first.documents[first.main_metric].ids) if of_rows else 0,
         zero_shot=end_rows.get(ZERO_SHOT),
         real_data=end_rows.get(REAL_DATA),
         rows=tuple(rows),
-        missing=tuple(_find_missing(group, task, baselines, results)),
-        reader=results[0].reader,
+        missing=tuple(_find_missing(group, task, baselines, of_rows)),
+        reader=first.reader,
+        headroom=headroom,
         margin=margin,
     )
 
