@@ -112,39 +112,46 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
 }
 
 TASK = (
-    *("task version", "records", "prompts", "number of shots", "records a class"),
-    *(
-        "share of the private records",
-        "number of test records",
-        "draw of the test records",
-        "metric",
-    ),
-    *("direction of the metric", "test records"),
+    "task version",
+    "records",
+    "prompts",
+    "number of shots",
+    "records a class",
+    "share of the private records",
+    "number of test records",
+    "draw of the test records",
+    "metric",
+    "direction of the metric",
+    "test records",
 )
 #: What headroom must share with the rows that it is measured for: all of `TASK` but the test records.
 READER = ("task version", "prompts", "number of shots", "records a class", "metric")
 ROW = ("mechanism", "version of the mechanism", "options", "plug-in file", "number of queries")
 REFERENCE = (
-    *(
-        "suite content",
-        "task version",
-        "source of records",
-        "records",
-        "sizes of the private classes",
-        "prompts",
-    ),
-    *(
-        "model weights",
-        "metric",
-        "set of metrics",
-        "directions of the metrics",
-        "test records of every metric",
-    ),
+    "suite content",
+    "task version",
+    "source of records",
+    "records",
+    "sizes of the private classes",
+    "prompts",
+    "model weights",
+    "metric",
+    "set of metrics",
+    "directions of the metrics",
+    "test records of every metric",
 )
 #: What an attack shares with the row that it is about.
 ATTACK = (
-    *("mechanism", "task", "model", "ε", "plug-in file", "task version", "source of records"),
-    *("batch invariance", "model weights", "δ"),
+    "mechanism",
+    "task",
+    "model",
+    "ε",
+    "plug-in file",
+    "task version",
+    "source of records",
+    "batch invariance",
+    "model weights",
+    "δ",
 )
 _DATA = "give both runs the same records (`--source`, DPICL_DATA)"
 _SUITE = "run both sides with the same suite file and the same flags"
@@ -161,8 +168,14 @@ PAIR: Mapping[str, str] = {
 
 #: What the fields of a `Group` are.
 GROUP = (
-    *("suite", "suite version", "suite content", "model", "model weights", "source of records"),
-    *("δ", "rounding"),
+    "suite",
+    "suite version",
+    "suite content",
+    "model",
+    "model weights",
+    "source of records",
+    "δ",
+    "rounding",
 )
 
 

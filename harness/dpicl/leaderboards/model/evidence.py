@@ -30,7 +30,6 @@ from dpicl.leaderboards.model.comparability import (
     REAL_DATA,
     Group,
     attack_identity,
-    value_of,
     values_of,
     weights,
 )
@@ -48,16 +47,16 @@ _SUBJECT = ("mechanism", "task", "model", "ε")
 _DEFAULT = "its default"
 
 
+def _no_options(mechanism: str, task: str) -> Options:
+    return {}
+
+
 @dataclass(frozen=True)
 class Evidence:
-    """Attacks. default_options: (mechanism, task) -> the options that it has when none is given."""
+    """Attacks. defaults: (mechanism, task) -> the options that it has when none is given, as far as they are known."""
 
     attacks: tuple[AttackResult, ...] = ()
-    default_options: Callable[[str, str], Options] | None = None
-
-    def defaults(self, mechanism: str, task: str) -> Options:
-        """The default options of a mechanism on a task; none where they are not known here."""
-        return {} if self.default_options is None else self.default_options(mechanism, task)
+    defaults: Callable[[str, str], Options] = _no_options
 
 
 def audit_rows(tables: Sequence[TaskTable], group: Group, evidence: Evidence) -> None:
@@ -164,13 +163,11 @@ def list_left_out(rows: Sequence[Row], evidence: Evidence) -> Iterator[str]:
         by_subject[values_of(row.results[0], _SUBJECT)].append(row)
     notes = []
     for result in evidence.attacks:
-        if id(result) in used:
-            continue
         identity = attack_identity(result)
-        for row in by_subject[tuple(identity[name] for name in _SUBJECT)]:
-            differing = [
-                name for name, value in identity.items() if value_of(row.results[0], name) != value
-            ]
+        subject = tuple(identity[name] for name in _SUBJECT)
+        for row in [] if id(result) in used else by_subject[subject]:
+            values = zip(ATTACK, values_of(row.results[0], ATTACK), strict=True)
+            differing = [name for name, value in values if identity[name] != value]
             if differing:  # else it is exact, of another row
                 notes.append((f"Left out attacks with another {', '.join(differing)}", row.place))
                 break
