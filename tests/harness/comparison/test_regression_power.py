@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from dpicl.evaluation.statistics import paired_tests
-from dpicl.leaderboards.compare.releases import Settings
+from dpicl.leaderboards.compare.releases import DEFAULTS
 
 COMPARISONS = 60
 #: Of so many comparisons at a family-wise error of 0.05 more give an alarm once in two thousand times.
@@ -20,7 +20,6 @@ def test_false_alarms_are_within_binomial_limits(effects):
     for _ in range(COMPARISONS):
         cells = [generator.normal(0, effect, 10) for effect in generator.choice(effects, size=10)]
         alarms += any(
-            Settings().verdict(test) in ("regression", "improvement")
-            for test in paired_tests(cells)
+            DEFAULTS.verdict(test) in ("regression", "improvement") for test in paired_tests(cells)
         )
     assert alarms <= MOST_ALARMS

@@ -84,6 +84,9 @@ class Settings:
         return test.adjusted <= self.alpha
 
 
+DEFAULTS = Settings()
+
+
 @dataclass(frozen=True)
 class CellVerdict:
     """One cell. base, candidate: mean scores. difference: the gain, negative for a loss.
@@ -263,7 +266,7 @@ class Comparison(Shown):
 def compare(
     base: Side,
     candidate: Side,
-    settings: Settings,
+    settings: Settings = DEFAULTS,
     **choices: Collection[str] | Collection[float],
 ) -> Comparison:
     """Compares two sides. choices: which results, as of `choose`.
