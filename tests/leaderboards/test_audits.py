@@ -7,6 +7,7 @@ import pytest
 from dpicl.attacks.audited import audit_of
 from dpicl.attacks.results import F_DP, Estimate
 from tests.leaderboards.attack_factory import make_attack
+from tests.leaderboards.factory import change
 
 
 def bound(audited, attack="inquiry", **more):
@@ -19,11 +20,11 @@ def make_exact_audit(audited):
 
 EXACT = make_exact_audit(1.0)
 SMALL = make_attack(audited=3.0)
-SMALL = SMALL.model_copy(update={"bound": SMALL.bound.model_copy(update={"delta": 1e-9})})
+SMALL = change(SMALL, "bound.delta", 1e-9)
 OTHERS = [bound(0.0, f"attack {i}") for i in range(9)]
 COUNTS = [make_attack(audited=None, attack=f"count {i}") for i in range(9)]
 ESTIMATE = {F_DP: Estimate(value=2.1)}
-CURVE = bound(0.5).model_copy(update={"measures": ESTIMATE})
+CURVE = change(bound(0.5), "measures", ESTIMATE)
 #: Case -> (attacks, is the row refuted, are there doubts).
 CASES = {
     "above": ([make_attack(audited=2.1)], True, False),

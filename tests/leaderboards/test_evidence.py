@@ -6,7 +6,7 @@ from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.render.as_json import board_json
 from tests.leaderboards.attack_factory import AUC, make_attack, rule
-from tests.leaderboards.factory import ends, make_result, repeat
+from tests.leaderboards.factory import change, ends, make_result, repeat
 from tests.leaderboards.shown import render_terminal
 
 OTHER = {
@@ -87,23 +87,15 @@ def test_an_exact_audit_stands_on_the_rows_that_it_was_made_on_alone():
     ]
     sizes = rows[0].manifest.data.sizes
     attack = make_attack(options=options, method="exact", confidence=1.0, attack="exact_audit")
-    subject = attack.subject.model_copy(update={"shots": rows[0].cell.shots})
-    data = attack.manifest.data.model_copy(update={"sizes": sizes})
-    manifest = attack.manifest.model_copy(update={"data": data})
-    attack = attack.model_copy(update={"subject": subject, "manifest": manifest})
+    attack = change(attack, "subject.shots", rows[0].cell.shots)
+    attack = change(attack, "manifest.data.sizes", sizes)
     built = board([*ends(), *rows], [attack])
     assert (
         row_of(built, "tang").audit.kind == "exact" and row_of(built, "small").audit.epsilon is None
     )
     assert not [note for note in built.notes if note.startswith("Left out")]
     assert "0.4 exact" in render_terminal(built)
-    other = attack.model_copy(
-        update={
-            "manifest": manifest.model_copy(
-                update={"data": data.model_copy(update={"sizes": {"": 7}})}
-            )
-        }
-    )
+    other = change(attack, "manifest.data.sizes", {"": 7})
     assert row_of(board([*ends(), *rows], [other]), "tang").audit.epsilon is None
 
 

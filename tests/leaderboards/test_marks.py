@@ -22,18 +22,18 @@ from dpicl.leaderboards.model.marks import (
 from dpicl.leaderboards.publish.runs import plan
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages
-from dpicl.results.schema import Manifest, Result, from_text
-from tests.leaderboards.factory import ends, make_result, repeat
+from dpicl.results.schema import Result, from_text
+from tests.leaderboards.factory import change, ends, make_result, repeat
 from tests.leaderboards.shown import render_terminal
 from tests.leaderboards.site_factory import Page
 
 GAUSSIAN = {"event": "gaussian", "noise_multiplier": 2.0}
 NONE = {"event": "none"}
+ALONE = "manifest.model.batch_invariant"
 
 
 def make_with_event(event: dict[str, object], **more: object) -> Result:
-    result = make_result("somebody", 0.6, **more)
-    return result.model_copy(update={"privacy": result.privacy.model_copy(update={"event": event})})
+    return change(make_result("somebody", 0.6, **more), "privacy.event", event)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
@@ -48,12 +48,7 @@ def test_rows_that_are_not_known_to_be_read_alone_are_proved_up_to_rounding(alon
 
 
 def test_ends_and_free_releases_are_not():
-    assert not any(
-        map(
-            is_up_to_rounding,
-            (one.model_copy(update={"manifest": make_unknown()}) for one in ends()),
-        )
-    )
+    assert not any(is_up_to_rounding(change(one, ALONE, None)) for one in ends())
     assert not is_up_to_rounding(
         make_with_event(GAUSSIAN, epsilon=math.inf, proved=math.inf, batch_invariant=None)
     )
@@ -62,10 +57,7 @@ def test_ends_and_free_releases_are_not():
 def test_rows_of_both_kinds_share_no_ranking_no_page_and_no_run():
     """Unknown ones stand with those that are known to move each other."""
     alone = [make_result("tang", 0.6), make_result("pta", 0.5)]
-    both = [
-        one.model_copy(update={"manifest": make_unknown(seen)})
-        for one, seen in zip(alone, (None, False), strict=True)
-    ]
+    both = [change(one, ALONE, seen) for one, seen in zip(alone, (None, False), strict=True)]
     board = build_board([*alone, *both])
     assert [(s.group.up_to_rounding, len(s.tables[0].rows)) for s in board.sections] == [
         (False, 2),
@@ -79,13 +71,6 @@ def test_rows_of_both_kinds_share_no_ranking_no_page_and_no_run():
     )
     boards = [run for run in published if run.job_type == "board"]
     assert [run.config.get("up_to_rounding", False) for run in boards] == [False, True]
-
-
-def make_unknown(alone: bool | None = None) -> Manifest:
-    manifest = make_result("tang", 0.6).manifest
-    return manifest.model_copy(
-        update={"model": manifest.model.model_copy(update={"batch_invariant": alone})}
-    )
 
 
 @pytest.mark.parametrize(
@@ -133,7 +118,7 @@ def test_one_seed_that_was_not_read_alone_is_enough():
 def results() -> list[Result]:
     """A row with both marks, one with the first; the ends of the scale have none."""
     own = [make_result("mine", 0.7, plugin="e" * 64), make_result("tang", 0.6)]
-    return [one.model_copy(update={"manifest": make_unknown()}) for one in (*ends(), *own)]
+    return [change(one, ALONE, None) for one in (*ends(), *own)]
 
 
 def test_the_mark_stands_at_the_row_in_every_output(results):
@@ -169,7 +154,7 @@ def test_committed_results_were_read_alone_and_are_not_marked():
 
 
 def options(result: Result, **own: object) -> Result:
-    return result.model_copy(update={"cell": result.cell.model_copy(update={"options": own})})
+    return change(result, "cell.options", own)
 
 
 def test_a_row_whose_seeds_share_one_sampling_draw_is_marked_and_in_no_rank_set():
@@ -187,12 +172,10 @@ def test_a_row_whose_seeds_share_one_sampling_draw_is_marked_and_in_no_rank_set(
 def test_a_public_control_is_compared_where_its_texts_are_drawn_anew():
     own = repeat([make_result("tang", 0.6)])
     drawn = repeat([make_result("public_demonstrations", 0.5, epsilon=0.0)])
-    frozen = [one.model_copy(update={"released": drawn[0].released}) for one in drawn]
+    frozen = [change(one, "released", drawn[0].released) for one in drawn]
     likeliest = [options(one, greedy=True) for one in frozen]  # the same whatever is drawn
-    labels = [one.model_copy(update={"text": one.label}) for one in drawn[0].released]
-    repeated = [
-        one.model_copy(update={"released": labels}) for one in drawn
-    ]  # a constant, and no draw
+    labels = [change(one, "text", one.label) for one in drawn[0].released]
+    repeated = [change(one, "released", labels) for one in drawn]  # a constant, and no draw
     for control, compared in ((drawn, True), (frozen, False), (likeliest, True), (repeated, True)):
         section = build_board([*own, *control]).sections[0]
         row = next(row for row in section.tables[0].rows if row.label == "tang")

@@ -55,7 +55,7 @@ class Results(ResultTable[Result]):
     """Finished cells, in the order of the request; notes: what was skipped or failed, and why."""
 
     columns = {
-        "mechanism" if name == "row" else name: COLUMNS[name][2]
+        "mechanism" if name == "row" else name: COLUMNS[name].value
         for name in (
             *("task", "row", "model", "epsilon", "seed", "metric", "score", "low", "high"),
             *("epsilon_claimed", "epsilon_proved", "delta", "queries", "source", "cell"),

@@ -29,7 +29,6 @@ EXTRAS: Final = {
     "server": ("httpx",),
     "vllm": ("vllm",),
     "wandb": ("wandb",),
-    "weave": ("weave",),
     "ray": ("ray",),
 }
 

@@ -94,7 +94,7 @@ class Worker:
         start = time.perf_counter()
         try:
             result = self._make_result(cell, lambda *how: report(CellProgress(cell, *how)))
-            score, failures = result.scores[result.main_metric].value, result.failures or {}
+            score, failures = result.score, result.failures or {}
             done = Done(cell, "done", time.perf_counter() - start, score=score, failures=failures)
             return Outcome(done, result, self.bench.task(cell).fingerprint)
         except Skipped as reason:

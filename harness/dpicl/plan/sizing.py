@@ -144,8 +144,8 @@ def _table(
 def _scores(rows: Sequence[Mapping[int, Result]]) -> np.ndarray:
     """float64[S, p]; NaN where a row lacks a seed."""
     seeds = sorted({seed for row in rows for seed in row})
-    scores = [
-        {seed: result.scores[result.main_metric].value for seed, result in row.items()}
-        for row in rows
-    ]
-    return np.array([[row.get(seed, math.nan) for row in scores] for seed in seeds])
+    scores = np.full((len(seeds), len(rows)), math.nan)
+    for place, row in enumerate(rows):
+        for seed, result in row.items():
+            scores[seeds.index(seed), place] = result.score
+    return scores

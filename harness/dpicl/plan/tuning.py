@@ -153,7 +153,7 @@ def _rank(
         scored.append(
             ScoredSetting(
                 options=setting,
-                score=round(fmean(map(_score, of_setting)), 4) if of_setting else 0.0,
+                score=round(fmean(result.worth for result in of_setting), 4) if of_setting else 0.0,
             )
         )
     if seeds != {frozenset(SEEDS)}:
@@ -161,12 +161,6 @@ def _rank(
             f"Not every setting of {entry.row} has its results; run the same command again."
         )
     return sorted(scored, key=lambda one: -one.score)
-
-
-def _score(result: Result) -> float:
-    """The main metric, negative where lower is better."""
-    value = result.scores[result.main_metric].value
-    return -value if result.lower_is_better(result.main_metric) else value
 
 
 def write_choice(path: Path, tuned: Tuned) -> Path:

@@ -408,6 +408,21 @@ class Result(Part):
         return "demonstrations" if self.privacy.queries is None else "answers"
 
     @property
+    def main_score(self) -> Score:
+        """That of the main metric."""
+        return self.scores[self.main_metric]
+
+    @property
+    def score(self) -> float:
+        """The mean of the main metric over test records, in [0, 1]."""
+        return self.main_score.value
+
+    @property
+    def worth(self) -> float:
+        """The score, with a minus where less is better."""
+        return -self.score if self.lower_is_better(self.main_metric) else self.score
+
+    @property
     def has_unread_instruction(self) -> bool:
         """Whether it is an instruction alone, which its main metric, a classifier on demonstrations, does not read."""
         return (
@@ -439,6 +454,11 @@ class Result(Part):
         if any(_SHIPPED_EMBEDDING in name.lower() for name in names):
             names.add(READING_EMBEDDING)
         return not names.isdisjoint((self.reading_embedding, self._usual_embedding))
+
+    @property
+    def reader(self) -> str:
+        """Who reads what was released, for the main metric, in words."""
+        return self.reader_of(self.main_metric)
 
     def reader_of(self, metric: str) -> str:
         """Who reads what was released, for a metric, in words."""

@@ -30,25 +30,10 @@ def make_scored(
     )
 
 
-def replace_manifest(result: Result, **changes: Any) -> Result:
-    """The result with other fields in its manifest; model and data take a dict of their own fields."""
-    manifest = result.manifest
-    for part in ("model", "data"):
-        if part in changes:
-            changes[part] = getattr(manifest, part).model_copy(update=changes[part])
-    return result.model_copy(update={"manifest": manifest.model_copy(update=changes)})
-
-
 def replace_cell(result: Result, **changes: Any) -> Result:
     """The result of another cell: its id fits, so the file is a sound one."""
     cell = result.cell.model_copy(update=changes)
     return result.model_copy(update={"cell": cell, "cell_id": cell.id})
-
-
-def replace_proved(result: Result, epsilon: float) -> Result:
-    return result.model_copy(
-        update={"privacy": result.privacy.model_copy(update={"epsilon_proved": epsilon})}
-    )
 
 
 def side(results: Iterable[Result], name: str = "base") -> Side:

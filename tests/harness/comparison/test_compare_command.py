@@ -10,10 +10,9 @@ from dpicl.results.schema import to_text
 from tests.harness.comparison.sides import (
     make_scored,
     ones,
-    replace_manifest,
-    replace_proved,
     write_results,
 )
+from tests.leaderboards.factory import change
 
 HOSTILE = "evil|`a`<script>alert(1)</script>\u202e\x1b[2J\nGATE PASSES"
 
@@ -33,7 +32,9 @@ def folders(tmp_path):
     ]
     return (
         write_results(tmp_path / "base" / "quick" / "embedded", base).parent,
-        write_results(tmp_path / "same", [replace_manifest(one, dtype="float32") for one in base]),
+        write_results(
+            tmp_path / "same", [change(one, "manifest.dtype", "float32") for one in base]
+        ),
         write_results(tmp_path / "lost", lost),
     )
 
@@ -54,7 +55,7 @@ def test_a_proved_epsilon_above_the_target_fails_the_gate(dpicl, tmp_path):
     one = make_scored(ones(20, 40))
     base, candidate = (
         write_results(tmp_path / "a", [one]),
-        write_results(tmp_path / "b", [replace_proved(one, 1.5)]),
+        write_results(tmp_path / "b", [change(one, "privacy.epsilon_proved", 1.5)]),
     )
     answer = dpicl("compare", base, candidate, "--fail-on-regression")
     assert answer.code == 1
@@ -146,7 +147,7 @@ def test_hostile_names_do_not_break_the_terminal(dpicl, tmp_path):
         extra = make_scored(ones(right, 40), seed=seed, **about)
         return write_results(
             tmp_path / name,
-            [replace_manifest(one, model={"name": HOSTILE}) for one in (*results, extra)],
+            [change(one, "manifest.model.name", HOSTILE) for one in (*results, extra)],
         )
 
     answer = dpicl("compare", folder("a"), folder("b"))

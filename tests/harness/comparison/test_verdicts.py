@@ -14,10 +14,9 @@ from tests.harness.comparison.sides import (
     make_scored,
     ones,
     replace_cell,
-    replace_manifest,
-    replace_proved,
     side,
 )
+from tests.leaderboards.factory import change
 
 
 def compare_both(base, candidate, settings=None, **wanted):
@@ -127,7 +126,7 @@ def test_a_proved_epsilon_above_the_target_is_a_regression_and_one_far_below_is_
 ):
     """More noise than the base had: its losses, or its gains, are not the model's alone."""
     before, after = (
-        replace_proved(make_scored(ones(20, 40), released=(), epsilon=epsilon), e)
+        change(make_scored(ones(20, 40), released=(), epsilon=epsilon), "privacy.epsilon_proved", e)
         for e in (base, candidate)
     )
     comparison = compare_both([before], [after])
@@ -140,22 +139,22 @@ def test_a_proved_epsilon_above_the_target_is_a_regression_and_one_far_below_is_
     assert cell.verdict == "identical"
 
 
-def replace_documents(result, change):
-    documents = {name: change(one) for name, one in result.documents.items()}
-    return result.model_copy(update={"documents": documents})
+def replace_documents(result, edit):
+    documents = {name: edit(one) for name, one in result.documents.items()}
+    return change(result, "documents", documents)
 
 
 def rename(documents):
-    return documents.model_copy(update={"ids": [f"x{name}" for name in documents.ids]})
+    return change(documents, "ids", [f"x{name}" for name in documents.ids])
 
 
 REFUSED = [
     ("test records", lambda r: replace_documents(r, rename)),
-    ("records", lambda r: replace_manifest(r, data={"fingerprint": "0" * 64})),
+    ("records", lambda r: change(r, "manifest.data.fingerprint", "0" * 64)),
     ("task version", lambda r: replace_cell(r, task_version=2)),
-    ("prompts", lambda r: replace_manifest(r, prompts_hash="0" * 64)),
+    ("prompts", lambda r: change(r, "manifest.prompts_hash", "0" * 64)),
     ("source of records", lambda r: replace_cell(r, source="local")),
-    ("metric", lambda r: r.model_copy(update={"main_metric": "rouge1"})),
+    ("metric", lambda r: change(r, "main_metric", "rouge1")),
     ("mechanism", lambda r: replace_cell(r, mechanism="prism")),
     ("δ", lambda r: replace_cell(r, delta=1e-6)),
     ("number of shots", lambda r: replace_cell(r, shots=8)),
@@ -208,7 +207,7 @@ def test_the_same_seed_twice_and_mixed_models_are_refused():
         )
     mixed = [
         result,
-        replace_manifest(make_scored(ones(20, 40), seed=1), model={"sha256": "e" * 64}),
+        change(make_scored(ones(20, 40), seed=1), "manifest.model.sha256", "e" * 64),
     ]
     with pytest.raises(UsageError, match=r"candidate holds results of 2 weights .*as CANDIDATE"):
         compare_both([result], mixed)
@@ -217,13 +216,15 @@ def test_the_same_seed_twice_and_mixed_models_are_refused():
             compare_both([result, make_scored(ones(20, 40), seed=1, **other)], [result])
     with pytest.raises(UsageError, match=r"2 dtypes .bfloat16 and float32"):
         compare_both(
-            [result, replace_manifest(make_scored(ones(20, 40), seed=1), dtype="float32")], [result]
+            [result, change(make_scored(ones(20, 40), seed=1), "manifest.dtype", "float32")],
+            [result],
         )
 
 
 def test_what_is_compared_is_in_the_header():
     base = make_scored(ones(20, 40))
-    candidate = replace_manifest(base, dtype="float32", commit="f" * 40, packages={"torch": "3.0"})
+    candidate = change(base, "manifest.dtype", "float32")
+    candidate = change(candidate, "manifest.packages", {"torch": "3.0"})
     changed = {c.name: (c.base, c.candidate) for c in compare_both([base], [candidate]).changes}
     assert changed["dtype"] == (("bfloat16",), ("float32",))
     assert changed["torch"] == (("2.13.0",), ("3.0",))

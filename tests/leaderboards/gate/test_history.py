@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.leaderboards.gate.history import removed_check
 from dpicl.results.schema import from_text
 from tests.leaderboards.gate.conftest import World
 
@@ -59,34 +58,6 @@ def test_a_version_never_goes_back(world: World, before: Path):
     )
     status, why = world.status("history", base=before)
     assert status == "failed" and "goes back from version 3 to 1" in why
-
-
-def test_a_submission_that_is_gone_is_noticed(world: World, before: Path, dpicl):
-    words = [
-        "submit",
-        world.root,
-        "--all",
-        "--suite",
-        world.suite,
-        "--results",
-        world.results,
-        "--json",
-    ]
-    assert dpicl(*words, "--base", before).code == 0
-    shutil.copytree(world.folder, world.root / "team_b" / "vote")
-    shutil.rmtree(world.folder)
-    answer = dpicl(*words, "--base", before)
-    (removed,) = [one for one in answer.json["whole"] if one["check"] == "removed"]
-    assert (
-        answer.code == 1
-        and removed["status"] == "failed"
-        and removed["why"].startswith("team_a/vote was there")
-    )
-
-
-def test_an_earlier_copy_that_cannot_be_read_is_not_an_empty_one(tmp_path: Path):
-    finding = removed_check(tmp_path / "not_there", [])
-    assert finding.status == "failed" and "cannot be read (FileNotFoundError)" in finding.why
 
 
 @pytest.mark.parametrize("key", ["footnote", "unreliable", "reproduced"])

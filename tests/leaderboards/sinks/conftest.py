@@ -21,7 +21,7 @@ def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
     from wandb.sdk.lib import wbauth  # it takes two seconds, and no other folder's tests need it
 
     for name in list(os.environ):
-        if name.startswith(("WANDB_", "WEAVE_")):
+        if name.startswith("WANDB_"):
             monkeypatch.delenv(name)
     home = tmp_path / "home"
     home.mkdir()

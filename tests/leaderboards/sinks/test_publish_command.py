@@ -87,7 +87,6 @@ def test_suites_and_models_can_be_chosen(dpicl: Dpicl, results_folder: Path) -> 
         (["FOLDER", "--mode", "sometimes"], "'sometimes'"),
         (["FOLDER", "--mode", "online"], "WANDB_API_KEY"),
         (["FOLDER", "--source", "hub"], "source"),
-        (["FOLDER", "--weave"], "--mode online"),
     ],
 )
 def test_a_bad_use_is_one_sentence_and_exit_code_2(

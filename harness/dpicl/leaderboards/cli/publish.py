@@ -15,7 +15,7 @@ from dpicl.core.messages import count, message
 from dpicl.core.vocabulary import is_simulated
 from dpicl.leaderboards.api import load_evidence, submissions_of
 from dpicl.leaderboards.compare.reading import choose
-from dpicl.leaderboards.publish import runs, weave_board
+from dpicl.leaderboards.publish import runs
 from dpicl.leaderboards.publish.sink import Sink, destination
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.results.schema import Result
@@ -37,7 +37,6 @@ def publish(
     entity: Annotated[str | None, Flag(metavar="E")] = None,
     mode: Literal["online", "offline"] | None = None,
     dir: Annotated[OnePath | None, Flag(metavar="DIR")] = None,
-    weave: bool = False,
 ) -> Answer:
     """Sends results to Weights & Biases. Raises ResultError for nothing to send, UsageError for what is not mixed.
 
@@ -48,7 +47,6 @@ def publish(
     entity: W&B user or team (default: WANDB_ENTITY, or the key's).
     mode: default: WANDB_MODE, else online where an API key is configured, else offline.
     dir: wandb's files go to DIR/wandb (default: WANDB_DIR, or here).
-    weave: also publish a Weave leaderboard (online; extra weave).
     """
     folder = Path(results)
     every: list[Result] = []
@@ -79,15 +77,12 @@ def publish(
         end = f"{count(len(plan.runs), 'run')} would be sent; nothing was."
         return Answer(document, [text_table(["run", "group", "type", "lines"], rows), end])
     to = destination(project, entity, mode, None if dir is None else Path(dir))
-    if to.mode == "offline" and weave:
-        raise UsageError("--weave needs --mode online: W&B keeps Weave objects on its server.")
     if to.address:
         message(f"W&B: sending to {to.address}, project {to.project}.")
-    export = weave_board.exporter(plan.boards, to) if weave else None
     sink = Sink(to)
     try:
         sink.publish(plan.runs)
-        advice = sink.close() + ([export()] if export else [])
+        advice = sink.close()
     except DpiclError as error:
         progress = (
             f"{len(sink.sent)} of {count(len(plan.runs), 'run')} published; no result is lost."

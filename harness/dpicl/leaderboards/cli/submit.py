@@ -31,7 +31,6 @@ from dpicl.leaderboards.gate.examination import (
     known_suites,
     places_check,
 )
-from dpicl.leaderboards.gate.history import removed_check
 from dpicl.plan.suite import Suite, load_suite
 
 #: The suite of a new submission: everybody has its records, and it has five seeds.
@@ -155,12 +154,10 @@ def submit(
             f"{contents[0].name} cannot be run again: {reason}."
         )  # with --all a finding says so
     examinations = [examine(case, rerun, rerun_seed) for case in cases]
-    whole: list[Finding] = []
-    if all:
-        whole = [places_check((place or ROOT).absolute()), removed_check(earlier, folders)]
     files_by_name = {suite.name: file for file, suite in suites.items()}
     passed = [examination for examination in examinations if examination.good]
     boards = list(dict.fromkeys(_board(examination.case, files_by_name) for examination in passed))
+    whole = [places_check((place or ROOT).absolute())] if all else []
     good = len(passed) == len(examinations) and not any(
         finding.status == "failed" for finding in whole
     )
@@ -175,7 +172,8 @@ def submit(
 
 def _board(case: Case, files: Mapping[str, str]) -> str:
     """The command that shows the rows of a submission among the others. files: of suites that do not ship, by name."""
-    suite = str(case.contents.suite)
+    assert case.card is not None  # what passes has one
+    suite = case.card.suite
     root = case.contents.folder.parent.parent
     place = os.path.relpath(root) if root.is_relative_to(Path.cwd()) else str(root)
     words = ["dpicl", "board", files.get(suite, suite), "--full", "--submissions", place]

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
@@ -25,15 +24,15 @@ from dpicl.core.messages import count, epsilon_text, join_names, message
 from dpicl.core.paths import real_path
 from dpicl.core.printable import make_visible
 from dpicl.leaderboards.model.comparability import PAIR, list_differing, value_of, weights
-from dpicl.leaderboards.model.rows import outcomes_of, score_of
+from dpicl.leaderboards.model.rows import outcomes_of
 from dpicl.leaderboards.model.text import seeds_text
 from dpicl.models import name_in_results
 from dpicl.results.schema import Result, either_from_text
 from dpicl.results.store import join_files, list_results, read_file
 
+#: A condition of two results of one seed.
+_DRAW = "draw of test records"
 _AGAIN = "move it away or make it again with `dpicl run`"
-#: A key that only files of attacks have, which may lie in the same folder.
-_EVIDENCE = "attack"
 
 
 def _describe_commit(result: Result) -> str:
@@ -79,57 +78,34 @@ class Side:
     def to_json(self) -> dict[str, Any]:
         return {"path": self.path, "results": len(self.results)}
 
-    def newest(self) -> Side:
-        """The results of the newest version of every task of a suite."""
-        task_of = attrgetter("suite.name", "cell.task")
-        oldest_first = sorted(self.results, key=attrgetter("created"))
-        versions = {task_of(result): result.cell.task_version for result in oldest_first}
-        results = (
-            result
-            for result in self.results
-            if result.cell.task_version == versions[task_of(result)]
-        )
-        return replace(self, results=tuple(results))
-
 
 def keep_one_version(base: Side, candidate: Side) -> tuple[Side, Side]:
-    """Both sides with one version of each suite: the newest that both have, else the newest of each side."""
-    of_base, of_candidate = _find_times(base), _find_times(candidate)
-    shared = of_base.keys() & of_candidate.keys()
-    last = {version: max(of_base[version], of_candidate[version]) for version in shared}
-    return _keep_newest(base, of_base, last), _keep_newest(candidate, of_candidate, last)
+    """Both sides with one version of each suite, the newest that both have, else the newest of each side; and of each
+    of its tasks the newest."""
+    shared = {*map(_version_of, base.results)} & {*map(_version_of, candidate.results)}
+    results = sorted([*base.results, *candidate.results], key=attrgetter("created"))
+    newest = dict(_version_of(result) for result in results if _version_of(result) in shared)
+    return _keep_newest(base, newest), _keep_newest(candidate, newest)
 
 
-#: (suite, its version) -> a time.
-_Times = Mapping[tuple[str, str], datetime]
+def _version_of(result: Result) -> tuple[str, str]:
+    return result.suite.name, str(result.suite.version)
 
 
-def _keep_newest(side: Side, times: _Times, shared: _Times) -> Side:
-    """The side with one version of each suite: of those in ``shared`` the newest, else its own newest."""
-    newest: dict[str, tuple[bool, datetime, str]] = {}
-    for (suite, version), created in times.items():
-        rank = ((suite, version) in shared, shared.get((suite, version), created), version)
-        newest[suite] = max(newest.get(suite, rank), rank)
-    results = [
-        result
-        for result in side.results
-        if str(result.suite.version) == newest[result.suite.name][2]
-    ]
-    if left_out := len(side.results) - len(results):
+def _keep_newest(side: Side, versions: Mapping[str, str]) -> Side:
+    """The results of these versions of suites, by name, or of the newest; of each task the newest version."""
+    task_of = attrgetter("suite.name", "cell.task")
+    oldest_first = sorted(side.results, key=attrgetter("created"))
+    versions = {**dict(map(_version_of, oldest_first)), **versions}
+    results = [result for result in oldest_first if _version_of(result) in versions.items()]
+    left_out = len(oldest_first) - len(results)
+    if left_out:
         message(
             f"dpicl: left out {count(left_out, 'result')} of {side.name} of another version of the suite."
         )
-    return replace(side, results=tuple(results))
-
-
-def _find_times(side: Side) -> dict[tuple[str, str], datetime]:
-    """(suite, its version) -> when the first of its results was made."""
-    times: dict[tuple[str, str], datetime] = {}
-    for result in side.results:
-        key = (result.suite.name, str(result.suite.version))
-        created = datetime.fromisoformat(result.created)
-        times[key] = min(times.get(key, created), created)
-    return times
+    tasks = {task_of(result): result.cell.task_version for result in results}
+    newest = (result for result in results if result.cell.task_version == tasks[task_of(result)])
+    return replace(side, results=tuple(newest))
 
 
 def choose(
@@ -194,7 +170,7 @@ def read_side(name: str, path: Path) -> Side:
     for file, content in contents.items():
         if isinstance(content, Result):
             results.append(content)
-        elif content is not None and not isinstance(read_file(file, _evidence), dict):
+        elif content is not None and read_file(file, _is_attack) is not True:
             if not content.reason.startswith("foreign"):
                 raise ResultError(f"{file} cannot be compared: {content.reason}; {_AGAIN}.")
             foreign.append(file)
@@ -210,10 +186,10 @@ def read_side(name: str, path: Path) -> Side:
     return Side(name, str(path), tuple(results))
 
 
-def _evidence(text: str) -> dict[str, Any] | None:
-    """What a file of an attack holds; None for any other."""
+def _is_attack(text: str) -> bool:
+    """Whether a file holds an attack, which may lie in the same folder."""
     data = json_text.loads(text)
-    return data if isinstance(data, dict) and _EVIDENCE in data and "cell" not in data else None
+    return isinstance(data, dict) and "attack" in data and "cell" not in data
 
 
 @dataclass(frozen=True, order=True)
@@ -279,7 +255,10 @@ class Pair:
     @property
     def means(self) -> tuple[float, float]:
         """Of the scores of base and candidate over the seeds."""
-        return fmean(map(score_of, self.base)), fmean(map(score_of, self.candidate))
+        base, candidate = (
+            fmean(result.score for result in side) for side in (self.base, self.candidate)
+        )
+        return base, candidate
 
     @property
     def gains(self) -> np.ndarray:
@@ -294,18 +273,15 @@ def pair_cells(base: Side, candidate: Side) -> tuple[list[Pair], list[Unmatched]
     cells_of_base, cells_of_candidate = _group_by_seed(base), _group_by_seed(candidate)
     pairs, unmatched = [], []
     for key in sorted({*cells_of_base, *cells_of_candidate}):
-        before = cells_of_base.get(key, {})
-        after = cells_of_candidate.get(key, {})
-        if lost := sorted(before.keys() - after.keys()):
-            unmatched.append(Unmatched("base", key, tuple(lost), not after))
-        if new := sorted(after.keys() - before.keys()):
-            unmatched.append(Unmatched("candidate", key, tuple(new), not before))
-        if seeds := sorted(before.keys() & after.keys()):
-            pairs.append(
-                Pair(
-                    key, tuple(map(before.__getitem__, seeds)), tuple(map(after.__getitem__, seeds))
-                )
-            )
+        before, after = cells_of_base.get(key, {}), cells_of_candidate.get(key, {})
+        for side, here, there in (("base", before, after), ("candidate", after, before)):
+            alone = tuple(sorted(here.keys() - there.keys()))
+            if alone:
+                unmatched.append(Unmatched(side, key, alone, not there))
+        seeds = sorted(before.keys() & after.keys())
+        if seeds:
+            both = [tuple(cells[seed] for seed in seeds) for cells in (before, after)]
+            pairs.append(Pair(key, *both))
     if not pairs:
         raise UsageError(
             f"{base.path} and {candidate.path} have no task, mechanism row, epsilon and seed in common (base:"
@@ -341,14 +317,15 @@ def _group_by_seed(side: Side) -> dict[Key, dict[int, Result]]:
 
 def _check_conditions(pairs: Sequence[Pair]) -> None:
     """Requires that every result of a cell, on either side and at every seed, was made like the base's first one."""
-    refused = []
-    for pair in pairs:
-        if difference := _find_difference(pair):
-            refused.append((pair, *difference))
+    refused = [difference for pair in pairs for difference in _find_difference(pair)]
     if not refused:
-        _check_draws(pairs)
         return
     pair, other, condition = refused[0]
+    if condition == _DRAW:
+        raise UsageError(
+            f"{_short(pair.key)}: base and candidate have other test records at seed {other.cell.seed};"
+            f" {PAIR['test records']}, or leave it out with --task, --mechanism or --epsilon."
+        )
     where = "two seeds of the base" if other in pair.base else "base and candidate"
     more = f"; {len(refused) - 1} more cells differ too" if refused[1:] else ""
     here, there = value_of(pair.base[0], condition), value_of(other, condition)
@@ -363,23 +340,19 @@ def _check_conditions(pairs: Sequence[Pair]) -> None:
     )
 
 
-def _find_difference(pair: Pair) -> tuple[Result, str] | None:
-    """The first result that differs from the base's first one, and in which condition; None where all are alike."""
-    for result in (*pair.base, *pair.candidate):
-        if differing := list_differing(pair.base[0], result, PAIR):
-            return result, differing[0]
-    return None
-
-
-def _check_draws(pairs: Sequence[Pair]) -> None:
-    """Both sides of a seed must have the same test records, where each seed draws its own. Raises UsageError."""
-    for pair in pairs:
-        for base, candidate in zip(pair.base, pair.candidate, strict=True):
-            if outcomes_of(base)[0] != outcomes_of(candidate)[0]:
-                raise UsageError(
-                    f"{_short(pair.key)}: base and candidate have other test records at seed {base.cell.seed};"
-                    f" {PAIR['test records']}, or leave it out with --task, --mechanism or --epsilon."
-                )
+def _find_difference(pair: Pair) -> Iterator[tuple[Pair, Result, str]]:
+    """The first result that differs from the base's first one, and in which condition; also where both sides of a seed
+    have other test records, which each seed may draw anew."""
+    first, *others = (*pair.base, *pair.candidate)
+    for result in others:
+        differing = list_differing(first, result, PAIR)
+        if differing:
+            yield pair, result, differing[0]
+            return
+    for base, candidate in zip(pair.base, pair.candidate, strict=True):
+        if outcomes_of(base)[0] != outcomes_of(candidate)[0]:
+            yield pair, base, _DRAW
+            return
 
 
 def _first_rows(side: Side) -> str:

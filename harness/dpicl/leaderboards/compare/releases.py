@@ -14,7 +14,7 @@ better: a negative one is always a loss.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
@@ -115,11 +115,9 @@ class CellVerdict:
         return self.verdict == "regression" or bool(self.privacy)
 
     def to_json(self) -> dict[str, Any]:
-        values = {
-            name: value
-            for name, value in vars(self).items()
-            if name not in ("key", "test", "proved")
-        }
+        values = vars(self).copy()
+        for name in ("key", "test", "proved"):
+            del values[name]
         test = self.test
         return {
             **self.key.to_json(),
@@ -212,7 +210,8 @@ class Comparison(Shown):
             blocks.append(make_table("what changed", _CHANGES, self.changes, keep=1))
         else:
             blocks += notes([_UNCHANGED])
-        if dirty := [side.name for side in sides if side.has_unknown_code]:
+        dirty = [side.name for side in sides if side.has_unknown_code]
+        if dirty:
             blocks += notes([f"The commit does not say which code ran ({names_text(dirty)})."])
         changed = [cell for cell in self.cells if cell.fails or cell.verdict == "improvement"]
         unchanged = [cell for cell in self.cells if cell not in changed]
@@ -244,13 +243,9 @@ class Comparison(Shown):
             "unmatched": [seeds.to_json() for seeds in self.unmatched],
         }
 
-    def count(self, verdict: Verdict) -> int:
-        """Cells of a verdict."""
-        return sum(cell.verdict == verdict for cell in self.cells)
-
     @property
     def tested(self) -> int:
-        return len(self.cells) - self.count("not tested")
+        return sum(cell.verdict != "not tested" for cell in self.cells)
 
     @property
     def missing(self) -> tuple[Unmatched, ...]:
@@ -263,14 +258,9 @@ class Comparison(Shown):
         return not self.settings.allow_missing and bool(self.missing)
 
     @property
-    def says_nothing(self) -> bool:
-        """Whether no cell could be tested, nor is any the same on both sides."""
-        return not self.tested
-
-    @property
     def regressed(self) -> bool:
         """Whether any cell got worse, in score or in privacy, or is missing from the candidate; or nobody knows."""
-        return self.incomplete or self.says_nothing or any(cell.fails for cell in self.cells)
+        return self.incomplete or not self.tested or any(cell.fails for cell in self.cells)
 
 
 def compare(
@@ -290,7 +280,6 @@ def compare(
         return replace(side, results=choose(side.results, place, **choices))  # type: ignore[arg-type]
 
     base, candidate = keep_one_version(choose_results(base), choose_results(candidate))
-    base, candidate = base.newest(), candidate.newest()
     pairs, unmatched = pair_cells(base, candidate)
     gains = [pair.gains for pair in pairs]
     columns = [_find_replications(of_pair) for of_pair in gains]
@@ -364,21 +353,21 @@ def _changes(base: Sequence[Result], candidate: Sequence[Result]) -> tuple[Chang
     """In what the two sides differ: model, weights, dtype, device, commit, plug-ins, suite, packages."""
     before, after = _list_values(base), _list_values(candidate)
     packages = sorted((before.keys() | after.keys()) - MADE_WITH.keys())
-    changes = [
-        Change(name, tuple(sorted(before[name] - {""})), tuple(sorted(after[name] - {""})))
+    return tuple(
+        Change(name, tuple(sorted(before[name])), tuple(sorted(after[name])))
         for name in (*MADE_WITH, *packages)
-    ]
-    return tuple(change for change in changes if change.base != change.candidate)
+        if before[name] != after[name]
+    )
 
 
 def _list_values(results: Sequence[Result]) -> dict[str, set[str]]:
     """Name of what results were made with, and of their packages -> its values."""
     values: dict[str, set[str]] = defaultdict(set)
     for result in results:
-        for name, value_of in MADE_WITH.items():
-            values[name].add(value_of(result))
-        for name, version in result.manifest.packages.items():
-            values[name].add(version)
+        made_with = {name: value_of(result) for name, value_of in MADE_WITH.items()}
+        for name, value in [*made_with.items(), *result.manifest.packages.items()]:
+            if value:
+                values[name].add(value)
     return values
 
 
@@ -402,7 +391,7 @@ def _notes(comparison: Comparison) -> Iterator[str]:
         f" this cell would show with probability 0.8 at {settings.alpha:g}/{max(comparison.tested, 1)} (none: no drop"
         " shows)."
     )
-    if comparison.says_nothing:
+    if not comparison.tested:
         yield f"No cell could be tested: run {FEWEST_SEEDS} seeds on both sides (`dpicl run SUITE --seed 0,1,…`)."
     if any(cell.less_is_better for cell in cells):
         yield "The change of a metric of which less is better has its sign reversed: negative is always a loss."
@@ -429,9 +418,10 @@ def _title(comparison: Comparison) -> str:
         parts.append(f"{count(len(rows), 'row')} missing or incomplete{allowed}")
     if too_large := sum(bool(cell.privacy) for cell in comparison.cells):
         parts.append(f"{too_large} proved ε too large")
+    numbers = Counter(cell.verdict for cell in comparison.cells)
     for name in get_args(Verdict):
-        if number := comparison.count(name):
-            parts.append(
-                count(number, name) if name in ("regression", "improvement") else f"{number} {name}"
-            )
+        if name in numbers:
+            is_noun = name in ("regression", "improvement")
+            number = numbers[name]
+            parts.append(count(number, name) if is_noun else f"{number} {name}")
     return f"GATE {'FAILS' if comparison.regressed else 'PASSES'}: {', '.join(parts)}"

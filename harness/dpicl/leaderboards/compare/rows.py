@@ -31,7 +31,7 @@ from dpicl.leaderboards.model.board import Board, choose_part
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.marks import FIXED_DRAW, OWN_READER, Mark
 from dpicl.leaderboards.model.ranks import Pairs
-from dpicl.leaderboards.model.rows import Row, name_of, score_of
+from dpicl.leaderboards.model.rows import Row, name_of
 from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.model.text import interval_text, metric_name, p_number
 from dpicl.tables.document import Block, Column, make_table
@@ -81,6 +81,10 @@ class RowPair:
         return sign_own_reader(one, self.one), sign_own_reader(other, self.other)
 
     @property
+    def section(self) -> str:
+        return f"{model_name(self.group.model)}, {self.group.source}"
+
+    @property
     def described(self) -> DescribedDifference:
         return DescribedDifference(self.difference, *self.verdict_names, self.reason)
 
@@ -124,27 +128,20 @@ class RowComparison(Shown):
         is_one_pair = len(names) == 1  # then the heads name the rows
         first, second = next(iter(names)) if is_one_pair else ("first", "second")
 
-        def section(pair: RowPair) -> str | None:
-            return (
-                f"{model_name(pair.group.model)}, {pair.group.source}"
-                if has_several_sections
-                else None
-            )
-
-        def row_names(pair: RowPair) -> str | None:
-            return None if is_one_pair else ", ".join(pair.names)
-
-        columns = (
+        columns = [
             Column("task", "task", "table.task"),
-            Column("rows", "rows", row_names, optional=True),
+            Column("rows", "rows", "names", ", ".join),
             *DIFFERENCE,
             Column("first", first, lambda pair: pair.means[0], score_text),
             Column("second", second, lambda pair: pair.means[1], score_text),
             Column("seeds", "seeds", lambda pair: len(pair.seeds)),
             Column("documents", "records", "table.documents"),
             Column("metric", "scores", lambda pair: pair.table.describe_metrics(), wide=True),
-            Column("section", "model, records", section, wide=True, optional=True),
-        )
+            Column("section", "model, records", "section", wide=True),
+        ]
+        left_out = {"rows"} if is_one_pair else set()
+        left_out |= set() if has_several_sections else {"section"}
+        columns = [column for column in columns if column.key not in left_out]
         notes = []
         if fixed := self._list_marked(FIXED_DRAW):
             notes.append(f"{fixed}: {FIXED_DRAW.name}, which the intervals leave out.")
@@ -153,18 +150,13 @@ class RowComparison(Shown):
                 f"{OWN_READER.sign} {own_readers}: {OWN_READER.name}. {capitalize(OWN_READER.why)}."
             )
         if self.left_out:
+            names_left_out = join_names(self.left_out, 9)
             notes.append(
-                f"Left out, since without headroom nobody is ranked: {join_names(self.left_out, 9)} (--task)."
+                f"Left out, since without headroom nobody is ranked: {names_left_out} (--task)."
             )
-        return [
-            make_table(
-                f"{self.one} and {self.other}",
-                columns,
-                self.pairs,
-                keep=1 if is_one_pair else 2,
-                notes=(*notes, _READING),
-            )
-        ]
+        title = f"{self.one} and {self.other}"
+        keep = 1 if is_one_pair else 2
+        return [make_table(title, columns, self.pairs, keep=keep, notes=(*notes, _READING))]
 
     def _list_marked(self, mark: Mark) -> str:
         """The names of the rows with this mark."""
@@ -208,30 +200,16 @@ def sign_own_reader(name: str, row: Row) -> str:
 
 def _mean(row: Row, seeds: Collection[int]) -> float | None:
     """The mean score of a row over these seeds; None without a seed."""
-    scores = [score_of(result) for result in row.results if result.cell.seed in seeds]
+    scores = [result.score for result in row.results if result.cell.seed in seeds]
     return fmean(scores) if scores else None
-
-
-def _parse_name(text: str, labels: Collection[str]) -> tuple[str, float | None]:
-    """(label or mechanism, its ε where one is named). Raises UsageError for an ε that makes no sense."""
-    label, at, epsilon = text.rpartition("@")
-    if text in labels or not at:
-        return text, None
-    try:
-        value = math.inf if epsilon.strip() == "∞" else parse_number(epsilon)
-    except ValueError:
-        value = math.nan
-    if not value >= 0:
-        raise UsageError(
-            f"'{epsilon}' in '{text}' is not an ε; name a row as LABEL or LABEL@EPSILON, such as tang@1."
-        )
-    return label, value
 
 
 def _rows_named(text: str, rows: Sequence[Row]) -> tuple[list[Row], bool]:
     """(the rows that a name stands for, whether it names an ε). Raises UsageError where there is none."""
     labels = {row.label for row in rows}
-    name, epsilon = _parse_name(text, labels)
+    name, at, epsilon = text.rpartition("@")
+    if text in labels or not at:
+        name, at = text, ""
     if name not in labels:
         of_mechanism = sorted({row.label for row in rows if row.mechanism == name})
         if len(of_mechanism) > 1:
@@ -242,11 +220,27 @@ def _rows_named(text: str, rows: Sequence[Row]) -> tuple[list[Row], bool]:
             raise unknown_name("row", name, sorted(labels))
         name = of_mechanism[0]
     at_every_epsilon = [row for row in rows if row.label == name]
-    matching = [row for row in at_every_epsilon if epsilon in (None, row.epsilon)]
+    if not at:
+        return at_every_epsilon, False
+    value = _parse_epsilon(epsilon, text)
+    matching = [row for row in at_every_epsilon if row.epsilon == value]
     if not matching:
         known = ", ".join(sorted({row_name(row) for row in at_every_epsilon}))
         raise UsageError(f"There is no '{text}' on this board; it has {known}.")
-    return matching, epsilon is not None
+    return matching, True
+
+
+def _parse_epsilon(epsilon: str, name: str) -> float:
+    """The ε of a row's name. Raises UsageError for one that makes no sense."""
+    try:
+        value = math.inf if epsilon.strip() == "∞" else parse_number(epsilon)
+    except ValueError:
+        value = math.nan
+    if not value >= 0:
+        raise UsageError(
+            f"'{epsilon}' in '{name}' is not an ε; name a row as LABEL or LABEL@EPSILON, such as tang@1."
+        )
+    return value
 
 
 def compare_named(
@@ -266,14 +260,7 @@ def compare_named(
     rows = list(part.rows)
     first, names_first_epsilon = _rows_named(one, rows)
     second, names_second_epsilon = _rows_named(other, rows)
-
-    def may_compare(row: Row, rival: Row) -> bool:
-        if row.key == rival.key:
-            return False
-        if names_first_epsilon and names_second_epsilon:
-            return True
-        return row.epsilon == rival.epsilon or row.is_reference or rival.is_reference
-
+    at_any_epsilon = names_first_epsilon and names_second_epsilon
     pairs: list[RowPair] = []
     for section in part.sections:
         for table in section.tables:
@@ -281,24 +268,24 @@ def compare_named(
             ones = [row for row in table.in_order if row in first]
             others = [row for row in table.in_order if row in second]
             for row, rival in product(ones, others):
-                if may_compare(row, rival):
-                    difference = differences.difference(row, rival)
-                    reason = "" if difference else differences.explain(row, rival)
-                    pairs.append(RowPair(section.group, table, row, rival, difference, reason))
+                is_level = row.epsilon == rival.epsilon or row.is_reference or rival.is_reference
+                if row is rival or not (is_level or at_any_epsilon):
+                    continue
+                difference = differences.difference(row, rival)
+                reason = "" if difference else differences.explain(row, rival)
+                pairs.append(RowPair(section.group, table, row, rival, difference, reason))
     if not pairs:
         places = [
             sorted({f"{row_name(row)} on {row.task}" for row in named}) for named in (first, second)
         ]
         where = "; ".join(map(join_names, places))
         raise UsageError(f"'{one}' and '{other}' are not two rows of one task and ε: {where}.")
-    ranked = [pair for pair in pairs if not pair.table.ranks_nobody]
-    if not ranked:
-        return RowComparison(suite, one, other, tuple(pairs))
+    ranked = [pair for pair in pairs if not pair.table.ranks_nobody] or pairs
     has_several_sections = len({pair.group for pair in pairs}) > 1
     left_out = {
         f"{pair.table.task} ({pair.group.model})" if has_several_sections else pair.table.task
         for pair in pairs
-        if pair.table.ranks_nobody
+        if pair not in ranked
     }
     return RowComparison(suite, one, other, tuple(ranked), tuple(sorted(left_out)))
 
@@ -341,13 +328,10 @@ DIFFERENCE = (
 
 def _row_json(row: Row, mean: float | None) -> dict[str, Any]:
     """score: its mean over what both rows have; score_of_all_seeds: as on the board."""
+    names = ("label", "mechanism", "epsilon", "proved", "recovery")
     return {
         "row": row_name(row),
-        "label": row.label,
-        "mechanism": row.mechanism,
-        "epsilon": row.epsilon,
-        "proved": row.proved,
-        "recovery": row.recovery,
+        **{name: getattr(row, name) for name in names},
         "unranked": row.no_rank,
         "score": mean,
         "score_of_all_seeds": row.score,
@@ -356,29 +340,19 @@ def _row_json(row: Row, mean: float | None) -> dict[str, Any]:
     }
 
 
+#: Name in JSON -> attribute of a difference.
+_NUMBERS = {
+    "difference": "value",
+    "p_adjusted": "p",
+    **{name: name for name in ("low", "high", "family", "margin", "excluded")},
+}
+
+
 def _difference_json(difference: Difference | None) -> dict[str, Any]:
     """verdict: better (of which: the first or the second), equivalent, inconclusive, or not tested."""
-    if difference is None:
-        names = (
-            "better",
-            "difference",
-            "low",
-            "high",
-            "p_adjusted",
-            "family",
-            "margin",
-            "excluded",
-        )
-        return {"verdict": "not tested", **dict.fromkeys(names)}
-    better = "first" if difference.value > 0 else "second"
-    return {
-        "verdict": difference.verdict,
-        "better": better if difference.verdict == "better" else None,
-        "difference": difference.value,
-        "low": difference.low,
-        "high": difference.high,
-        "p_adjusted": difference.p,
-        "family": difference.family,
-        "margin": difference.margin,
-        "excluded": difference.excluded,
-    }
+    numbers = {name: getattr(difference, field, None) for name, field in _NUMBERS.items()}
+    better = None
+    if difference is not None and difference.verdict == "better":
+        better = "first" if difference.value > 0 else "second"
+    verdict = "not tested" if difference is None else difference.verdict
+    return {"verdict": verdict, "better": better, **numbers}

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from dpicl.core.errors import DpiclError, UsageError
+from dpicl.core.errors import UsageError
 from dpicl.core.files import write_whole
 from dpicl.core.plain_words import explanation
 from dpicl.core.strict_yaml import read
@@ -51,16 +51,6 @@ def read_card(path: Path) -> Card:
             raise document.error(("reported", number), problem)
         places.add(place)
     return card
-
-
-def suite_of(path: Path) -> str | None:
-    """The suite that a card names, also one that is unfinished; None where it names none or is no YAML."""
-    try:
-        data = read(path).data
-    except DpiclError:
-        return None
-    name = data.get("suite") if isinstance(data, dict) else None
-    return name if isinstance(name, str) else None
 
 
 def is_name(name: str) -> bool:

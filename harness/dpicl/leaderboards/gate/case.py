@@ -100,8 +100,8 @@ class Case:
 
     @cached_property
     def suite(self) -> Suite | None:
-        """The suite that the card names, also an unfinished one, in the version that ships now."""
-        return self.suites.get(self.contents.suite or "")
+        """The suite that the card names, in the version that ships now."""
+        return self.suites.get(self.card.suite) if self.card else None
 
     @cached_property
     def reference(self) -> list[Result]:
@@ -125,10 +125,17 @@ class Case:
             base if (base / CARD).is_file() else base / folder.parent.name / folder.name
         )
 
-    @cached_property
+    @property
     def is_frozen(self) -> bool:
         """Whether the card and every result were there before, to the byte, and none is missing."""
-        if self.before is None or self.contents.schema:
+        if self.before is None or self.contents.schema or self.before.card is None:
             return False
-        then = self.before.judged_files
-        return CARD in then and self.contents.judged_files == then
+        judged = [
+            {
+                name: text
+                for name, text in contents.content.items()
+                if name.endswith((CARD, ".json"))
+            }
+            for contents in (self.contents, self.before)
+        ]
+        return judged[0] == judged[1]

@@ -31,8 +31,6 @@ from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome, state_proble
 from dpicl.leaderboards.gate.consistency import RESEND
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.ledgers import SAME, events_of
-from dpicl.leaderboards.gate.settings import FEWEST_DRAWS
-from dpicl.leaderboards.model.rows import score_of
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.results.schema import Result, from_text, to_text
 
@@ -41,6 +39,8 @@ SLACK = 0.02
 #: How often the test of the mean refuses an honest submission, at most; draws of signs that it is made from.
 LEAN_LEVEL = 0.01
 _SIGN_DRAWS = 9_999
+#: The fewest draws of noise with which a re-run can refuse scores that lean one way: 2^-7 < 0.01 < 2^-6.
+FEWEST_DRAWS = 7
 _EQUAL = 1e-9
 
 
@@ -199,7 +199,7 @@ def compare_reruns(reported: Result, now: Result) -> RerunCell:
     same_cell = now.cell_id == reported.cell_id
     same_outcomes = reported.documents[metric] == now.documents[metric]
     identical = same_cell and same_outcomes and _same_texts(reported, now)
-    difference = abs(now.scores[metric].value - score_of(reported))
+    difference = abs(now.scores[metric].value - reported.score)
     allowed = allowed_difference(reported)
     claimed, proved = reported.privacy.epsilon_proved, now.privacy.epsilon_proved
     problem = ""
@@ -268,21 +268,25 @@ def _differences(cell: RerunCell) -> list[float]:
     """How much better claimed is than re-run, in shares of the cell's score, one number for each draw of noise."""
     metric = cell.reported.main_metric
     better = -1.0 if cell.reported.lower_is_better(metric) else 1.0
-    claimed, reproduced = _outcomes(cell.reported, metric), _outcomes(cell.reproduced, metric)
+    claimed, reproduced = [
+        dict(zip(documents.ids, documents.outcomes, strict=True))
+        for documents in (cell.reported.documents[metric], cell.reproduced.documents[metric])
+    ]
     if _is_one_draw(cell) or claimed.keys() != reproduced.keys():
-        return [better * (score_of(cell.reported) - cell.score)]
+        return [better * (cell.reported.score - cell.score)]
     return [better * (claimed[id] - reproduced[id]) / len(claimed) for id in claimed]
-
-
-def _outcomes(result: Result, metric: str) -> dict[str, float]:
-    """Id of a test record -> its outcome."""
-    documents = result.documents[metric]
-    return dict(zip(documents.ids, documents.outcomes, strict=True))
 
 
 def _is_one_draw(cell: RerunCell) -> bool:
     """Whether one draw of noise decided its score: demonstrations that did not come out the same."""
     return cell.reported.privacy.queries is None and not _same_texts(cell.reported, cell.reproduced)
+
+
+def rerun_check(case: Case, chosen: Sequence[Result], seed: int) -> Outcome:
+    """Runs these cells again and compares. seed: they were drawn with it."""
+    cells = count(len(case.results), "cell")
+    case.announce(f"{case.contents.name}: running {len(chosen)} of {cells} again, seed {seed}.")
+    return rerun_outcome(case.contents, rerun(case, chosen), seed)
 
 
 def rerun_outcome(contents: Contents, cells: Sequence[RerunCell], seed: int) -> Outcome:
@@ -291,19 +295,19 @@ def rerun_outcome(contents: Contents, cells: Sequence[RerunCell], seed: int) -> 
     problems = []
     scores = []
     for cell in cells:
-        reported = score_of(cell.reported)
-        scores.append(f"{cell.reported.cell}: {reported:.3f} → {cell.score:.3f}")
+        name, reported = cell.reported.cell, cell.reported.score
+        scores.append(f"{name}: {reported:.3f} → {cell.score:.3f}")
         if cell.problem:
             problems.append(
-                f"{cell.reported.cell}: reported {reported:.3f}, now {cell.score:.3f}: {cell.problem}."
+                f"{name}: reported {reported:.3f}, now {cell.score:.3f}: {cell.problem}."
             )
-    before = fmean(score_of(cell.reported) for cell in cells)
+    before = fmean(cell.reported.score for cell in cells)
     now = fmean(cell.score for cell in cells)
-    if not problems and (p := p_of_lean(cells, seed)) <= LEAN_LEVEL:
-        mean = fmean(score_of(cell.reported) - cell.score for cell in cells)
+    p = 1.0 if problems else p_of_lean(cells, seed)
+    if p <= LEAN_LEVEL:
         problems.append(
-            f"Each score is within its allowance, but they lean one way: reported minus now is {mean:+.3f} on average,"
-            f" p = {p:.4f} for an honest submission (refused at {LEAN_LEVEL:g})."
+            f"Each score is within its allowance, but they lean one way: reported minus now is {before - now:+.3f} on"
+            f" average, p = {p:.4f} for an honest submission (refused at {LEAN_LEVEL:g})."
         )
     notes = [
         f"Reported → now: {', '.join(scores)}.",
@@ -311,11 +315,8 @@ def rerun_outcome(contents: Contents, cells: Sequence[RerunCell], seed: int) -> 
     ]
     units = len(_list_units(cells))
     if not problems and units < FEWEST_DRAWS and any(map(_is_one_draw, cells)):
-        more = (
-            "give a larger --rerun"
-            if len(cells) < len(contents.results)
-            else "more seeds, tasks or ε are needed"
-        )
+        is_all = len(cells) == len(contents.results)
+        more = "more seeds, tasks or ε are needed" if is_all else "give a larger --rerun"
         raise NotChecked(
             f"{units} of {count(len(cells), 'cell')} came out with another score, and fewer than {FEWEST_DRAWS} cannot"
             f" show whether what was reported leans one way (p is at least 2^-{units}); {more}",
@@ -331,9 +332,8 @@ def rerun_outcome(contents: Contents, cells: Sequence[RerunCell], seed: int) -> 
             f"For the card: reproduced: {number}, {identical} identical, mean score {before:.3f} and now {now:.3f};"
             f" files {contents.digest}, {commit}, {first.created[:10]}, by YOUR NAME"
         )
-    return Outcome(
-        problems, f"{number} came out again, {identical} identical{trust_caveat(contents)}", notes
-    )
+    good = f"{number} came out again, {identical} identical{trust_caveat(contents)}"
+    return Outcome(problems, good, notes)
 
 
 def reproduced_check(case: Case) -> Outcome:

@@ -26,16 +26,14 @@ from dpicl.leaderboards.gate.card import (
     is_reserved,
     is_shadowing,
     read_card,
-    suite_of,
 )
 from dpicl.leaderboards.model.submissions import Card, Submission
-from dpicl.results.schema import Result, Scores, either_from_text, join_scores
-from dpicl.results.store import Store
+from dpicl.results.schema import Result, Scores, either_from_text
+from dpicl.results.store import Damaged, Store, join_files
 
 #: Bytes of one file, and of all files of a submission together; files.
 LARGEST_FILE, LARGEST, MOST_FILES = 200_000, 2_000_000, 2000
 _MOST_ENTRIES = 4 * MOST_FILES
-_MOST_PROBLEMS = 50
 _PART = r"/[A-Za-z0-9_=+-](?:[A-Za-z0-9._=+-]{0,98}[A-Za-z0-9_=+-])?"
 _LOCKS = rf"results{_PART}/\.locks"  # `dpicl run` leaves this folder behind; git ignores it
 _FOLDER = re.compile(rf"results(?:{_PART}){{0,4}}|{_LOCKS}")  # results/<suite>/<model>/<row>/<task>
@@ -52,7 +50,7 @@ class Contents:
     """What is in the folder of a submission.
 
     size: problems of size, kind and place of files; where there is one, nothing is started for this submission.
-    suite: the one that the card names, where it can be read so far. card_problem, schema: why card and results cannot
+    card_problem, schema: why card and results cannot
     be read. content: path below the folder -> bytes, of all files
     that were read. results: path -> result.
     """
@@ -60,7 +58,6 @@ class Contents:
     folder: Path
     size: tuple[str, ...] = ()
     card: Card | None = None
-    suite: str | None = None
     card_problem: str = ""
     schema: tuple[str, ...] = ()
     content: dict[str, bytes] = field(default_factory=dict, repr=False)
@@ -98,15 +95,6 @@ class Contents:
         ]
         return hashlib.sha256(repr(digests).encode()).hexdigest()[:12]
 
-    @property
-    def judged_files(self) -> dict[str, bytes]:
-        """The card and the results."""
-        return {
-            name: text
-            for name, text in self.content.items()
-            if name == CARD or name.startswith("results/")
-        }
-
     def submission(self) -> Submission:
         """As the board takes it. Raises ValueError where there is no card."""
         if self.card is None:
@@ -134,78 +122,75 @@ def fault(error: Exception) -> str:
 
 def _read(folder: Path) -> Contents:
     size, content = survey(folder)
-    card, suite = None, None
+    schema, results = _read_results(folder, content)
+    card = None
     card_problem = (
         f"There is no {CARD} that can be read; `dpicl submit --new TEAM/METHOD` writes one."
     )
-    files = _results(
-        folder, {name: text for name, text in content.items() if name.startswith("results/")}
-    )
-    schema = [problem for problem in files.values() if isinstance(problem, str)]
-    try:
-        if CARD in content:
-            suite = suite_of(folder / CARD)
+    if CARD in content:
+        try:
             card, card_problem = read_card(folder / CARD), ""
-    except DpiclError as error:
-        card_problem = str(error).replace(f"{folder}/", "")  # no path of this machine in a report
+        except DpiclError as error:
+            card_problem = str(error).replace(f"{folder}/", "")  # no path of this machine
     size += [
         f"{name} is not the mechanism that the card names; remove it, a submission has one file of code."
         for name in content
         if card is not None and name.endswith(".py") and name != card.mechanism
     ]
-    results = {name: result for name, result in files.items() if isinstance(result, Result)}
-    return Contents(folder, tuple(size), card, suite, card_problem, tuple(schema), content, results)
+    return Contents(folder, tuple(size), card, card_problem, tuple(schema), content, results)
 
 
-def _results(folder: Path, content: Mapping[str, bytes]) -> dict[str, Result | str]:
-    """Name of a file -> a result whose file is where it belongs, or a sentence. A result that others score anew is
-    there for their sake: it is no row of its own."""
-    parsed = {name: _read_either(name, text) for name, text in content.items()}
-    results: dict[str, Result | str] = {}
-    scored: set[str] = set()
-    for name, result in parsed.items():
-        if isinstance(result, Scores):
-            release = f"{name.rpartition('/')[0]}/{result.scored_release.cell_id}.json"
-            scored.add(release)
-            result = _join(name, result, parsed.get(release))
-        results[name] = _require_place(folder, name, result)
-    return {
-        name: result
-        for name, result in results.items()
-        if name not in scored or isinstance(result, str)
+def _read_results(
+    folder: Path, content: Mapping[str, bytes]
+) -> tuple[list[str], dict[str, Result]]:
+    """(sentences; path below the folder -> result that is where it belongs). A result that others score anew is there
+    for their sake: it is no row of its own."""
+    parsed: dict[Path, Result | Scores | Damaged | None] = {
+        folder / name: _parse(folder / name, text)
+        for name, text in content.items()
+        if name.startswith("results/")
     }
+    scored = {
+        path.with_name(f"{scores.scored_release.cell_id}.json")
+        for path, scores in parsed.items()
+        if isinstance(scores, Scores)
+    }
+    parsed = {**dict.fromkeys(scored), **parsed}  # a release that was not read is none
+    problems, results = [], {}
+    for path, result in join_files(parsed).items():
+        name = path.relative_to(folder).as_posix()
+        if isinstance(result, Result):
+            result = _require_place(folder, path, result)
+        if isinstance(result, Damaged):
+            reason = " ".join(result.reason.split())[:300].rstrip(".")
+            problems.append(
+                f"{name} is {reason}; send what `dpicl run` wrote, or run the cell again."
+            )
+        elif result is not None and path not in scored:
+            results[name] = result
+    return problems, results
 
 
-def _read_either(name: str, content: bytes) -> Result | Scores | str:
+def _parse(path: Path, content: bytes) -> Result | Scores | Damaged:
     try:
         return either_from_text(content.decode())
     except UnicodeDecodeError:
-        return f"{name} is damaged: it is not text; run the cell again."
+        return Damaged(path, "damaged: it is not text")
     except ValueError as error:
-        return f"{name} is {' '.join(str(error).split())[:300].rstrip('.')}; run the cell again."
+        return Damaged(path, str(error))
 
 
-def _join(name: str, scores: Scores, release: Result | Scores | str | None) -> Result | str:
-    """The scores with what was released, or a sentence."""
-    if not isinstance(release, Result):
-        return f"{name} scores the release of a result that is not beside it; send that too, or run the cell again."
+def _require_place(folder: Path, path: Path, result: Result) -> Result | Damaged:
+    """The result, unless its file is not where it belongs."""
     try:
-        return join_scores(scores, release)
+        place = Store(folder / "results", result.suite.name).path(result.cell)
     except ValueError as error:
-        return f"{name} is {error}; run the cell again."
-
-
-def _require_place(folder: Path, name: str, result: Result | str) -> Result | str:
-    """The result, or a sentence where its file is not where it belongs."""
-    if isinstance(result, str):
-        return result
-    try:
-        path = Store(folder / "results", result.suite.name).path(result.cell)
-    except ValueError as error:
-        return f"{name} is {' '.join(str(error).split())[:300].rstrip('.')}; run the cell again."
-    if path != folder / name:
-        return f"{name} is foreign: its name or folder does not fit its content; copy what `dpicl run` wrote."
-    return result
+        return Damaged(path, str(error))
+    return (
+        result
+        if place == path
+        else Damaged(path, "foreign: its name or folder does not fit its content")
+    )
 
 
 def survey(folder: Path) -> tuple[list[str], dict[str, bytes]]:
@@ -248,10 +233,6 @@ def survey(folder: Path) -> tuple[list[str], dict[str, bytes]]:
             files[name] = content_of(folder / name, LARGEST_FILE)
         except OSError:
             problems.append(f"{name} cannot be read; give it the usual rights.")
-    if len(problems) > _MOST_PROBLEMS:
-        problems[_MOST_PROBLEMS:] = [
-            f"There are {len(problems) - _MOST_PROBLEMS:,} more problems of this kind."
-        ]
     return problems, files
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dpicl.core.errors import DpiclError
+from dpicl.core.grouping import group_by
 from dpicl.core.messages import count, message
 from dpicl.core.paths import CLONE, PACKAGE, shipped_suites
 from dpicl.core.printable import make_visible
@@ -148,16 +149,13 @@ class Examination:
     @property
     def ending(self) -> str:
         """One sentence: may it stand on the board?"""
-        checks: dict[str, list[str]] = defaultdict(list)
-        for finding in self.findings:
-            checks[finding.status].append(finding.check)
         name = self.case.contents.name
-        if checks["failed"]:
-            return f"{name} is refused: {', '.join(checks['failed'])}."
-        if checks["not checked"]:
-            return (
-                f"{name} passes what was checked; not checked: {', '.join(checks['not checked'])}."
-            )
+        by_status = group_by(self.findings, "status")
+        endings = {"failed": "is refused", "not checked": "passes what was checked; not checked"}
+        for status, ending in endings.items():
+            if status in by_status:
+                checks = [finding.check for finding in by_status[status]]
+                return f"{name} {ending}: {', '.join(checks)}."
         return f"{name} passes."
 
     def as_json(self) -> dict[str, Any]:
@@ -185,35 +183,18 @@ def examine(case: Case, again: int = 0, seed: int | None = None) -> Examination:
             )
         findings = [*run_checks(case)]
         if again:
-            failed = any(finding.status == "failed" for finding in findings)
-            finding, seed = _rerun(case, again, seed, failed)
-            findings.append(finding)
+            if any(finding.status == "failed" for finding in findings):
+                reason = "another check failed; fix that first"
+            else:
+                reason = code.reason_not_to_run(case)
+            if reason:
+                return Examination(case, (*findings, Finding("rerun", "not checked", reason)))
+            seed, chosen = code.sample(contents, again, seed)
+            check = Check("rerun", partial(code.rerun_check, chosen=chosen, seed=seed))
+            findings.append(check.make_finding(case))
         return Examination(case, tuple(findings), seed)
     except Exception as error:  # one submission never stops the others
         return Examination(case, (Finding("gate", "failed", fault(error)),))
-
-
-def _rerun(
-    case: Case,
-    again: int,
-    seed: int | None,
-    failed: bool,
-) -> tuple[Finding, int | None]:
-    """(finding, seed of the sample)."""
-    reason = "another check failed; fix that first" if failed else code.reason_not_to_run(case)
-    if reason:
-        return Finding("rerun", "not checked", reason), None
-    seed, chosen = code.sample(case.contents, again, seed)
-    number = count(len(case.results), "cell")
-    case.announce(f"{case.contents.name}: running {len(chosen)} of {number} again, seed {seed}.")
-    try:
-        cells = code.rerun(case, chosen)
-    except DpiclError as error:
-        return Finding("rerun", "failed", str(error)), seed
-    try:
-        return code.rerun_outcome(case.contents, cells, seed).make_finding("rerun"), seed
-    except NotChecked as too_few:
-        return Finding("rerun", "not checked", str(too_few), tuple(too_few.notes)), seed
 
 
 def find_submissions(root: Path) -> list[Path]:
@@ -247,25 +228,19 @@ def places_check(root: Path) -> Finding:
     for team in root.glob("*"):
         if team.name == README and team.is_file() and not team.is_symlink():
             continue
-        if not _is_plain_folder(team):
+        if not _is_plain_folder(team) or not os.access(team, os.R_OK | os.X_OK):
             strays.append(team)
-            continue
-        if not os.access(team, os.R_OK | os.X_OK):
-            strays.append(team)
-        strays += [
-            path
-            for path in team.glob("*")
-            if path.name == "__pycache__" or not _is_plain_folder(path)
-        ]
+        else:
+            strays += [path for path in team.glob("*") if not _is_plain_folder(path)]
     names = sorted(path.relative_to(root).as_posix() for path in strays)
     problems = [f"{name} is not a submission <team>/<method>; remove it." for name in names]
-    return Outcome(problems, "README.md and folders <team>/<method>, nothing else").make_finding(
-        "places"
-    )
+    outcome = Outcome(problems, "README.md and folders <team>/<method>, nothing else")
+    return outcome.make_finding("places")
 
 
 def _is_plain_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink() and not path.name.startswith(".")
+    is_hidden = path.name.startswith((".", "__"))
+    return path.is_dir() and not path.is_symlink() and not is_hidden
 
 
 def known_suites(more: Iterable[Path] = ()) -> dict[str, Suite]:
@@ -286,7 +261,7 @@ def load_submissions(
     suites = known_suites() if suites is None else suites
     submissions, problems = [], []
     for contents in map(read_contents, find_submissions(root)):
-        if of is not None and contents.suite not in (of, None):
+        if of is not None and contents.card is not None and contents.card.suite != of:
             continue
         case = Case(contents, suites, cheap=True)
         try:

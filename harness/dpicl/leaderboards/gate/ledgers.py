@@ -38,8 +38,16 @@ SPENT = 0.98
 #: Kinds of events that the primitives of `dpicl.privacy` charge. Others, such as `epsilon_delta`, are
 #: assertions without a theorem of ours.
 PRIMITIVES = {
-    *("none", "non_private", "gaussian", "zcdp", "bounded_range", "above_threshold"),
-    *("poisson", "repeat", "compose", "parallel"),
+    "none",
+    "non_private",
+    "gaussian",
+    "zcdp",
+    "bounded_range",
+    "above_threshold",
+    "poisson",
+    "repeat",
+    "compose",
+    "parallel",
 }
 _SECONDS = 180.0
 

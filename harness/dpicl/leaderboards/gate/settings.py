@@ -7,15 +7,14 @@ standard: every recovery on the board is a place between those two. Records do n
 
 from __future__ import annotations
 
-import json
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from operator import attrgetter, itemgetter
 
 from dpicl.core.cell import Cell
 from dpicl.core.errors import unknown_name
+from dpicl.core.grouping import group_by
 from dpicl.core.messages import count, names_text
 from dpicl.leaderboards.gate.card import CARD
 from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome, state_problems
@@ -23,8 +22,10 @@ from dpicl.leaderboards.model.comparability import (
     BASELINES,
     REAL_DATA,
     REFERENCE,
+    ROW,
     ZERO_SHOT,
     list_differing,
+    values_of,
 )
 from dpicl.leaderboards.model.text import seeds_text
 from dpicl.models.server_settings import without_address
@@ -33,8 +34,6 @@ from dpicl.results.schema import Result
 
 #: The fewest seeds of a row at one epsilon on one task.
 _FEWEST = 3
-#: The fewest draws of noise with which a re-run can refuse scores that lean one way: 2^-7 < 0.01 < 2^-6.
-FEWEST_DRAWS = 7
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=-]{0,59}")
 
 
@@ -51,16 +50,14 @@ def suite_check(case: Case) -> Outcome:
         command = (
             f"dpicl run {card.suite} --plugin FILE --mechanism METHOD --results FOLDER/results"
         )
-        return Outcome(
-            [f"There is no result; make some with `{command}`, where FOLDER is the submission."]
-        )
+        problem = f"There is no result; make some with `{command}`, where FOLDER is the submission."
+        return Outcome([problem])
     if str(card.suite_version) != str(suite.version):
-        return Outcome(
-            [
-                f"{CARD}: suite_version is {card.suite_version}, and {suite.name} ships in version {suite.version}; run"
-                " that one and set suite_version to it."
-            ]
+        problem = (
+            f"{CARD}: suite_version is {card.suite_version}, and {suite.name} ships in version {suite.version}; run"
+            " that one and set suite_version to it."
         )
+        return Outcome([problem])
     of_files = [(name, _incompatibility(result, suite)) for name, result in results.items()]
     problems = state_problems([*of_files, *_plugins(case)]) + _options(results.values())
     number = count(len(results), "cell")
@@ -88,10 +85,11 @@ def _incompatibility(result: Result, suite: Suite) -> str:
     if cell.epsilon not in suite.epsilons:
         known = ", ".join(f"{epsilon:g}" for epsilon in suite.epsilons)
         return f"epsilon {cell.epsilon:g} is not in the suite, which has {known}; remove it."
-    differing = []
-    for key, value in _list_fixed(suite, cell).items():
-        if getattr(cell, key) != value:
-            differing.append(f"{key} {getattr(cell, key)} instead of {value}")
+    differing = [
+        f"{key} {getattr(cell, key)} instead of {value}"
+        for key, value in _list_fixed(suite, cell).items()
+        if getattr(cell, key) != value
+    ]
     if not differing and named.hash == suite.hash:
         return ""
     settings = names_text(differing) or "other settings"
@@ -102,21 +100,16 @@ def _incompatibility(result: Result, suite: Suite) -> str:
 
 def _list_fixed(suite: Suite, cell: Cell) -> dict[str, object]:
     """What the suite fixes for this cell."""
-    fixed = {
-        "delta": suite.delta,
-        "noise": suite.noise,
-        "train_records": suite.train_records,
-        "private_share": suite.private_share,
+    names = ["delta", "noise", "train_records", "private_share"]
+    names += [] if cell.queries is None else ["queries"]
+    names += [] if suite.source == "auto" else ["source"]
+    return {
+        **{name: getattr(suite, name) for name in names},
         "fresh_test_records": bool(suite.fresh_test_records),
         "test_records": suite.records_of(cell.task),
         "metric": suite.task_metrics.get(cell.task),
         "shots": suite.task_shots.get(cell.task, suite.shots),
     }
-    if cell.queries is not None:
-        fixed["queries"] = suite.queries
-    if suite.source != "auto":
-        fixed["source"] = suite.source
-    return fixed
 
 
 def _plugins(case: Case) -> Iterable[tuple[str, str]]:
@@ -126,48 +119,38 @@ def _plugins(case: Case) -> Iterable[tuple[str, str]]:
     if submitted is None and case.contents.size:  # it may be there, and refused
         return
     if named and submitted is None:
-        yield (
-            "submission.yaml",
-            f"mechanism names {named}, which is not there; send the file or drop the key.",
-        )
+        yield CARD, f"mechanism names {named}, which is not there; send the file or drop the key."
         return
     for name, result in case.results.items():
         plugin = result.cell.plugin
-        if submitted is None and plugin is not None:
-            yield (
-                name,
-                "it was made with a mechanism's file that is not here; send the file and name it in the card.",
-            )
-        elif plugin != submitted:
+        if plugin == submitted:
+            continue
+        if submitted is None:
+            problem = "it was made with a mechanism's file that is not here; send the file and name it in the card."
+        else:
             how = "without a plugin file" if plugin is None else "with another version of it"
-            yield (
-                name,
-                f"it was made {how}, not with the submitted {named}; run it again with that file.",
+            problem = (
+                f"it was made {how}, not with the submitted {named}; run it again with that file."
             )
+        yield name, problem
 
 
 def _options(results: Iterable[Result]) -> list[str]:
     """Rows with several mechanisms or sets of options on a task: they must not be chosen for each seed or epsilon."""
-    rows: dict[tuple[str, str, str], set[str]] = defaultdict(set)
-    for result in results:
-        cell = result.cell
-        options = json.dumps(
-            [cell.mechanism, cell.options, cell.plugin, cell.queries], sort_keys=True
-        )
-        rows[cell.model, cell.label, cell.task].add(options)
+    rows = group_by(results, "cell.model", "cell.label", "cell.task")
+    sets = {row: {values_of(cell, ROW) for cell in cells} for row, cells in rows.items()}
     return [
-        f"Row {label} on {task} ({model}) was run with {len(sets)} sets of options; one row has one, so give them"
+        f"Row {label} on {task} ({model}) was run with {len(options)} sets of options; one row has one, so give them"
         " labels of their own, or remove all but one."
-        for (model, label, task), sets in rows.items()
-        if len(sets) > 1
+        for (model, label, task), options in sets.items()
+        if len(options) > 1
     ]
 
 
 def seeds_check(case: Case) -> Outcome:
     """As many seeds of every row as the suite gives its task and epsilon, each with noise of its own.
 
-    So that nobody chooses seeds: those that the suite gives, then all that it lists or none of the rest, and others
-    only where all rows and the reference baselines have them.
+    So that nobody chooses seeds: those that the suite gives, then all that it lists or none of the rest.
     """
     suite = case.suite
     if suite is None:
@@ -178,56 +161,37 @@ def seeds_check(case: Case) -> Outcome:
         )
     if case.is_frozen:
         return Outcome([], "nothing was changed; its seeds were looked at when it came")
-    rows: dict[tuple[str, str, str, float], list[Result]] = defaultdict(list)
-    for result in case.results.values():
-        cell = result.cell
-        rows[cell.model, cell.label, cell.task, cell.epsilon].append(result)
-    problems = []
-    everywhere = {result.cell.seed for result in case.results.values()}
-    for (model, label, task, epsilon), results in sorted(rows.items(), key=itemgetter(0)):
-        row = f"{label} on {task} at epsilon {epsilon:g} ({model})"
-        problems += [f"{row} {problem}" for problem in _seed_problems(suite, results, everywhere)]
-    problems += _list_without_baselines(case)
-    good = f"seeds {seeds_text(everywhere)} in {count(len(rows), 'row')}"
-    return Outcome(problems, good, [*_list_too_few_to_confirm(case.results.values())])
+    rows = group_by(case.results.values(), "cell.model", "cell.label", "cell.task", "cell.epsilon")
+    problems = [
+        f"{label} on {task} at epsilon {epsilon:g} ({model}) {problem}"
+        for (model, label, task, epsilon), results in sorted(rows.items(), key=itemgetter(0))
+        for problem in _seed_problems(suite, results)
+    ]
+    seeds = {result.cell.seed for result in case.results.values()}
+    return Outcome(problems, f"seeds {seeds_text(seeds)} in {count(len(rows), 'row')}")
 
 
-def _seed_problems(
-    suite: Suite,
-    results: Sequence[Result],
-    everywhere: set[int],
-) -> Iterable[str]:
-    """What is wrong with the seeds of one row, as the ends of sentences. everywhere: the seeds of all rows."""
+def _seed_problems(suite: Suite, results: Sequence[Result]) -> Iterable[str]:
+    """What is wrong with the seeds of one row, as the ends of sentences."""
     seeds = {result.cell.seed for result in results}
-    listed = set(suite.seeds)
     required = _seeds_of(suite, results[0].cell)
+    further = {*suite.seeds} - required
     if len(seeds) < len(results):
         yield "has two results for one seed; keep one."
     if missing := required - seeds:
         numbers = ",".join(map(str, sorted(missing)))
         yield f"lacks seed {seeds_text(missing)} of the suite; run it too (--seed {numbers})."
-    elif (seeds & listed) - required and (missing := listed - seeds):
+    elif seeds & further and (missing := further - seeds):
         yield (
             f"has more seeds than the suite gives it and lacks seed {seeds_text(missing)} of its list; run all of"
             f" these, or seed {seeds_text(required)} alone."
         )
-    elif missing := everywhere - listed - seeds:
-        yield f"lacks seed {seeds_text(missing)}, which other rows have; run it too."
+    elif unknown := seeds - required - further:
+        yield f"has seed {seeds_text(unknown)}, which is none of the suite's; remove it."
     if _same_noise(results):
         yield (
             f"released the same for all {len(results)} seeds, although it has noise; say in the card why, or run it"
             " with noise that depends on the seed."
-        )
-
-
-def _list_too_few_to_confirm(results: Iterable[Result]) -> Iterable[str]:
-    """A note on a submission with too few demonstrations for a re-run to confirm."""
-    cells = sum(result.kind == "demonstrations" for result in results)
-    if 0 < cells < FEWEST_DRAWS:
-        verb = "is" if cells == 1 else "are"
-        yield (
-            f"A re-run on another machine confirms nothing from fewer than {FEWEST_DRAWS} cells of demonstrations, and"
-            f" there {verb} {cells}; add a task or an ε."
         )
 
 
@@ -253,29 +217,6 @@ def _same_noise(results: Sequence[Result]) -> bool:
     return len(releases) == 1
 
 
-def _list_without_baselines(case: Case) -> Iterable[str]:
-    """Reference baselines that have no result of record for a seed of a model and task."""
-    of_record: dict[tuple[str, str, str], set[int]] = defaultdict(set)
-    for result in case.reference:
-        cell = result.cell
-        of_record[cell.model, cell.task, cell.mechanism].add(cell.seed)
-    submitted: dict[tuple[str, str], set[int]] = defaultdict(set)
-    for result in case.results.values():
-        submitted[result.cell.model, result.cell.task].add(result.cell.seed)
-    for (model, task), seeds in submitted.items():
-        for baseline in BASELINES:
-            if missing := seeds - of_record[model, task, baseline]:
-                yield (
-                    f"{baseline} on {task} ({model}) has no result of record for seed {seeds_text(missing)}; use seeds"
-                    " of the suite, and further ones only where the reference baselines have them."
-                )
-
-
-def _drawing_seed(result: Result) -> int | None:
-    """The seed that drew the test records; None where all seeds have the same."""
-    return result.cell.seed if result.cell.fresh_test_records else None
-
-
 def _list_differing_from_record(result: Result, baseline: Result) -> list[str]:
     """What differs in the conditions of a result of record. The two have one seed where it draws the test records."""
     differing = list_differing(result, baseline, REFERENCE)
@@ -286,25 +227,28 @@ def _list_differing_from_record(result: Result, baseline: Result) -> list[str]:
 
 
 def data_check(case: Case) -> Outcome:
-    """Every result against the newest one of a reference baseline on its task and model: demonstrations against real
-    ones, since both have numbers of texts, and answers against zero-shot."""
+    """Every result against the newest one of a reference baseline on its task and model, and seed where each draws its
+    own test records: demonstrations against real ones, since both have numbers of texts, and answers against
+    zero-shot."""
     if case.suite is None:
         raise NotChecked(
             "no suite that ships is named, so there are no results of record to compare with"
         )
-    newest: dict[tuple[str, str, bool, int | None], Result] = {}
-    for result in sorted(case.reference, key=attrgetter("created")):
+
+    def place_of(result: Result, is_real_data: bool) -> tuple[object, ...]:
         cell = result.cell
-        if cell.mechanism in BASELINES:
-            newest[cell.task, cell.model, cell.mechanism == REAL_DATA, _drawing_seed(result)] = (
-                result
-            )
+        seed = cell.seed if cell.fresh_test_records else None
+        return cell.task, cell.model, is_real_data, seed
+
+    newest = {
+        place_of(result, result.cell.mechanism == REAL_DATA): result
+        for result in sorted(case.reference, key=attrgetter("created"))
+        if result.cell.mechanism in BASELINES
+    }
     differences, missing = [], set()
     for name, result in case.results.items():
         cell = result.cell
-        baseline = newest.get(
-            (cell.task, cell.model, result.kind == "demonstrations", _drawing_seed(result))
-        )
+        baseline = newest.get(place_of(result, result.kind == "demonstrations"))
         if baseline is None:
             missing.add((cell.suite, cell.task, cell.model))
         elif conditions := _list_differing_from_record(result, baseline):
@@ -320,6 +264,6 @@ def data_check(case: Case) -> Outcome:
             f"There is no result of record for {task} and {model} to compare with; use a model that {suite} has, or"
             f" make it with `{command} --mechanism {ZERO_SHOT} --mechanism {REAL_DATA}`."
         )
-    number = len({(result.cell.task, result.cell.model) for result in case.results.values()})
+    number = len(group_by(case.results.values(), "cell.task", "cell.model"))
     good = f"records, prompts, test records and weights are those of the results of record ({number} of task and model)"
     return Outcome(problems, good)

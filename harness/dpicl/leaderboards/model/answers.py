@@ -61,9 +61,9 @@ class BoardAnswer:
 
     epsilon: float
     task: str
-    queries: str
-    best: tuple[Best, ...]
-    verdict: str
+    queries: str = ""
+    best: tuple[Best, ...] = ()
+    verdict: str = ""
     controls: tuple[Best, ...] = ()
     to_beat: Best | None = None
     beating: tuple[str, ...] | None = None
@@ -173,34 +173,24 @@ def answers(tables: Sequence[TaskTable]) -> tuple[BoardAnswer, ...]:
 
 def _answers_at(table: TaskTable, epsilon: float) -> Iterator[BoardAnswer]:
     """An answer for each Q of which rows are ranked, or one that says that nobody is."""
-    at_epsilon = [
-        (queries, rows) for (level, queries), rows in table.levels.items() if level == epsilon
-    ]
-    if not at_epsilon:
-        return
+    by_queries = table.levels.get(epsilon, {})
     answer = BoardAnswer(
-        epsilon=epsilon,
-        task=table.task,
-        queries="",
-        best=(),
-        verdict="no headroom",
-        metric=table.metric,
-        reader=table.reader,
+        epsilon, table.task, metric=table.metric, reader=table.reader, verdict="no headroom"
     )
-    if table.ranks_nobody:
+    reason = table.unranked_levels.get(epsilon)
+    if by_queries and table.ranks_nobody:
         yield answer
-        return
-    if reason := table.unranked_levels.get(epsilon):
+    elif by_queries and reason:
         yield replace(answer, verdict=reason, not_compared=_make_best(table.not_compared))
-        return
-    for queries, rows in at_epsilon:
-        words = queries_words(queries) if len(at_epsilon) > 1 else ""
-        yield replace(answer, queries=words, **_judge(table, epsilon, rows))
+    else:
+        for queries, rows in by_queries.items():
+            words = queries_words(queries) if len(by_queries) > 1 else ""
+            yield replace(answer, queries=words, **_judge(table, epsilon, rows))
 
 
 def levels(tables: Sequence[TaskTable]) -> list[float]:
     """Every ε with ranked rows: 1, or the one nearest to it, first; then the others, rising."""
-    epsilons = sorted({epsilon for table in tables for epsilon, _ in table.levels})
+    epsilons = sorted({epsilon for table in tables for epsilon in table.levels})
     finite = filter(math.isfinite, epsilons)
     first = min(finite, key=lambda epsilon: abs(math.log(epsilon / _USUAL)), default=None)
     return sorted(epsilons, key=lambda epsilon: epsilon != first)

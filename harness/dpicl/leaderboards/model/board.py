@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
+from typing import Any
 
-from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError, require_known
+from dpicl.core.grouping import group_by
 from dpicl.core.messages import count, epsilon_text
 from dpicl.evaluation.statistics import MARGIN
 from dpicl.leaderboards.model.answers import BoardAnswer, answers
 from dpicl.leaderboards.model.comparability import (
-    READER,
+    GROUP,
     ROW,
     TASK,
     Group,
@@ -35,7 +35,6 @@ from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.submissions import Submission, collect_rows
 from dpicl.leaderboards.model.task_table import TaskTable, task_table
 from dpicl.leaderboards.model.text import gather
-from dpicl.plan.headroom import measure_headroom
 from dpicl.plan.suite_rows import Contrast
 from dpicl.results.schema import Result
 
@@ -113,40 +112,39 @@ def choose_part(
     if not (tasks or labels or epsilons):
         return board
 
-    def has_task(item: TaskTable | BoardAnswer | JudgedContrast) -> bool:
-        return not tasks or item.task in tasks
-
-    def has_epsilon(item: Row | BoardAnswer) -> bool:
-        return not epsilons or item.epsilon in epsilons
+    def with_task(items: Iterable[Any]) -> tuple[Any, ...]:
+        return tuple(item for item in items if not tasks or item.task in tasks)
 
     def is_chosen(row: Row) -> bool:
         if row.is_baseline:
             return True
         is_named = not labels or row.label in labels or row.mechanism in labels
-        return is_named and (row.epsilon == 0 or has_epsilon(row))
+        return is_named and (not epsilons or row.epsilon in {0, *epsilons})
 
     def choose_rows(table: TaskTable) -> TaskTable:
         return replace(table, rows=tuple(filter(is_chosen, table.rows)))
 
-    def choose_tables(section: Section) -> Section:
-        tables = filter(has_task, section.tables)
-        answered = filter(has_epsilon, section.answers)
-        return replace(
+    sections = [
+        replace(
             section,
-            tables=tuple(map(choose_rows, tables)),
-            answers=tuple(filter(has_task, answered)),
-            measured=tuple(filter(has_task, section.measured)),
-            contrasts=tuple(filter(has_task, section.contrasts)),
+            tables=tuple(map(choose_rows, with_task(section.tables))),
+            answers=tuple(
+                answer
+                for answer in with_task(section.answers)
+                if not epsilons or answer.epsilon in epsilons
+            ),
+            measured=with_task(section.measured),
+            contrasts=with_task(section.contrasts),
         )
-
-    sections = tuple(map(choose_tables, board.sections))
-    with_tables = tuple(section for section in sections if section.tables or section.measured)
+        for section in board.sections
+    ]
+    with_tables = [section for section in sections if section.tables or section.measured]
     skipped = tuple(
         skip
         for skip in board.skipped
         if (not tasks or skip["task"] in tasks) and (not labels or skip["label"] in labels)
     )
-    return replace(board, sections=with_tables or sections, skipped=skipped)
+    return replace(board, sections=tuple(with_tables or sections), skipped=skipped)
 
 
 def build_board(
@@ -198,16 +196,14 @@ def _section(
     margin: float,
     planned: Sequence[Contrast],
 ) -> Section:
-    results, other_tasks = _settle(results, attrgetter("task", "development"), TASK, owners)
-    results, other_rows = _settle(results, attrgetter("task", "label", "development"), ROW, owners)
-    by_task: dict[str, list[Result]] = defaultdict(list)
-    for result in results:
-        by_task[result.cell.task].append(result)
-    tables: list[TaskTable] = []
-    measured: list[TaskTable] = []
-    for task, of_task in sorted(by_task.items()):
-        table = _table(group, task, of_task, owners, margin)
-        (tables if table.in_order else measured).append(table)
+    scope = ("cell.task", "cell.development")
+    results, other_tasks = _settle(results, scope, TASK, owners)
+    results, other_rows = _settle(results, (*scope, "cell.label"), ROW, owners)
+    every_table = [
+        task_table(group, task, of_task, owners, margin)
+        for task, of_task in sorted(group_by(results, "cell.task").items())
+    ]
+    tables = [table for table in every_table if table.in_order]
     audit_rows(tables, group, evidence)
     for table in tables:
         rank_rows(table)
@@ -216,32 +212,9 @@ def _section(
         tables=tuple(tables),
         notes=(*_notes(group, tables), *gather([*other_tasks, *other_rows])),
         answers=answers(tables),
-        measured=tuple(measured),
+        measured=tuple(table for table in every_table if not table.in_order),
         contrasts=judge_contrasts(planned, tables),
     )
-
-
-def _table(
-    group: Group,
-    task: str,
-    results: Sequence[Result],
-    owners: Mapping[str, Submission],
-    margin: float,
-) -> TaskTable:
-    """The table of a task with its headroom; without a row where there is nothing but what measures headroom."""
-    of_rows = [result for result in results if not result.cell.development]
-    if not of_rows:
-        metric = results[0].main_metric
-        reader = results[0].reader_of(metric)
-        table = TaskTable(task, metric, 0, None, None, (), (), reader)
-        table.headroom = measure_headroom(results)
-        return table
-    table = task_table(group, task, of_rows, owners, margin)
-    reading = values_of(of_rows[0], READER)
-    table.headroom = measure_headroom(
-        result for result in results if values_of(result, READER) == reading
-    )
-    return table
 
 
 def _notes(group: Group, tables: Sequence[TaskTable]) -> Iterator[str]:
@@ -261,18 +234,16 @@ def _notes(group: Group, tables: Sequence[TaskTable]) -> Iterator[str]:
 
 def _settle(
     results: Sequence[Result],
-    scope: Callable[[Cell], Hashable],
+    scope: Sequence[str],
     names: Sequence[str],
     owners: Mapping[str, Submission],
 ) -> tuple[list[Result], list[tuple[str, str]]]:
     """(of every scope the results of one version, notes on the others): the version with most results, the newest where
     two have as many.
 
-    names: of the conditions in which versions differ. Submitted results (``owners``) count only where none is ours.
+    scope: paths of what each has one version of. names: of the conditions in which versions differ.
+    Submitted results (``owners``) count only where none is ours.
     """
-    scopes: dict[Hashable, dict[Hashable, list[Result]]] = defaultdict(lambda: defaultdict(list))
-    for result in results:
-        scopes[scope(result.cell)][values_of(result, names)].append(result)
     best: list[Result] = []
     left_out = []
 
@@ -280,9 +251,12 @@ def _settle(
         ours = sum(result.cell.label not in owners for result in results)
         return ours, len(results), _newest(results)
 
-    for versions in scopes.values():
+    for of_scope in group_by(results, *scope).values():
+        versions: dict[Hashable, list[Result]] = defaultdict(list)
+        for result in of_scope:
+            versions[values_of(result, names)].append(result)
         chosen = max(versions.values(), key=weigh)
-        best.extend(chosen)
+        best += chosen
         for version in versions.values():
             if version is chosen:
                 continue
@@ -306,17 +280,8 @@ def _newest(results: Iterable[Result]) -> str:
 
 
 def _name_several(groups: Sequence[Group]) -> str:
-    names = {
-        "suite": "suite",
-        "version": "suite version",
-        "suite_hash": "suite content",
-        "model": "model",
-        "weights": "model weights",
-        "source": "source of records",
-        "delta": "δ",
-        "up_to_rounding": "rounding",
-    }
-    differs = [name for key, name in names.items() if len(set(map(attrgetter(key), groups))) > 1]
+    columns = zip(*(vars(group).values() for group in groups), strict=True)
+    differs = [name for name, values in zip(GROUP, columns, strict=False) if len({*values}) > 1]
     return (
         f"{len(groups)} separate sections: the results differ in {', '.join(differs)} and are not compared"
         " across sections. Sections with most private rows come first."

@@ -112,34 +112,46 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
 }
 
 TASK = (
-    *("task version", "records", "prompts", "number of shots", "records a class"),
-    *(
-        "share of the private records",
-        "number of test records",
-        "draw of the test records",
-        "metric",
-    ),
-    *("direction of the metric", "test records"),
+    "task version",
+    "records",
+    "prompts",
+    "number of shots",
+    "records a class",
+    "share of the private records",
+    "number of test records",
+    "draw of the test records",
+    "metric",
+    "direction of the metric",
+    "test records",
 )
 #: What headroom must share with the rows that it is measured for: all of `TASK` but the test records.
 READER = ("task version", "prompts", "number of shots", "records a class", "metric")
 ROW = ("mechanism", "version of the mechanism", "options", "plug-in file", "number of queries")
 REFERENCE = (
-    *(
-        "suite content",
-        "task version",
-        "source of records",
-        "records",
-        "sizes of the private classes",
-        "prompts",
-    ),
-    *(
-        "model weights",
-        "metric",
-        "set of metrics",
-        "directions of the metrics",
-        "test records of every metric",
-    ),
+    "suite content",
+    "task version",
+    "source of records",
+    "records",
+    "sizes of the private classes",
+    "prompts",
+    "model weights",
+    "metric",
+    "set of metrics",
+    "directions of the metrics",
+    "test records of every metric",
+)
+#: What an attack shares with the row that it is about.
+ATTACK = (
+    "mechanism",
+    "task",
+    "model",
+    "ε",
+    "plug-in file",
+    "task version",
+    "source of records",
+    "batch invariance",
+    "model weights",
+    "δ",
 )
 _DATA = "give both runs the same records (`--source`, DPICL_DATA)"
 _SUITE = "run both sides with the same suite file and the same flags"
@@ -152,6 +164,19 @@ PAIR: Mapping[str, str] = {
     **dict.fromkeys(("records a class", "share of the private records"), _SUITE),
     "test records": "run both sides on the same test records (`--limit`, DPICL_DATA)",
 }
+
+
+#: What the fields of a `Group` are.
+GROUP = (
+    "suite",
+    "suite version",
+    "suite content",
+    "model",
+    "model weights",
+    "source of records",
+    "δ",
+    "rounding",
+)
 
 
 @dataclass(frozen=True)
@@ -215,20 +240,21 @@ def list_differing(one: Result, other: Result, names: Iterable[str]) -> list[str
 
 
 def attack_identity(result: AttackResult) -> dict[str, Hashable]:
-    """What an attack must share with a row, by name of the condition."""
-    subject = result.subject
-    return {
-        "mechanism": subject.mechanism,
-        "task": subject.task,
-        "model": result.manifest.model.name,
-        "ε": _private_epsilon(subject.mechanism, subject.epsilon),
-        "plug-in file": subject.plugin,
-        "task version": str(subject.task_version),
-        "source of records": (subject.source, result.manifest.data.source),
-        "batch invariance": result.manifest.model.batch_invariant is True,
-        "model weights": weights(result),
-        "δ": subject.delta,
-    }
+    """What an attack must share with a row: the conditions of `ATTACK`."""
+    subject, manifest = result.subject, result.manifest
+    values = (
+        subject.mechanism,
+        subject.task,
+        manifest.model.name,
+        _private_epsilon(subject.mechanism, subject.epsilon),
+        subject.plugin,
+        str(subject.task_version),
+        (subject.source, manifest.data.source),
+        manifest.model.batch_invariant is True,
+        weights(result),
+        subject.delta,
+    )
+    return dict(zip(ATTACK, values, strict=True))
 
 
 def weights(result: Result | AttackResult) -> str:

@@ -26,10 +26,10 @@ from dpicl.core.cell import Cell
 from dpicl.core.messages import count
 from dpicl.core.vocabulary import is_simulated
 from dpicl.leaderboards.model.comparability import (
+    ATTACK,
     REAL_DATA,
     Group,
     attack_identity,
-    value_of,
     values_of,
     weights,
 )
@@ -47,16 +47,16 @@ _SUBJECT = ("mechanism", "task", "model", "ε")
 _DEFAULT = "its default"
 
 
+def _no_options(mechanism: str, task: str) -> Options:
+    return {}
+
+
 @dataclass(frozen=True)
 class Evidence:
-    """Attacks. default_options: (mechanism, task) -> the options that it has when none is given."""
+    """Attacks. defaults: (mechanism, task) -> the options that it has when none is given, as far as they are known."""
 
     attacks: tuple[AttackResult, ...] = ()
-    default_options: Callable[[str, str], Options] | None = None
-
-    def defaults(self, mechanism: str, task: str) -> Options:
-        """The default options of a mechanism on a task; none where they are not known here."""
-        return {} if self.default_options is None else self.default_options(mechanism, task)
+    defaults: Callable[[str, str], Options] = _no_options
 
 
 def audit_rows(tables: Sequence[TaskTable], group: Group, evidence: Evidence) -> None:
@@ -101,19 +101,16 @@ def _audit(
 def _attacks_of(rows: Sequence[Row], evidence: Evidence) -> dict[int, list[AttackResult]]:
     """id of a row -> its attacks."""
     attacks: dict[int, list[AttackResult]] = defaultdict(list)
-    identities = [attack_identity(result) for result in evidence.attacks]
-    conditions = [*identities[0]] if identities else []
     by_identity: dict[tuple[Hashable, ...], list[Row]] = defaultdict(list)
     for row in rows:
-        by_identity[values_of(row.results[0], conditions)].append(row)
-    for result, identity in zip(evidence.attacks, identities, strict=True):
-        candidates = by_identity.get(tuple(identity.values()), [])
+        by_identity[values_of(row.results[0], ATTACK)].append(row)
+    for result in evidence.attacks:
+        candidates = by_identity.get(tuple(attack_identity(result).values()), [])
         if kind_of(result) == "exact":
             candidates = [row for row in candidates if _is_row(result, row)]
-        defaults = evidence.defaults(result.subject.mechanism, result.subject.task)
-        numbers = [
-            _count_differing(result.subject.options, _options(row), defaults) for row in candidates
-        ]
+        subject = result.subject
+        defaults = evidence.defaults(subject.mechanism, subject.task)
+        numbers = [_count_differing(subject.options, _options(row), defaults) for row in candidates]
         for row, number in zip(candidates, numbers, strict=True):
             if number == min(numbers):
                 attacks[id(row)].append(result)
@@ -135,25 +132,17 @@ def _audit_command(group: Group, cell: Cell, defaults: Mapping[str, Any]) -> str
 
     It has the row's options that are words or switches, where they differ from ``defaults``; sizes are the audit's own.
     """
-    words = [
-        "dpicl",
-        "audit",
-        cell.mechanism,
-        "--task",
-        cell.task,
-        "--epsilon",
-        f"{cell.epsilon:g}",
-    ]
-    words += ["--model", without_address(group.model), "--source", group.source]
+    text = (
+        f"dpicl audit {shlex.quote(cell.mechanism)} --task {cell.task} --epsilon {cell.epsilon:g}"
+    )
+    text += f" --model {shlex.quote(without_address(group.model))} --source {group.source}"
     if group.delta != DEFAULT_DELTA:
-        words += ["--delta", f"{group.delta:g}"]
+        text += f" --delta {group.delta:g}"
     for name, value in sorted(cell.options.items()):
         if isinstance(value, str | bool) and (name not in defaults or defaults[name] != value):
-            words += [
-                "--option",
-                f"{name}={json.dumps(value) if isinstance(value, bool) else value}",
-            ]
-    return shlex.join(words) + (" --plugin FILE" if cell.plugin else "")
+            word = json.dumps(value) if isinstance(value, bool) else value
+            text += f" --option {shlex.quote(f'{name}={word}')}"
+    return text + (" --plugin FILE" if cell.plugin else "")
 
 
 def _options(row: Row) -> Options:
@@ -174,13 +163,11 @@ def list_left_out(rows: Sequence[Row], evidence: Evidence) -> Iterator[str]:
         by_subject[values_of(row.results[0], _SUBJECT)].append(row)
     notes = []
     for result in evidence.attacks:
-        if id(result) in used:
-            continue
         identity = attack_identity(result)
-        for row in by_subject[tuple(identity[name] for name in _SUBJECT)]:
-            differing = [
-                name for name, value in identity.items() if value_of(row.results[0], name) != value
-            ]
+        subject = tuple(identity[name] for name in _SUBJECT)
+        for row in [] if id(result) in used else by_subject[subject]:
+            values = zip(ATTACK, values_of(row.results[0], ATTACK), strict=True)
+            differing = [name for name, value in values if identity[name] != value]
             if differing:  # else it is exact, of another row
                 notes.append((f"Left out attacks with another {', '.join(differing)}", row.place))
                 break

@@ -181,18 +181,14 @@ def event_kinds(event: Any) -> set[str]:
     kinds = set()
     queue = [event]
     while queue:
-        match queue.pop():
-            case {"event": "parallel", "of": {**branches}}:
-                kinds.add("parallel")
-                queue += branches.values()
-            case {"event": str(kind), "of": [*parts]}:
-                kinds.add(kind)
-                queue += parts
-            case {"event": str(kind), "of": part}:
-                kinds.add(kind)
-                queue.append(part)
-            case {"event": str(kind)}:
-                kinds.add(kind)
-            case _:
-                kinds.add("?")
+        part = queue.pop()
+        if not isinstance(part, dict) or not isinstance(part.get("event"), str):
+            kinds.add("?")
+            continue
+        kinds.add(part["event"])
+        of = part.get("of", [])
+        if isinstance(of, dict) and part["event"] == "parallel":
+            queue += of.values()
+        else:
+            queue += of if isinstance(of, list) else [of]
     return kinds

@@ -6,14 +6,15 @@ Rows are ranked beside rows of their own level: the same ε, for as many queries
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import chain
 from statistics import fmean
 
 import numpy as np
 
 from dpicl.core.messages import count
 from dpicl.evaluation.statistics import FEWEST_SEEDS, MARGIN, Difference, RankSets, rank_sets
-from dpicl.leaderboards.model.rows import Rank, Row, outcomes_of, score_of
+from dpicl.leaderboards.model.rows import Rank, Row, outcomes_of
 from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.plan.headroom import PUBLIC
 from dpicl.results.schema import Result
@@ -36,11 +37,8 @@ def rank_rows(table: TaskTable) -> None:
     beside them, or too few seeds are shared."""
     public_rows = [row for row in table.controls if row.mechanism == PUBLIC]
     public = min(public_rows, key=lambda row: row.label != PUBLIC, default=None)
-    by_epsilon: dict[float, list[list[Row]]] = defaultdict(list)
-    for (epsilon, _), rows in table.levels.items():
-        by_epsilon[epsilon].append(rows)
-    for epsilon, groups in by_epsilon.items():
-        level = [row for rows in groups for row in rows]
+    for epsilon, groups in table.levels.items():
+        level = [row for rows in groups.values() for row in rows]
         with_references = compare_rows([*level, *table.references], table.margin)
         table.with_reference_rows[epsilon] = with_references
         if reason := _explain_no_ranks(table, level, with_references):
@@ -48,7 +46,7 @@ def rank_rows(table: TaskTable) -> None:
         whole = compare_rows(level, table.margin)
         if whole.detectable < 1:  # no score differs by more
             table.detectable[epsilon] = whole.detectable
-        for rows in groups:
+        for rows in groups.values():
             family = whole if len(groups) == 1 else compare_rows(rows, table.margin)
             table.families.append(family)
             for row in rows:
@@ -67,27 +65,15 @@ def score_rows(rows: Sequence[Row]) -> np.ndarray:
             by_seed[result.cell.seed][place] = result
     scores = np.full((len(by_seed), len(rows)), np.nan)
     for number, (_, results) in enumerate(sorted(by_seed.items())):
-        if len({outcomes_of(result)[0] for result in results.values()}) == 1:
-            values = {place: score_of(result) for place, result in results.items()}
-        else:
-            values = _score_on_common(results)
-        for place, value in values.items():
-            scores[number, place] = value
+        ids = [outcomes_of(result)[0] for result in results.values()]
+        common = set(ids[0]).intersection(*ids)
+        for place, result in results.items():
+            if len(set(ids)) == 1:
+                scores[number, place] = result.score
+            elif common:
+                outcomes = zip(*outcomes_of(result), strict=True)
+                scores[number, place] = fmean(value for id, value in outcomes if id in common)
     return scores
-
-
-def _score_on_common(results: Mapping[int, Result]) -> dict[int, float]:
-    """The mean outcome of each on the test records that all have; none where there is no such record."""
-    by_id: dict[str, dict[int, float]] = defaultdict(dict)
-    for place, result in results.items():
-        for id, outcome in zip(*outcomes_of(result), strict=True):
-            by_id[id][place] = outcome
-    common = [outcomes for outcomes in by_id.values() if len(outcomes) == len(results)]
-    return (
-        {place: fmean(outcomes[place] for outcomes in common) for place in results}
-        if common
-        else {}
-    )
 
 
 def _explain_no_ranks(table: TaskTable, rows: Sequence[Row], with_references: RankSets) -> str:
@@ -123,12 +109,12 @@ class Pairs:
         if not self.table.without_records:
             return None
         levels = self.table.with_reference_rows
-        epsilons = [row.epsilon for row in (one, other) if not row.is_reference]
-        families = [
-            *self._families,
-            *(levels[epsilon] for epsilon in epsilons if epsilon in levels),
+        of_levels = [
+            levels[row.epsilon]
+            for row in (one, other)
+            if not row.is_reference and row.epsilon in levels
         ]
-        for family in families:
+        for family in [*self._families, *of_levels]:
             if one.key in family.places and other.key in family.places:
                 return family.difference(one.key, other.key)
         family = compare_rows(self._find_neighbours(one, other), self.table.margin)
@@ -152,9 +138,11 @@ class Pairs:
         return [other for other in others if other.is_reference or other.epsilon == row.epsilon]
 
     def _find_neighbours(self, one: Row, other: Row) -> Sequence[Row]:
-        rows: list[Row] = []
-        for (epsilon, _), level in self.table.levels.items():
-            if epsilon in (one.epsilon, other.epsilon):
-                rows += level
-        rows += [*self.table.references, one, other]
+        levels = [
+            level
+            for epsilon, by_queries in self.table.levels.items()
+            if epsilon in (one.epsilon, other.epsilon)
+            for level in by_queries.values()
+        ]
+        rows = [*chain(*levels), *self.table.references, one, other]
         return list({row.key: row for row in rows}.values())

@@ -126,11 +126,9 @@ class Row:
     @property
     def reported(self) -> float | None:
         """The score that the paper of a submission reports for this task and ε; None where it does not."""
-        return (
-            None
-            if self.submission is None
-            else self.submission.find_reported(self.task, self.epsilon)
-        )
+        if self.submission is None:
+            return None
+        return self.submission.find_reported(self.task, self.epsilon)
 
     @property
     def metric(self) -> str:
@@ -141,11 +139,7 @@ class Row:
     def reader(self) -> str:
         """Who reads what the row released, for its main metric."""
         first = self.results[0]
-        return (
-            first.reader_of(self.metric)
-            if first.kind == "demonstrations"
-            else "answered by the mechanism"
-        )
+        return first.reader if first.kind == "demonstrations" else "answered by the mechanism"
 
     def lower_is_better(self, metric: str) -> bool:
         return self.results[0].lower_is_better(metric)
@@ -256,11 +250,10 @@ def make_row(by_seed: BySeed, baselines: Ends, submission: Submission | None = N
     results = tuple(by_seed[seed] for seed in sorted(by_seed))
     first = results[0]
     cell = first.cell
-    scores = [score_of(result) for result in results]
+    scores = [result.score for result in results]
     low, high = seeds_interval(scores)
     if len(results) == 1:
-        of_documents = first.scores[first.main_metric]
-        low, high = of_documents.low, of_documents.high
+        low, high = first.main_score.low, first.main_score.high
     control = _mean_over_seeds(by_seed, baselines.control)
     real_data = _mean_over_seeds(by_seed, baselines.real_data)
     score = fmean(scores)
@@ -351,7 +344,7 @@ def _mean_over_seeds(by_seed: BySeed, baseline: BySeed) -> float | None:
     """The mean score of a baseline over the seeds of a row; None where it lacks one."""
     if not by_seed.keys() <= baseline.keys():
         return None
-    return fmean(score_of(baseline[seed]) for seed in by_seed)
+    return fmean(baseline[seed].score for seed in by_seed)
 
 
 def _recovery(
@@ -375,16 +368,7 @@ def _explain_missing(name: str, by_seed: BySeed, end: BySeed) -> str:
 def _gains(by_seed: BySeed, baselines: Ends) -> tuple[np.ndarray, np.ndarray]:
     """float64[S] each: what a row gains over the best control without records, and what real demonstrations do, by
     seed."""
-    first = next(iter(by_seed.values()))
-    sign = (
-        -1.0 if first.lower_is_better(first.main_metric) else 1.0
-    )  # the gain is the positive side
     rows = (by_seed, baselines.control, baselines.real_data)
-    scores = [[sign * score_of(row[seed]) for row in rows] for seed in sorted(by_seed)]
-    row, control, real_data = np.array(scores).T
+    worths = [[row[seed].worth for row in rows] for seed in sorted(by_seed)]
+    row, control, real_data = np.array(worths).T
     return row - control, real_data - control
-
-
-def score_of(result: Result) -> float:
-    """The main metric of one result."""
-    return float(result.scores[result.main_metric].value)

@@ -53,6 +53,7 @@ Address = Annotated[str, Field(max_length=LONGEST, pattern=r"^(https://[^\s<>\"'
 PythonFile = Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_]*\.py)?$")]
 Number = Annotated[float, BeforeValidator(number), Field(allow_inf_nan=False)]
 Version = Annotated[int, Field(ge=0, lt=2**53, strict=True)]
+Remark = Annotated[str, Field(max_length=LONGEST)]
 Author = Annotated[Text, AfterValidator(_somebody)]
 
 
@@ -88,9 +89,9 @@ class Card(BaseModel):
     tuning: Text
     contact: Annotated[str, Field(max_length=200)] = ""
     reported: Annotated[list[Reported], Field(max_length=200)] = []
-    footnote: Annotated[str, Field(max_length=LONGEST)] = ""
-    unreliable: Annotated[str, Field(max_length=LONGEST)] = ""
-    reproduced: Annotated[str, Field(max_length=LONGEST)] = ""
+    footnote: Remark = ""
+    unreliable: Remark = ""
+    reproduced: Remark = ""
 
 
 @dataclass(frozen=True)

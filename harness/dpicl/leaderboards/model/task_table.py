@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
 from statistics import fmean
 
+from dpicl.core.grouping import group_by
 from dpicl.core.messages import count, score_text
 from dpicl.evaluation.statistics import MARGIN, RankSets
-from dpicl.leaderboards.model.comparability import Group
+from dpicl.leaderboards.model.comparability import READER, Group, values_of
 from dpicl.leaderboards.model.marks import FIXED_DRAW, OWN_READER
 from dpicl.leaderboards.model.rows import (
     REAL_DATA,
@@ -22,15 +23,11 @@ from dpicl.leaderboards.model.rows import (
     by_worth,
     make_row,
     outcomes_of,
-    score_of,
 )
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.model.text import metrics_text, seeds_text
-from dpicl.plan.headroom import Headroom
+from dpicl.plan.headroom import Headroom, measure_headroom
 from dpicl.results.schema import Result
-
-#: What rows share that are ranked together: ε, and Q.
-Level = tuple[float, int | None]
 
 
 @dataclass(eq=False)
@@ -67,13 +64,11 @@ class TaskTable:
         return headroom is not None and not headroom.rewards
 
     @cached_property
-    def levels(self) -> Mapping[Level, list[Row]]:
-        """ε above 0 and Q -> the rows that are compared with each other."""
-        levels: dict[Level, list[Row]] = defaultdict(list)
-        for row in self.rows:
-            if not row.unranked and row.epsilon > 0:
-                levels[row.epsilon, row.queries].append(row)
-        return levels
+    def levels(self) -> Mapping[float, Mapping[int | None, list[Row]]]:
+        """ε above 0 -> Q -> the rows that are compared with each other."""
+        rows = [row for row in self.rows if not row.unranked and row.epsilon > 0]
+        by_epsilon = group_by(rows, "epsilon")
+        return {epsilon: group_by(level, "queries") for epsilon, level in by_epsilon.items()}
 
     @property
     def has_one_test_set(self) -> bool:
@@ -152,32 +147,41 @@ def task_table(
     owners: Mapping[str, Submission],
     margin: float,
 ) -> TaskTable:
-    """The rows of one task from results of one group and one version of the task. owners: label -> submission."""
-    baselines: dict[str, dict[int, Result]] = {ZERO_SHOT: {}, REAL_DATA: {}}
-    whole = _whole_records(results)
-    cells: dict[tuple[str, float], dict[int, Result]] = defaultdict(dict)
-    for result in sorted(results, key=attrgetter("cell.seed", "created")):
-        cell = result.cell
-        if cell.mechanism == ZERO_SHOT or (cell.mechanism == REAL_DATA and cell.label == whole):
-            baselines[cell.mechanism][cell.seed] = result
+    """The rows and the headroom of one task, from results of one group and one version of the task; no row where there
+    is nothing but what measures headroom. owners: label -> submission."""
+    of_rows = [result for result in results if not result.cell.development]
+    first = (of_rows or results)[0]
+    reading = values_of(first, READER)
+    headroom = measure_headroom(
+        result for result in results if not of_rows or values_of(result, READER) == reading
+    )
+    baselines: dict[str, BySeed] = {ZERO_SHOT: {}, REAL_DATA: {}}
+    whole = _whole_records(of_rows)
+    ordered = sorted(of_rows, key=attrgetter("cell.seed", "created"))
+    cells: dict[tuple[str, float], BySeed] = {}
+    for key, of_row in group_by(ordered, "cell.mechanism", "cell.label", "cell.epsilon").items():
+        mechanism, label, epsilon = key
+        by_seed = {result.cell.seed: result for result in of_row}
+        if mechanism == ZERO_SHOT or (mechanism == REAL_DATA and label == whole):
+            baselines[mechanism] = {**baselines[mechanism], **by_seed}
         else:
-            cells[cell.label, cell.epsilon][cell.seed] = result
+            cells[label, epsilon] = by_seed
     ends = _find_ends(baselines, cells)
     rows = [make_row(by_seed, ends, owners.get(label)) for (label, _), by_seed in cells.items()]
     rows.sort(key=lambda row: (row.epsilon, -row.worth, row.label))
     end_rows = {name: make_row(by_seed, ends) for name, by_seed in baselines.items() if by_seed}
     for row in rows:
         row.beaten_by = _name_control_above(row, [*end_rows.values(), *rows])
-    metric = results[0].main_metric
     return TaskTable(
         task=task,
-        metric=metric,
-        documents=len(results[0].documents[metric].ids),
+        metric=first.main_metric,
+        documents=len(first.documents[first.main_metric].ids) if of_rows else 0,
         zero_shot=end_rows.get(ZERO_SHOT),
         real_data=end_rows.get(REAL_DATA),
         rows=tuple(rows),
-        missing=tuple(_find_missing(group, task, baselines, results)),
-        reader=results[0].reader_of(metric),
+        missing=tuple(_find_missing(group, task, baselines, of_rows)),
+        reader=first.reader,
+        headroom=headroom,
         margin=margin,
     )
 
@@ -190,16 +194,13 @@ def _find_ends(baselines: Mapping[str, BySeed], cells: Mapping[tuple[str, float]
     for (label, epsilon), by_seed in cells.items():
         if epsilon > 0 or not zero_shot or not zero_shot.keys() <= by_seed.keys():
             continue
-        if _worth(by_seed) > _worth(best):
+        if _mean_worth(by_seed) > _mean_worth(best):
             name, best = label, by_seed
     return Ends(zero_shot, best, real_data, name)
 
 
-def _worth(by_seed: BySeed) -> float:
-    """The mean score, negative where less is better."""
-    first = next(iter(by_seed.values()))
-    mean = fmean(map(score_of, by_seed.values()))
-    return -mean if first.lower_is_better(first.main_metric) else mean
+def _mean_worth(by_seed: BySeed) -> float:
+    return fmean(result.worth for result in by_seed.values())
 
 
 def _name_control_above(row: Row, rows: Iterable[Row]) -> str:

@@ -9,30 +9,29 @@ from dpicl.core.messages import join_names, names_text, signed_text
 from dpicl.data.task_file import COUNTED
 
 _METRICS = {
-    **{"acc_calibrated": "calibrated accuracy", "acc": "accuracy", "exact_match": "exact match"},
+    "acc_calibrated": "calibrated accuracy",
+    "acc": "accuracy",
+    "exact_match": "exact match",
     "acc_nearest": "accuracy of the nearest demonstration",
     "acc_logistic": "accuracy of a logistic classifier on demonstrations",
     "carried": "what the texts carry, by the worse of two readers that no mechanism uses",
-    **{
-        "carried_wordllama": "read by WordLlama's static vectors",
-        "carried_tfidf": "read by TF-IDF",
-    },
+    "carried_wordllama": "read by WordLlama's static vectors",
+    "carried_tfidf": "read by TF-IDF",
     "log_loss": "log-loss of the right label, in ln 1000",
-    **{
-        "rouge1": "ROUGE-1",
-        "rouge2": "ROUGE-2",
-        "rougeL": "ROUGE-L",
-        "bleu1": "BLEU-1",
-        "meteor": "METEOR",
-    },
-    **{"similarity": "embedding similarity", "distinguishable": "distinguishable texts"},
-    **{"parses": "well-formed answers", "valid": "valid answers"},
-    **{"genre_distance": "genre distance", "year_distance": "year distance"},
-    **{
-        "plausible": "plausible texts",
-        "word_distance": "word distance",
-        "repeats": "repeated texts",
-    },
+    "rouge1": "ROUGE-1",
+    "rouge2": "ROUGE-2",
+    "rougeL": "ROUGE-L",
+    "bleu1": "BLEU-1",
+    "meteor": "METEOR",
+    "similarity": "embedding similarity",
+    "distinguishable": "distinguishable texts",
+    "parses": "well-formed answers",
+    "valid": "valid answers",
+    "genre_distance": "genre distance",
+    "year_distance": "year distance",
+    "plausible": "plausible texts",
+    "word_distance": "word distance",
+    "repeats": "repeated texts",
 }
 
 

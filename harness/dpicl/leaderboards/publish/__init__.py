@@ -1,1 +1,1 @@
-"""Publishes results to Weights & Biases and Weave (docs/releases.md)."""
+"""Publishes results to Weights & Biases (docs/releases.md)."""

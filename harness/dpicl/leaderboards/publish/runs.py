@@ -9,16 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
+from dpicl.core.grouping import group_by
 from dpicl.core.messages import epsilon_text
 from dpicl.core.printable import make_visible
-from dpicl.leaderboards.model.board import Board, Section, build_board
+from dpicl.leaderboards.model.board import Section, build_board
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.model.rows import Row
@@ -83,11 +83,7 @@ class Plan:
     """Everything that results give to publish. notes: what the boards leave out."""
 
     runs: tuple[Published, ...]
-    boards: tuple[Board, ...]
-
-    @property
-    def notes(self) -> list[str]:
-        return [note for board in self.boards for note in board.notes]
+    notes: tuple[str, ...]
 
 
 def plan(
@@ -96,22 +92,18 @@ def plan(
     submissions: Sequence[Submission] = (),
 ) -> Plan:
     """What there is to publish: one board for each suite. Takes a fraction of a second a row."""
-    by_suite: dict[str, list[Result]] = defaultdict(list)
-    for result in results:
-        by_suite[result.suite.name].append(result)
-    boards = tuple(
-        build_board(by_suite[name], None, evidence, submissions) for name in sorted(by_suite)
-    )
+    boards = [
+        build_board(of_suite, None, evidence, submissions)
+        for _, of_suite in sorted(group_by(results, "suite.name").items())
+    ]
     sections = [section for board in boards for section in board.sections]
-    return Plan(tuple(run for section in sections for run in _runs(section)), boards)
+    runs = [run for section in sections for run in _runs(section)]
+    return Plan(tuple(runs), tuple(note for board in boards for note in board.notes))
 
 
 def _runs(section: Section) -> Iterator[Published]:
     for table in section.tables:
-        by_label: dict[str, list[Row]] = defaultdict(list)
-        for row in table.in_order:
-            by_label[row.label].append(row)
-        for rows in by_label.values():
+        for rows in group_by(table.in_order, "label").values():
             yield _row_run(section, table, sorted(rows, key=attrgetter("epsilon")))
     config = _group_config(section.group)
     name = group_name(section.group)
@@ -156,13 +148,14 @@ def _row_run(section: Section, table: TaskTable, rows: Sequence[Row]) -> Publish
     }
     if first.submission:
         config["submission"] = submission_json(first)
+    summary, curve = _numbers(section, table, rows)
     return Published(
         stands_for={**stands_for, "noise": cell.noise},
         name=make_visible(f"{first.name} {first.task}, {group_name(group)}", _NAME),
         group=group_name(group),
         config=finite(config),
-        summary=_summary(section, table, rows),
-        curve=_curve(section, table, rows),
+        summary=summary,
+        curve=curve,
         tags=_tags(group, first.task, first.results[0].kind),
         notes=make_visible(
             f"{first.name} on {first.task}: {metric_name(table.metric)}, {table.reader}, against target ε.",
@@ -175,18 +168,6 @@ def _tags(group: Group, *more: str) -> list[str]:
     """What runs are filtered by: model and suite version, and more texts."""
     tags = [group.model, f"{group.suite} v{group.version}", *more]
     return [make_visible(tag)[:_TAG] for tag in tags]
-
-
-def _curve(section: Section, table: TaskTable, rows: Sequence[Row]) -> list[dict[str, float]]:
-    """A line for each finite ε, from the smallest."""
-    lines = []
-    for row in rows:
-        if math.isinf(row.epsilon):
-            continue
-        values = _values(section, table, row)
-        drawn = {name: values[name] for name in _DRAWN if values.get(name) is not None}
-        lines.append({"eps": row.epsilon, **finite(drawn)})
-    return lines
 
 
 def group_name(group: Group) -> str:
@@ -208,14 +189,24 @@ def _group_config(group: Group) -> dict[str, Any]:
     return config | ({"up_to_rounding": True} if group.up_to_rounding else {})
 
 
-def _summary(section: Section, table: TaskTable, rows: Sequence[Row]) -> dict[str, float]:
-    """Numbers over seeds for each epsilon, as the board shows them."""
-    numbers: dict[str, float] = {"results": sum(len(row.results) for row in rows)}
+def _numbers(
+    section: Section, table: TaskTable, rows: Sequence[Row]
+) -> tuple[dict[str, float], list[dict[str, float]]]:
+    """(numbers over seeds for each epsilon, as the board shows them; what is drawn at each finite ε, from the
+    smallest)."""
+    summary: dict[str, float] = {"results": sum(len(row.results) for row in rows)}
+    curve = []
     for row in rows:
-        for name, value in _values(section, table, row).items():
-            if name not in _NOT_OF_ROW and type(value) in (int, float) and math.isfinite(value):
-                numbers[f"{name}/eps={row.epsilon:g}"] = value
-    return numbers
+        numbers = {
+            name: value
+            for name, value in _values(section, table, row).items()
+            if name not in _NOT_OF_ROW and type(value) in (int, float) and math.isfinite(value)
+        }
+        summary |= {f"{name}/eps={row.epsilon:g}": value for name, value in numbers.items()}
+        if math.isfinite(row.epsilon):
+            drawn = {name: numbers[name] for name in _DRAWN if name in numbers}
+            curve.append({"eps": row.epsilon, **drawn})
+    return summary, curve
 
 
 def _values(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:

@@ -113,7 +113,6 @@ def _address(mode: str) -> str | None:
             f"W&B's server {parts.scheme}://{parts.hostname} (WANDB_BASE_URL, or the settings in your home) would get"
             " the API key over a connection that others can read; use https, without a user in it."
         )
-    os.environ["WANDB_BASE_URL"] = address  # Weave has a way of its own to find it
     try:
         if wbauth.authenticate_session(
             host=address, source="dpicl", prompt=False, update_session=False

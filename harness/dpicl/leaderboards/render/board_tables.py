@@ -264,7 +264,7 @@ def headroom_table(tables: Sequence[TaskTable]) -> Table:
 
     def ranks(table: TaskTable) -> str:
         reasons = set(table.unranked_levels.values())
-        if reasons and table.unranked_levels.keys() == {epsilon for epsilon, _ in table.levels}:
+        if reasons and table.unranked_levels.keys() == table.levels.keys():
             return f"no: {names_text(sorted(reasons))}"
         if table.metric in table.headroom:
             return "no" if table.ranks_nobody else "yes"

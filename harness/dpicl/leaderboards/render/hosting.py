@@ -25,7 +25,7 @@ _LICENCE = "https://www.apache.org/licenses/LICENSE-2.0"
 
 #: (column, croissant type, what it is).
 _FIELDS = [
-    *((name, kind, description) for name, (kind, description, _) in COLUMNS.items()),
+    *((column.name, column.type, column.help) for column in COLUMNS.values()),
     ("submission", "sc:Text", "who sent the row in; empty for our own"),
 ]
 _TYPES = {
@@ -42,7 +42,7 @@ def data_files(boards: Collection[Board]) -> dict[str, str | bytes]:
 
     cells = [(row, result) for board in boards for row in board.rows for result in row.results]
     columns = {
-        name: [value(result) for _, result in cells] for name, (_, _, value) in COLUMNS.items()
+        column.name: [column.value(result) for _, result in cells] for column in COLUMNS.values()
     }
     columns["submission"] = [row.submission.name if row.submission else None for row, _ in cells]
     table = io.BytesIO()
