@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpicl.core.errors import UsageError, unknown_name
 from dpicl.core.field_types import parse_number
+from dpicl.core.grouping import group_by
 from dpicl.core.messages import (
     capitalize,
     epsilon_text,
@@ -34,7 +35,8 @@ from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.rows import Row, name_of
 from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.model.text import interval_text, metric_name, p_number
-from dpicl.tables.document import Block, Column, make_table
+from dpicl.tables.document import Block, Column, Table, make_table, words
+from dpicl.tables.document import notes as list_notes
 from dpicl.tables.shown import Shown
 
 if TYPE_CHECKING:
@@ -45,6 +47,8 @@ _READING = (
     " on the seeds; positive: the first row is better, also where lower scores are. Intervals cover together, and p is"
     " adjusted, for all pairs of one table: this explores. Planned claims are in `dpicl board SUITE --full`."
 )
+#: Characters of a row's name in the head of a column.
+_LONGEST_HEAD = 12
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,24 @@ class RowPair:
     def described(self) -> DescribedDifference:
         return DescribedDifference(self.difference, *self.verdict_names, self.reason)
 
+    @property
+    def difference_text(self) -> str | None:
+        """'−0.090 (−0.208 to 0.029)'; None without a test."""
+        if self.difference is None:
+            return None
+        interval = interval_text(self.difference.interval)
+        return f"{signed_text(self.difference.value)} ({interval})"
+
+    @property
+    def size_text(self) -> str:
+        """'10 × 40': common seeds, and the test records of each."""
+        return f"{len(self.seeds)} × {self.table.documents}"
+
+    @property
+    def verdict_line(self) -> str:
+        """'trec: tang@1 is better (acc, answered by the model)'."""
+        return f"{self.table.task}: {self.described.verdict} ({self.table.describe_metrics()})"
+
     def to_json(self) -> dict[str, Any]:
         """Both rows, and the difference of their scores."""
         table, group = self.table, self.group
@@ -122,26 +144,16 @@ class RowComparison(Shown):
     left_out: tuple[str, ...] = ()
 
     def blocks(self) -> list[Block]:
-        """A line a task."""
-        has_several_sections = len({pair.group for pair in self.pairs}) > 1
-        names = {pair.names for pair in self.pairs}
-        is_one_pair = len(names) == 1  # then the heads name the rows
-        first, second = next(iter(names)) if is_one_pair else ("first", "second")
-
-        columns = [
-            Column("task", "task", "table.task"),
-            Column("rows", "rows", "names", ", ".join),
-            *DIFFERENCE,
-            Column("first", first, lambda pair: pair.means[0], score_text),
-            Column("second", second, lambda pair: pair.means[1], score_text),
-            Column("seeds", "seeds", lambda pair: len(pair.seeds)),
-            Column("documents", "records", "table.documents"),
-            Column("metric", "scores", lambda pair: pair.table.describe_metrics(), wide=True),
-            Column("section", "model, records", "section", wide=True),
-        ]
-        left_out = {"rows"} if is_one_pair else set()
-        left_out |= set() if has_several_sections else {"section"}
-        columns = [column for column in columns if column.key not in left_out]
+        """A table of every model and source of records: a line a task; and below it a line a verdict."""
+        blocks: list[Block] = []
+        if self._heads() == ("first", "second"):
+            blocks.append(words(f"First {self.one}, second {self.other}."))
+        sections = group_by(self.pairs, "section")
+        for section, pairs in sections.items():
+            if len(sections) > 1:
+                blocks.append(words(f"{section}:"))
+            blocks.append(self._table(pairs))
+            blocks += [words(pair.verdict_line) for pair in pairs]
         notes = []
         if fixed := self._list_marked(FIXED_DRAW):
             notes.append(f"{fixed}: {FIXED_DRAW.name}, which the intervals leave out.")
@@ -154,9 +166,30 @@ class RowComparison(Shown):
             notes.append(
                 f"Left out, since without headroom nobody is ranked: {names_left_out} (--task)."
             )
+        return [*blocks, *list_notes([*notes, _READING])]
+
+    def _table(self, pairs: Sequence[RowPair]) -> Table:
+        """One line for each pair."""
+        first, second = self._heads()
+        is_one_pair = len({pair.names for pair in self.pairs}) == 1
+        columns = [
+            Column("task", "task", "table.task"),
+            *([] if is_one_pair else [Column("rows", "rows", "names", ", ".join)]),
+            Column("first", first, lambda pair: pair.means[0], score_text),
+            Column("second", second, lambda pair: pair.means[1], score_text),
+            Column("difference", "difference (95%)", "difference_text"),
+            Column("p", "p", "described.difference.p", p_number),
+            Column("seeds", "seeds × records", "size_text"),
+        ]
         title = f"{self.one} and {self.other}"
-        keep = 1 if is_one_pair else 2
-        return [make_table(title, columns, self.pairs, keep=keep, notes=(*notes, _READING))]
+        return make_table(title, columns, pairs, keep=1 if is_one_pair else 2)
+
+    def _heads(self) -> tuple[str, str]:
+        """The heads of the columns of scores: the rows' names, where all pairs have the same and they are short."""
+        names = {pair.names for pair in self.pairs}
+        if len(names) > 1 or max(map(len, next(iter(names)))) > _LONGEST_HEAD:
+            return "first", "second"
+        return next(iter(names))
 
     def _list_marked(self, mark: Mark) -> str:
         """The names of the rows with this mark."""
