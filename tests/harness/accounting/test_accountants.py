@@ -85,7 +85,7 @@ def test_gaussian_noise_has_its_exact_epsilon(
     assert epsilon(event, 1e-5).upper == pytest.approx(expected, rel=within)
 
 
-def test_what_is_free_costs_nothing_and_what_is_exposed_costs_everything() -> None:
+def test_what_is_free_costs_nothing_what_is_exposed_everything() -> None:
     assert epsilon(dp.NoOpDpEvent(), 1e-5).upper == 0
     assert epsilon(Sampled(0.0, dp.NonPrivateDpEvent()), 1e-5).upper == 0
     assert epsilon(dp.NonPrivateDpEvent(), 1e-5).upper == math.inf
@@ -220,6 +220,9 @@ MAKERS: dict[str, Maker] = {
     "sampled zcdp": lambda noise, rate, steps: Repeated(
         Sampled(rate, dp.ZCDpEvent(0.1 / noise**2)), steps
     ),
+    "sampled choices": lambda noise, rate, steps: Repeated(
+        Sampled(rate, Repeated(BoundedRangeDpEvent(1 / noise), 2)), steps
+    ),
 }
 
 
@@ -235,12 +238,7 @@ def test_less_noise_a_higher_rate_or_more_steps_never_cost_less(
     maker: Maker, noise: float, rate: float, steps: int, worse: str
 ) -> None:
     before = epsilon(maker(noise, rate, steps), 1e-5).upper
-    after = epsilon(
-        maker(
-            noise * (0.8 if worse == "noise" else 1),
-            rate * (1.5 if worse == "rate" else 1),
-            steps + (3 if worse == "steps" else 0),
-        ),
-        1e-5,
-    ).upper
+    changes = {"noise": (0.8, 1, 0), "rate": (1, 1.5, 0), "steps": (1, 1, 3)}
+    less, more, further = changes[worse]
+    after = epsilon(maker(noise * less, rate * more, steps + further), 1e-5).upper
     assert after >= before * (1 - 2e-3) - 1e-9

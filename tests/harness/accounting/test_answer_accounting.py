@@ -49,7 +49,7 @@ def test_composites_end_just_below_the_target(
 
 def test_a_sample_per_query_is_cheapest_and_no_sample_dearest() -> None:
     cost = [
-        epsilon(KSA(**HUNDREDTH, partition=partition).events(3.0, sizes(20)), DELTA).upper
+        epsilon(KSA(**HUNDREDTH, partition=partition).events(3.0, sizes(5)), DELTA).upper
         for partition in SCHEMES
     ]
     assert cost == sorted(cost)
@@ -87,9 +87,9 @@ def _cost(noise: float, rate: float, queries: int) -> float:
 #: authors' own epsilon.
 @pytest.mark.parametrize(
     ("epsilon0", "rate", "delta"),
-    [(0.77, WU, 5e-5), (2.67, WU, 5e-5), (1.32, 400 / 2600, 1 / 2600)],
+    [(0.77, WU, 5e-5), (1.32, 400 / 2600, 1 / 2600)],
 )
-def test_ksa_costs_more_than_published_where_a_record_moves_the_scores_twice(
+def test_ksa_costs_more_where_a_record_moves_scores_both_ways(
     epsilon0: float, rate: float, delta: float
 ) -> None:
     once = epsilon(Repeated(Sampled(rate, bounded_range_choice(epsilon0)), 100), delta).upper
@@ -97,9 +97,3 @@ def test_ksa_costs_more_than_published_where_a_record_moves_the_scores_twice(
     published = sampled_exponential_epsilon(epsilon0, rate, 100, delta)
     assert once < published < 2.5 * twice
     assert (twice > published) == (epsilon0 > 1)
-
-
-def test_what_amplified_parameters_would_have_lost() -> None:
-    """Rule 4 of (epsilon0, delta0) at the temperature that spends 1: over ten times the epsilon."""
-    found = calibrate_mechanism(KSA(**HUNDREDTH), sizes(100), 1.0, DELTA, cache=None)
-    assert found.bounds.accountants["other_proof"]["epsilon"] > 10

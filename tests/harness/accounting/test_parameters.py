@@ -15,7 +15,7 @@ from tests.harness.accounting.makers import prism, sampled_gaussians
 Gaussian, Sampled, Repeated = dp.GaussianDpEvent, dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent
 
 
-def test_one_sample_of_anything_is_amplified_with_the_whole_delta() -> None:
+def test_a_sample_of_anything_is_amplified_with_all_of_delta() -> None:
     rate, inside = 0.064, prism(0.3)
     bounds = epsilon(Sampled(rate, inside), 1e-5)
     within = epsilon(inside, 1e-5 / rate).upper
