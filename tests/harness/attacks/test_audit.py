@@ -31,10 +31,12 @@ from dpicl.privacy.primitives import GaussianSum
 from dpicl.releasing.release import calibrate_mechanism
 from dpicl.results.schema import to_text
 from tests.harness.attacks.copying_model import CopyingLM
+from tests.harness.attacks.understating import Understating
 from tests.harness.parrot import Parrot
 from tests.samples import contents
 
 SMALL = {"slots": 4, "examples_per_slot": 1}
+WHITE_BOX = {"access": "white-box"}
 
 
 @pytest.fixture(autouse=True)
@@ -57,24 +59,6 @@ def check_and_audit(job, model):
 
 
 @dataclass(frozen=True)
-class Leaky(Parrot):
-    """States a twentieth of what a record moves."""
-
-    name = "leaky"
-
-    def answer(self, query, sample, context):
-        labels = context.task.labels
-        rows = np.array(
-            [
-                [float(bool(slot) and slot[0].label == label) for label in labels]
-                for slot in sample.slots
-            ]
-        )
-        permit = sample.spend(GaussianSum(context.knob).event)
-        return labels[int(np.argmax(permit.noisy_sum(rows.sum(axis=0), math.sqrt(2) / 20)))]
-
-
-@dataclass(frozen=True)
 class Blind(Parrot):
     """Looks at no record."""
 
@@ -86,7 +70,7 @@ class Blind(Parrot):
 
 
 @pytest.mark.parametrize("epsilon", [8.0, math.inf])
-def test_the_bound_of_a_sound_mechanism_is_above_zero_and_below_what_is_proved(
+def test_a_sound_mechanism_has_a_bound_above_0_below_its_proof(
     own_cache, agnews, sim, epsilon
 ) -> None:
     alone = Parrot(slots=2, examples_per_slot=1)
@@ -97,7 +81,9 @@ def test_the_bound_of_a_sound_mechanism_is_above_zero_and_below_what_is_proved(
 
 
 def test_too_little_noise_is_refuted(own_cache, agnews, sim) -> None:
-    alone = Leaky(slots=1, examples_per_slot=1)  # one vote of several hardly ever wins
+    alone = Understating(
+        slots=1, examples_per_slot=1, divisor=20
+    )  # one of several hardly ever wins
     result = audit(alone, agnews, sim, 0.5, question="lookup", runs=100)
     assert result.bound.epsilon > result.privacy.epsilon_proved and "refuted" in failure(result)
 
@@ -130,9 +116,7 @@ def test_every_answer_mechanism_can_be_audited(
     assert attack_from_text(to_text(result)) == result
 
 
-def test_with_four_partitions_the_estimate_is_near_theory_and_no_label_can_show_it(
-    own_cache, agnews
-) -> None:
+def test_with_four_partitions_the_estimate_is_near_theory(own_cache, agnews) -> None:
     """Every slot of this model says whether it holds the text: the canary moves a vote in every run."""
     mechanism = Voting(slots=4, examples_per_slot=2, calibrate=False)
     labels, votes = (
@@ -146,9 +130,7 @@ def test_with_four_partitions_the_estimate_is_near_theory_and_no_label_can_show_
     assert (votes.access, votes.bound.method) == ("white-box", "rates")
 
 
-def test_votes_that_the_canary_never_moves_have_no_estimate_above_zero(
-    own_cache, agnews, sim
-) -> None:
+def test_votes_that_no_canary_moves_have_no_estimate_above_zero(own_cache, agnews, sim) -> None:
     result = audit(Blind(**SMALL), agnews, sim, 8.0, runs=8, access="white-box")
     assert (result.bound.epsilon, result.counts["moved"]) == (0.0, 0) and result.measures[
         GDP
@@ -172,23 +154,6 @@ def test_embeddings_are_compared_along_the_reference_vector(own_cache, samsum) -
     )
     assert result.counts["moved"] == 8 and result.bound.epsilon <= result.privacy.epsilon_proved
     assert 0 < result.measures[GDP].value <= result.privacy.epsilon_proved
-
-
-@pytest.mark.parametrize(
-    ("mechanism", "reason"),
-    [
-        (KSA(**SMALL), "does not answer from one noisy sum"),
-        (Tang(slots=4, tokens=4), "gives no answers"),
-    ],
-    ids=["ksa", "tang"],
-)
-def test_a_white_box_audit_of_anything_else_is_refused(
-    own_cache, samsum, agnews, sim, mechanism, reason
-) -> None:
-    task = agnews if isinstance(mechanism, Tang) else samsum
-    job = AuditJob(mechanism, task, "sim", {}, runs=8, access="white-box")
-    with pytest.raises(UsageError, match=f"{reason}.*--exact"):
-        check_and_audit(job, sim)
 
 
 @pytest.mark.parametrize(
@@ -256,9 +221,8 @@ def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, agnews, sim)
 def test_a_canary_to_be_copied_spells_its_example_out(agnews, sim) -> None:
     made = runs_of(Voting(**SMALL), agnews, sim, question="lookup").canary(1.0)
     (query,), label = made.queries, made.record.label
-    assert (
-        agnews.icl_prefix((made.record,)).count(f"Article: {query.text}\nAnswer: {label}\n\n") == 3
-    )
+    shown = agnews.icl_prefix((made.record,))
+    assert shown.count(f"Article: {query.text}\nAnswer: {label}\n\n") == 3
     assert label in agnews.labels and len(query.text.split()) <= 12
 
 
@@ -271,22 +235,21 @@ def test_a_canary_to_be_copied_spells_its_example_out(agnews, sim) -> None:
         (Voting(), "samsum", {}, "voting cannot do samsum"),
         (Voting(slots=100_000), "agnews", {}, "lower --records"),
         (Parrot(**SMALL), "mit_g", {"question": "lookup"}, "ask mit_g by inquiry"),
+        (KSA(**SMALL), "samsum", WHITE_BOX, "does not answer from one noisy sum.*--exact"),
+        (Tang(slots=4, tokens=4), "agnews", WHITE_BOX, "gives no answers.*--exact"),
     ],
 )
 def test_what_cannot_be_audited_is_refused(
     own_cache, sim, mechanism, task, settings, message
 ) -> None:
-    def try_audit() -> None:
-        loaded = Task.load(task, "synthetic", limit_train=50, limit_test=1)
-        AuditJob(mechanism, loaded, "sim", {}).check()
-        audit(mechanism, loaded, sim, 1.0, runs=8, **settings)
-
+    loaded = Task.load(task, "synthetic", limit_train=50, limit_test=1)
+    job = AuditJob(mechanism, loaded, "sim", {}, runs=8, **settings)
     with pytest.raises(UsageError, match=message):
-        try_audit()
+        check_and_audit(job, sim)
 
 
 def test_the_command_writes_a_result_and_shows_it(dpicl, tmp_path) -> None:
-    words = (
+    command = [
         "audit",
         "voting",
         "--task",
@@ -297,9 +260,9 @@ def test_the_command_writes_a_result_and_shows_it(dpicl, tmp_path) -> None:
         "synthetic",
         "--epsilon",
         "1",
-    )
-    small = ("--runs", "8", "--option", "slots=3", "--results", tmp_path)
-    answer = dpicl(*words, *small, "--json")
+    ]
+    words = (*command, "--runs", "8", "--option", "slots=3", "--results", tmp_path)
+    answer = dpicl(*words, "--json")
     assert answer.code == 0, answer.err
     (result,) = answer.json
     (path,) = tmp_path.rglob("*.json")
@@ -308,7 +271,7 @@ def test_the_command_writes_a_result_and_shows_it(dpicl, tmp_path) -> None:
     assert path.relative_to(tmp_path).parts[:5] == ("attacks", "audit", "sim", "voting", "agnews")
     assert result["subject"]["options"]["slots"] == 3 and result["subject"]["members"] == 6
     before = path.stat().st_mtime_ns
-    shown = dpicl(*words, *small)
+    shown = dpicl(*words)
     assert (
         shown.code == 0
         and "proved" in shown.out
@@ -317,7 +280,7 @@ def test_the_command_writes_a_result_and_shows_it(dpicl, tmp_path) -> None:
     )
     assert path.stat().st_mtime_ns == before, "a result that is there is not made again"
     path.write_text("{")
-    again = dpicl(*words, *small, "--epsilon", "2")
+    again = dpicl(*words, "--epsilon", "2")
     assert again.code == 0 and "quarantine" in again.err
     assert len(list(tmp_path.rglob("quarantine/*.json"))) == 1
     assert json.loads(path.read_text())["bound"] == stored["bound"]

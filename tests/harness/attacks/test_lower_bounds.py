@@ -58,7 +58,7 @@ def test_a_score_that_is_learned_from_nothing_gives_zero() -> None:
     assert sum(bound > 0 for bound in bounds) <= binom.ppf(0.999, REPETITIONS, 0.5)
 
 
-def test_a_sampled_gaussian_stays_below_what_is_true_and_has_power() -> None:
+def test_a_sampled_gaussian_stays_below_the_truth_and_has_power() -> None:
     rate, noise = 0.1, 0.5
     distribution = pld.from_gaussian_mechanism(
         noise, value_discretization_interval=1e-4, sampling_prob=rate
@@ -79,10 +79,11 @@ def test_the_level_is_spent_where_the_truth_is_tight() -> None:
     assert 0 < failures <= 125  # 100 expected at most; 125 is 3.5 standard deviations above
 
 
-def test_many_draws_of_the_noise_make_a_run_a_share_and_the_bound_larger() -> None:
+def test_many_draws_of_the_noise_make_the_bound_larger() -> None:
     g = np.random.default_rng(3)
     members, others = g.normal(1, 1, (60, 50)), g.normal(0, 1, (60, 50))
-    one, many = lower_bound(members[:, 0], others[:, 0], DELTA), lower_bound(members, others, DELTA)
+    one = lower_bound(members[:, 0], others[:, 0], DELTA)
+    many = lower_bound(members, others, DELTA)
     tpr, fpr = ndtr(1 - many.decision.threshold), ndtr(-many.decision.threshold)
     assert many.decision.tpr == pytest.approx(tpr, abs=0.05)
     assert one.epsilon < many.epsilon <= max(math.log(tpr / fpr), math.log((1 - fpr) / (1 - tpr)))
@@ -165,10 +166,9 @@ def test_senseless_input_of_a_statistic_is_refused(attempt, words) -> None:
         (0.3, lambda g: (g.random(60) < 0.3).astype(float)),
         (0.5, lambda g: g.random(60)),
         (0.6, lambda g: g.beta(60, 40, size=60)),
-        (0.04, lambda g: g.beta(2, 48, size=60)),
         (0.5, lambda g: g.random(1)),
     ],
-    ids=["bernoulli", "uniform", "narrow_beta", "small_beta", "single_value"],
+    ids=["bernoulli", "uniform", "narrow_beta", "single_value"],
 )
 def test_betting_limits_cover_the_mean(
     mean: float, draw: Callable[[np.random.Generator], np.ndarray]
@@ -178,7 +178,7 @@ def test_betting_limits_cover_the_mean(
     assert int((mean_upper(samples, ALPHA) < mean).sum()) <= MOST_MISSES
 
 
-def test_betting_limit_is_that_of_a_gambler_who_plays_value_by_value() -> None:
+def test_a_betting_limit_is_that_of_a_gambler_value_by_value() -> None:
     values = np.random.default_rng(3).beta(6, 4, size=40)
 
     def is_refuted(mean: float) -> bool:

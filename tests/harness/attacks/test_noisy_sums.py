@@ -32,7 +32,7 @@ def test_the_largest_mu_is_that_of_two_gaussians(mu) -> None:
     assert max(0.0, mu - 0.05) <= found <= mu + 0.05
 
 
-def test_the_estimate_of_a_moved_vote_is_near_what_is_proved_and_says_that_it_is_no_bound() -> None:
+def test_the_estimate_of_a_moved_vote_is_near_the_proof() -> None:
     inside, outside = (
         sums([[1, 3], [1, 3]], math.sqrt(2) / 1.67),
         sums([[0, 4], [0, 4]], math.sqrt(2) / 1.67),
@@ -49,7 +49,7 @@ def test_the_estimate_of_a_moved_vote_is_near_what_is_proved_and_says_that_it_is
         assert estimate.note == NO_BOUND and "no bound" in NO_BOUND
 
 
-def test_the_reference_vector_finds_a_direction_among_many_and_stays_below_what_is_true() -> None:
+def test_the_reference_vector_finds_a_direction_among_many() -> None:
     generator = np.random.default_rng(1)
     inside, outside = (generator.normal(size=(60, 20, 32)) for _ in range(2))
     inside += 3.0 * reference_vector(generator.normal(size=(1, 32)), np.zeros((1, 32)))

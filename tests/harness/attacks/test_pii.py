@@ -41,6 +41,7 @@ def spans(released, records, span=20):
 def test_twenty_words_in_a_row_are_a_copy_and_nineteen_are_not():
     assert spans([TWENTY], [f"x {TWENTY} y"]) == spans([f"x {TWENTY} y"], [TWENTY]) == (1, 1, 20)
     assert spans([TWENTY.replace(" ", ",\n / ")], [TWENTY]) == (1, 1, 20)
+    assert spans(["text"], []) == (0, 0, 0)
     for other in (TWENTY.rpartition(" ")[0], TWENTY.replace("w10", "other"), TWENTY.upper()):
         assert spans([other], [TWENTY]) == (0, 0, 0)
     assert spans(
@@ -56,7 +57,3 @@ def test_twenty_words_in_a_row_are_a_copy_and_nineteen_are_not():
 )
 def test_spans_agree_with_the_slow_search(released, records, span):
     assert spans(released, records, span) == slow_spans(released, records, span)
-
-
-def test_it_does_without_records():
-    assert spans(["text"], []) == (0, 0, 0)

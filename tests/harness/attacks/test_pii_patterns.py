@@ -99,7 +99,7 @@ def test_dates_times_prices_and_longer_numbers_are_none(text):
 
 @settings(deadline=None)
 @given(st.text(alphabet="a0125@.-_+ ()/\n%'é０\ud800", max_size=60))
-def test_whatever_is_found_has_its_normal_form_and_stands_in_the_text(text):
+def test_what_is_found_has_its_normal_form_and_is_in_the_text(text):
     everything = find_identifiers(text)
     assert everything == addresses(text) | phones(text)
     for address in addresses(text):

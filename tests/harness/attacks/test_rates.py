@@ -49,14 +49,14 @@ def test_tpr_at_a_resolvable_fpr() -> None:
     assert found.note == ""
 
 
-def test_tpr_at_an_unresolvable_fpr_is_that_without_false_positives() -> None:
+def test_tpr_at_an_unresolvable_fpr_has_no_false_positive() -> None:
     found = tpr_at_fpr(np.r_[50, 49, 60, 10], np.arange(50), 0.001)
     assert found.value == 0.5  # 49 ties with a non-member and is on its side
     high = stats.binomtest(0, 50).proportion_ci(0.95, method="exact").high
     assert found.note == f"at no false positive among 50: FPR below {high:.2g}"
 
 
-def test_advantage_is_the_difference_on_candidates_that_did_not_choose() -> None:
+def test_advantage_is_judged_on_candidates_that_did_not_choose() -> None:
     half = advantage([1.0] * 200, [0.0] * 100 + [1.0] * 100, seed=3)
     assert half.value == pytest.approx(0.5, abs=0.1)
     assert half.low < half.value < half.high

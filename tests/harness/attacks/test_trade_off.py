@@ -58,7 +58,7 @@ def test_no_tail_of_a_gaussian_is_refuted_by_its_own_curve(multiplier) -> None:
         )
 
 
-def test_no_tail_of_a_mechanism_that_tells_all_with_probability_delta_is_refuted() -> None:
+def test_no_tail_of_telling_all_with_chance_delta_is_refuted() -> None:
     """Guesses about records are as dependent as they can be."""
     curve = TradeOff(np.zeros(1), np.array([0.03]))
     tails = 0.03 + 0.97 * stats.binom.sf(np.arange(30), 30, 0.5)
@@ -66,15 +66,7 @@ def test_no_tail_of_a_mechanism_that_tells_all_with_probability_delta_is_refuted
     assert is_refuted(curve, 30, 30, 30, 0.04)
 
 
-def test_80_right_guesses_of_80_are_as_likely_as_randomised_response_makes_them() -> None:
-    curve = TradeOff(np.ones(1), np.zeros(1))
-    chance = (math.e / (1 + math.e)) ** 80
-    assert not is_refuted(curve, 80, 80, 80, chance) and is_refuted(
-        curve, 80, 80, 80, chance * 1.001
-    )
-
-
-def test_a_perfect_attack_on_100_records_shows_twice_what_epsilon_and_delta_can() -> None:
+def test_a_perfect_attack_shows_twice_what_epsilon_and_delta_can() -> None:
     inside = np.arange(100) % 2 == 0
     runs = guess_by_rules(inside.astype(float), inside, DELTA)
     assert max(run.epsilon for run in runs) == pytest.approx(3.04)
@@ -89,7 +81,7 @@ def test_a_blind_attack_shows_nothing_and_asks_no_accountant() -> None:
 
 
 @pytest.mark.slow
-def test_a_sound_gaussian_is_refuted_in_5_percent_of_runs_at_most_and_gets_a_larger_bound() -> None:
+def test_a_sound_gaussian_is_refuted_in_5_percent_at_most() -> None:
     multiplier, generator = (
         gaussian_mechanism.get_sigma_gaussian(8.0, DELTA),
         np.random.default_rng(3),

@@ -14,5 +14,5 @@ def test_tiny_probabilities_do_not_underflow() -> None:
     )
 
 
-def test_content_free_probability_of_zero_does_not_divide_by_zero() -> None:
+def test_a_content_free_probability_of_zero_is_no_division() -> None:
     assert predictions(DOCUMENTS, np.array([1.0, 0.0, 0.0])).tolist() == [1, 2, 1]

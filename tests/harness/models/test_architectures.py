@@ -278,7 +278,7 @@ def test_a_model_that_reads_otherwise_than_transformers_is_found(
     assert "one row a pass" in caplog.text
 
 
-def test_what_was_measured_is_kept_for_weights_that_have_a_fingerprint(
+def test_a_measurement_is_kept_for_weights_with_a_fingerprint(
     tiny: TransformersLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
@@ -297,7 +297,7 @@ def test_what_was_measured_is_kept_for_weights_that_have_a_fingerprint(
 
 
 @pytest.mark.parametrize("size", OUTPUT_SHAPES)
-def test_an_output_layer_that_rounds_otherwise_at_one_size_is_read_at_one_size(
+def test_an_output_layer_that_rounds_by_size_is_read_at_one_size(
     size: int, tiny: TransformersLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the number of tokens that a pass reads, and though a copy of the layer does not."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -138,46 +137,14 @@ def read_behind(
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_pieces_behind_one_prefix_attend_to_nothing_of_each_other(dtype: torch.dtype) -> None:
+def test_pieces_behind_one_prefix_attend_to_none_of_each_other(dtype: torch.dtype) -> None:
     """In a pass of shorter and longer ones, of which many take the place of another that was there before."""
     counts = [33, 5, 64, 20, 1, 7, 31, 8]
     for row, expected in zip(*read_behind(45, counts, dtype), strict=True):
         assert (row.double() - expected).abs().max() < (0.06 if dtype == torch.bfloat16 else 1e-5)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_a_prefix_is_copied_once_for_all_pieces_that_end_alike(
-    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Up to STEP tokens: the keys of 40 are filled up to 64, and to 96 behind them."""
-    copied, read = [], KeyValues.read_up_to
-
-    def note(store: KeyValues, layer: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
-        copied.append(end)
-        return read(store, layer, end)
-
-    monkeypatch.setattr(KeyValues, "read_up_to", note)
-    read_behind(40, [20, 3, 50, 10, 24, 25], dtype)
-    assert copied == [40, 40]
-
-
-def test_scores_take_the_same_memory_in_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where each product gets pages of its own, they take a third of its time."""
-    query, keys, values = make_piece(65, 65, 9, 3, 64)
-    places, softmax = [], torch.softmax
-
-    def note(scores: torch.Tensor, **options: Any) -> torch.Tensor:
-        places.append(scores.data_ptr())
-        return softmax(scores, **options)
-
-    monkeypatch.setattr(torch, "softmax", note)
-    with attention.reading([Piece([1] * 65, range(65), 0, None, None, ())]):
-        for layer in range(3):
-            attention.attend(SimpleNamespace(layer_idx=layer), query, keys, values, None)
-    assert len(places) == 3 and len(set(places)) == 1
-
-
-def test_groups_share_a_product_and_have_the_bits_of_one_for_each(
+def test_groups_share_a_product_and_have_the_bits_of_their_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     query, keys, values = make_piece(120, 640, 9, 3, 64)
@@ -195,19 +162,7 @@ def test_groups_share_a_product_and_have_the_bits_of_one_for_each(
     assert shapes[1:] == 3 * [(1, 360, 640)]
 
 
-def test_only_rows_in_bfloat16_on_a_fast_processor_are_products(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    query, *_ = make_piece(65, 297, 9, 3, 64)
-    assert attention._is_by_products(query, 3, 65, 297)
-    assert not attention._is_by_products(query.float(), 3, 65, 297)
-    assert not attention._is_by_products(query, 3, 1, 297)
-    assert not attention._is_by_products(query, 3, 65, 50_000)
-    monkeypatch.setattr(attention, "_can_multiply_bfloat16", lambda: False)
-    assert not attention._is_by_products(query, 3, 65, 297)
-
-
-def test_a_piece_that_is_no_product_is_kept_before_a_later_one_of_its_row_is(
+def test_a_piece_that_is_no_product_is_kept_before_a_later_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     query, keys, values = make_piece(40, 40, 4, 2, 16)

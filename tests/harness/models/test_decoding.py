@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,8 +11,6 @@ import torch
 from dpicl import models
 from dpicl.core.errors import ModelError, UsageError
 from dpicl.models.base import LanguageModel
-from dpicl.models.decoding import Writer
-from dpicl.models.pieces import KeyValues, Memory
 from dpicl.models.transformers import TransformersLM
 from tests.harness.models.tiny import SlowReader
 
@@ -52,28 +49,6 @@ def test_samples_are_gumbel_argmaxes_of_the_rows_own_seed(
     ]
 
 
-def test_frequencies_of_sampled_tokens_are_the_softmax(
-    tiny: TransformersLM, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Chi-square over tokens that are expected ten times or more; 1e-6 quantile, so the test fails only when wrong."""
-    stats = pytest.importorskip("scipy.stats")
-    logits, rows = torch.linspace(-3, 2, tiny.vocab_size), 20_000
-    writer = Writer(tiny, rows, 2, (), 0.5, range(rows), "raise")
-    tiny.eos_token_id = -1
-    monkeypatch.setattr(tiny, "decode", lambda tokens: "")
-    counts: Counter[int] = Counter()
-    for start in range(0, rows, 1000):
-        going, tokens = writer.step(logits.expand(1000, -1), range(start, start + 1000))
-        assert going == list(range(1000))
-        counts.update(tokens.tolist())
-    expected = torch.softmax(logits.double() / 0.5, dim=0).numpy() * rows
-    kept = expected >= 10
-    seen = np.array([counts[token] for token in range(tiny.vocab_size)])
-    seen = np.append(seen[kept], seen[~kept].sum())
-    expected = np.append(expected[kept], expected[~kept].sum())
-    assert ((seen - expected) ** 2 / expected).sum() < stats.chi2.isf(1e-6, len(expected) - 1)
-
-
 def test_sampling_near_temperature_zero_is_greedy(model: LanguageModel) -> None:
     prompts = [model.encode("The film"), model.encode("Shares fell as")]
     assert model.generate(prompts, 10, temperature=1e-300, seeds=[1, 2]) == model.generate(
@@ -101,22 +76,6 @@ def test_rows_that_have_ended_are_read_no_more(tiny: TransformersLM, slow: SlowR
     texts = tiny.generate(prompts, 8)
     assert texts == [tiny.decode(row[:end]) for row, end in zip(tokens, ends, strict=True)]
     assert tiny.usage.tokens_read == sum(2 + min(end, 7) for end in ends)
-
-
-def test_keys_and_values_move_to_a_larger_place() -> None:
-    """What one row keeps, token by token, against all of it in one piece; its memory is given back."""
-    memory = Memory(limit=10**6, token=16)
-    kept = KeyValues(memory, room=3)
-    keys, values = torch.randn(1, 2, 20, 4), torch.randn(1, 2, 20, 4)
-    kept.put(0, 0, keys[:, :, :2], values[:, :, :2])
-    for at in range(2, 20):
-        kept.put(0, at, keys[:, :, at : at + 1], values[:, :, at : at + 1])
-        assert torch.equal(kept.read_up_to(0, at + 1)[0], keys[:, :, : at + 1])
-    assert torch.equal(kept.read_up_to(0, 20)[1], values)
-    kept.hold(20)
-    assert memory.held == 20 * 16
-    del kept
-    assert memory.held == 0
 
 
 @pytest.mark.parametrize("kept", [[0, 1, 2], [0, 2, 5], [3], [1, 2, 3, 4, 5]])

@@ -24,14 +24,14 @@ TINY = ginc.Training(1, 16, 2, 64, documents=12, batch=4, rate=1e-2, warm_up=1)
 MECHANISMS = load_mechanisms()
 
 
-def test_the_weights_are_those_of_the_committed_results_and_of_this_training() -> None:
+def test_the_weights_are_those_of_the_committed_results() -> None:
     first = next(Path(__file__).parents[3].glob("results/ginc/ginc/*/ginc/*.json"))
     model = ginc.load_ginc("cpu", None)
     assert json.loads(first.read_text())["manifest"]["model"]["sha256"] == model.identity.sha256
     assert ginc.validation_loss(model.model, ginc.TRAINING) == pytest.approx(1.25386, abs=1e-4)
 
 
-def test_a_training_is_the_same_to_the_bit_whatever_else_is_random(tmp_path: Path) -> None:
+def test_a_training_is_the_same_whatever_else_is_random(tmp_path: Path) -> None:
     files = [tmp_path / name for name in "abc"]
     before = torch.get_rng_state()
     ginc.pretrain(TINY, files[0])
@@ -81,14 +81,6 @@ def test_it_is_read_in_packed_rows() -> None:
     alone = model.model(torch.tensor([[150, 3, 4]])).logits[0, -1].log_softmax(-1)
     assert model.next_token_log_probs([[3, 4]])[0].numpy() == pytest.approx(
         alone.detach().numpy(), abs=1e-4
-    )
-
-
-def test_training_lowers_the_loss(tmp_path: Path) -> None:
-    more = replace(TINY, documents=300)
-    assert (
-        ginc.pretrain(more, tmp_path / "a")
-        < ginc.pretrain(replace(more, rate=1e-9), tmp_path / "b") - 0.5
     )
 
 

@@ -24,7 +24,7 @@ def letters(dpicl, no_plugins_before) -> models.LanguageModel:
     return models.load("letters")
 
 
-def test_a_model_of_one_function_keeps_what_a_language_model_promises(letters):
+def test_a_model_of_one_function_is_a_language_model(letters):
     prompts = [
         letters.encode(text) for text in ("the", "", "people of", ChatPrompt("Hello", "Yes"))
     ]

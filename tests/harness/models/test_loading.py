@@ -90,7 +90,7 @@ def test_sha256_of_a_folder_covers_every_file_wherever_it_lies(tmp_path: Path) -
     assert folder_sha256(folder) in known
 
 
-def test_the_remembered_hash_of_a_large_file_is_never_that_of_another_content(
+def test_the_remembered_hash_of_a_file_is_of_its_content(
     tmp_path: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "_LARGE", 0)
@@ -119,7 +119,7 @@ EDITS = {
 
 
 @pytest.mark.parametrize("name", EDITS)
-def test_an_edited_file_is_another_model_to_the_cache_the_measurement_and_the_board(
+def test_an_edited_file_is_another_model(
     tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "cache"))
@@ -170,13 +170,13 @@ def test_an_adapter_whose_model_lies_elsewhere_is_refused(
     assert "merge" in read_refusal(tmp_path)
 
 
-def test_the_model_in_float32_cannot_be_asked_for_in_another_precision() -> None:
+def test_the_model_in_float32_has_no_other_precision() -> None:
     with pytest.raises(UsageError, match="use 'embedded'"):
         models.load("embedded-float32", device="cpu", dtype="bfloat16")
 
 
 @pytest.mark.model
-def test_the_model_in_float32_is_the_embedded_one_in_full_precision(
+def test_the_model_in_float32_is_the_embedded_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(

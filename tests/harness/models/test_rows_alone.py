@@ -236,7 +236,7 @@ def test_a_pass_that_runs_out_of_memory_is_read_again_in_halves(
     assert not model._passes.pending
 
 
-def test_a_machine_with_no_memory_at_all_is_an_error_and_loses_no_other_job(
+def test_a_machine_with_no_memory_is_an_error(
     lm: TransformersLM,
 ) -> None:
     model = set_passes(lm, 1024)

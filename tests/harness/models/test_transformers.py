@@ -13,7 +13,6 @@ from dpicl import models
 from dpicl.core.errors import ModelError, PromptTooLong
 from dpicl.models import products, reading
 from dpicl.models.base import ChatPrompt, Prefix
-from dpicl.models.products import linear_layers, use_products
 from dpicl.models.transformers import TransformersLM
 from tests.harness.models.tiny import SlowReader
 
@@ -92,31 +91,6 @@ def test_a_pass_predicts_after_few_tokens(
     assert tiny.usage.forward_calls == len(queries)
 
 
-def test_greedy_endings_are_marked(tiny: TransformersLM, slow: SlowReader) -> None:
-    query = random_prompts([6])[0]
-    best = slow.greedy(query, 3)
-    other = [*best[:2], (best[2] + 1) % tiny.vocab_size]
-    row = tiny.score_endings([(query, [best, best[:1], other])])[0]
-    assert [ending.greedy for ending in row] == [True, True, False]
-
-
-def greedy_text(tiny: TransformersLM, slow: SlowReader, prompt: list[int], count: int) -> str:
-    tokens = slow.greedy(prompt, count)
-    if tiny.eos_token_id in tokens:
-        tokens = tokens[: tokens.index(tiny.eos_token_id)]
-    return tiny.decode(tokens)
-
-
-def test_generate_is_cut_before_the_first_stop_string(
-    tiny: TransformersLM, slow: SlowReader
-) -> None:
-    prompts = random_prompts([3, 14, 8], seed=5)
-    whole = [greedy_text(tiny, slow, prompt, 20) for prompt in prompts]
-    stop = whole[0][5:7]
-    texts = tiny.generate(prompts, 20, stop=["", stop])
-    assert texts == [text.split(stop)[0] for text in whole]
-
-
 def test_prompts_that_do_not_fit_are_refused(tiny: TransformersLM) -> None:
     full = [5] * tiny.max_length
     tiny.next_token_log_probs([full])
@@ -158,7 +132,7 @@ def test_chat_prompt_without_template_is_an_error(tiny: TransformersLM) -> None:
         tiny.encode(ChatPrompt("Hello"))
 
 
-def test_bos_is_put_before_every_prompt_where_the_tokenizer_wants_it(
+def test_bos_is_put_before_prompts_where_the_tokenizer_wants_it(
     tiny: TransformersLM, slow: SlowReader
 ) -> None:
     bos = tiny.tokenizer.bos_token_id
@@ -182,22 +156,7 @@ def test_identity_pins_the_weights_down(tiny: TransformersLM, tiny_folder: Path)
     assert isinstance(tiny.prefix([5]), Prefix)
 
 
-def test_products_are_replaced_only_while_the_reader_reads(tiny: TransformersLM) -> None:
-    layers = linear_layers(tiny.model)
-    assert (
-        layers
-        and not linear_layers(tiny.model.to(torch.bfloat16))
-        and linear_layers(tiny.model.float()) == layers
-    )
-    rows = torch.randn(16, layers[0].in_features)
-    before = layers[0](rows)
-    with use_products(layers):
-        assert "forward" in vars(layers[0])
-        torch.testing.assert_close(layers[0](rows), before)
-    assert "forward" not in vars(layers[0])
-
-
-def test_what_is_measured_of_one_library_is_not_believed_of_the_other(
+def test_a_measure_of_one_library_is_not_believed_of_the_other(
     tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DPICL_CACHE", str(tmp_path))

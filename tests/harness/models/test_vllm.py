@@ -128,7 +128,7 @@ def test_numbers_are_those_of_this_process(server: ServerProcess) -> None:
     assert model.generate(prompts, 8) == here.generate(prompts, 8)
 
 
-def test_kinds_of_requests_that_come_together_are_answered_in_full(server: ServerProcess) -> None:
+def test_requests_that_come_together_are_answered_in_full(server: ServerProcess) -> None:
     model, here = load(server, window=16), models.load("embedded-float32")
     prompts = [model.encode(f"Item {at}: the news of the day is") for at in range(12)]
     likeliest = [partial(model.likeliest_log_probs, [prompt], 20) for prompt in prompts]
@@ -196,7 +196,7 @@ def run_beside_vllm(*words: str | Path) -> str:
     return done.stdout
 
 
-def test_the_engine_gives_the_numbers_of_this_process_and_says_whether_rows_are_alone(
+def test_the_engine_gives_the_numbers_of_this_process(
     folder: Path,
 ) -> None:
     found = json.loads(run_beside_vllm("-c", READ, str(folder), json.dumps(TEXTS)))
@@ -219,9 +219,7 @@ def test_the_engine_gives_the_numbers_of_this_process_and_says_whether_rows_are_
     )
 
 
-def test_cells_run_with_the_engine_and_stdout_has_the_answer_alone(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_cells_run_with_the_engine_and_stdout_is_the_answer(folder: Path, tmp_path: Path) -> None:
     suite = tmp_path / "suite.yaml"
     suite.write_text(SUITE, encoding="utf-8")
     name = f"vllm:{folder}?context=2048"

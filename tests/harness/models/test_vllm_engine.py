@@ -120,7 +120,7 @@ def test_it_reads_as_the_same_model_does(model: VllmLM, tiny: TransformersLM) ->
         model.next_token_log_probs([[5] * tiny.max_length])
 
 
-def test_rows_of_all_jobs_are_one_call_of_a_kind_and_private_sets_have_salts(
+def test_rows_of_all_jobs_are_one_call_and_private_sets_salted(
     model: VllmLM, llm: ScriptedLLM
 ) -> None:
     def list_alone(prompt: list[int]) -> torch.Tensor:
@@ -168,7 +168,7 @@ UNSOUND: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("what", UNSOUND)
-def test_an_unsound_answer_is_none_and_ends_the_run_where_a_public_prompt_gets_it_too(
+def test_an_unsound_answer_is_none_and_for_public_prompts_fatal(
     what: str, model: VllmLM, llm: ScriptedLLM
 ) -> None:
     bad = [5, 7]
@@ -226,7 +226,7 @@ def test_rows_count_as_alone_only_where_no_neighbour_moves_a_bit(
     assert not are_rows_alone(model, 64)
 
 
-def test_names_hold_what_changes_numbers_and_pins_are_those_of_the_folder(
+def test_names_hold_what_changes_numbers_and_pins_the_folder(
     tiny_folder: Path,
 ) -> None:
     name = f"vllm:{tiny_folder}"
@@ -245,9 +245,7 @@ def test_names_hold_what_changes_numbers_and_pins_are_those_of_the_folder(
         ("context=many", "context of vLLM"), ("context=9&context=9", "once"), ("context", "key=value"),
     ],
 )  # fmt: skip
-def test_settings_that_make_no_sense_are_refused_before_anything_is_loaded(
-    query: str, words: str
-) -> None:
+def test_senseless_settings_are_refused_before_loading(query: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         models.require_sound(f"vllm:somewhere?{query}")
 
