@@ -43,7 +43,7 @@ def slow_delta(size: float, count: int, x: float, choices: int = 200) -> float:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_profile_is_the_largest_over_all_ranges(size: float) -> None:
+def test_the_profile_is_the_largest_over_all_ranges(size):
     for x in np.linspace(-1.2 * size, 1.2 * size, 25):
         scan = [
             high * max(0.0, -math.expm1(x - t)) + low * max(0.0, -math.expm1(x - t + size))
@@ -59,9 +59,7 @@ def test_the_profile_is_the_largest_over_all_ranges(size: float) -> None:
     size=st.floats(0.01, 8.0),
     where=st.floats(-1.1, 1.1),
 )
-def test_no_choice_of_that_range_exceeds_the_profile(
-    scores: list[float], moves: list[float], size: float, where: float
-) -> None:
+def test_no_choice_of_that_range_exceeds_the_profile(scores, moves, size, where):
     before = np.array(scores)
     after = before + size * np.array(moves[: len(scores)])
     p, q = softmax(after), softmax(before)
@@ -71,7 +69,7 @@ def test_no_choice_of_that_range_exceeds_the_profile(
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_one_step_of_the_recursion_is_the_profile(size: float) -> None:
+def test_one_step_of_the_recursion_is_the_profile(size):
     x = size * np.arange(-25, 26) / 25
     assert choices_delta(size, 1, 25) == pytest.approx(choice_delta(size, x), abs=1e-14)
 
@@ -79,30 +77,28 @@ def test_one_step_of_the_recursion_is_the_profile(size: float) -> None:
 @pytest.mark.parametrize(
     ("size", "count", "choices"), [(0.2, 2, 200), (1.0, 2, 200), (4.0, 2, 200), (1.0, 3, 60)]
 )
-def test_several_choices_cost_what_the_slow_recursion_says(
-    size: float, count: int, choices: int
-) -> None:
+def test_several_choices_cost_what_the_slow_recursion_says(size, count, choices):
     deltas = choices_delta(size, count, 40)
     for cell in (-60, -20, -3, 0, 10, 33, 70) if count == 2 else (-30, 0, 45, 80):
         exact = slow_delta(size, count, size * cell / 40, choices)
         assert exact * (1 - 1e-12) <= deltas[len(deltas) // 2 + cell] <= exact * 1.02 + 1e-12
 
 
-def test_blocks_of_choices_lose_little() -> None:
+def test_blocks_of_choices_lose_little():
     whole = choices_delta(0.05, 2 * BLOCK, 16)
     upper = choices_pld(0.05, 2 * BLOCK, 16).get_epsilon_for_delta(1e-5)
     exact = 0.05 / 16 * (int(np.argmax(whole <= 1e-5)) - len(whole) // 2)
     assert exact - 0.05 / 16 < upper < exact * 1.01
 
 
-def test_finer_grids_only_come_down() -> None:
+def test_finer_grids_only_come_down():
     coarse, fine, finest = (
         choices_pld(1.0, 6, cells).get_epsilon_for_delta(1e-5) for cells in (8, 32, 128)
     )
     assert finest <= fine <= coarse < 1.02 * finest
 
 
-def test_many_choices_cost_little_more_than_their_gaussian() -> None:
+def test_many_choices_cost_little_more_than_their_gaussian():
     count, size = 2000, 0.02
     bounds = epsilon(compose([bounded_range_choice(size)] * count), 1e-5)
     gaussian = epsilon(dp.GaussianDpEvent(2 / (size * math.sqrt(count))), 1e-5).upper
@@ -135,9 +131,7 @@ def slow_sampled(
 @pytest.mark.parametrize(
     ("size", "rate", "count"), [(1.0, 0.2, 1), (4.0, 0.05, 1), (1.5, 0.3, 2), (3.0, 0.1, 2)]
 )
-def test_choices_on_samples_cost_what_the_slow_recursion_says(
-    size: float, rate: float, count: int, removed: bool
-) -> None:
+def test_choices_on_samples_cost_what_the_slow_recursion_says(size, rate, count, removed):
     grid = 0.002
     deltas = sampled_choices_delta(size, rate, count, grid, removed=removed, cells=64)
     for x in (-0.2, -0.05, 0.0, 0.03, 0.1, 0.25):
@@ -147,7 +141,7 @@ def test_choices_on_samples_cost_what_the_slow_recursion_says(
             assert exact - 1e-12 <= deltas[at] <= exact * 1.02 + 2e-4
 
 
-def test_samples_of_a_choice_cost_less_than_each_at_its_worst() -> None:
+def test_samples_of_a_choice_cost_less_than_each_at_its_worst():
     size, rate, count = 1.5, 0.05, 40
     event = dp.SelfComposedDpEvent(
         dp.PoissonSampledDpEvent(rate, bounded_range_choice(size)), count

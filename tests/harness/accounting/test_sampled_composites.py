@@ -47,7 +47,7 @@ def bound_at(event: dp.DpEvent, count: int, x: float) -> float:
 @pytest.mark.parametrize(
     ("size", "choices", "rate"), [(1.2, 1, 0.05), (1.2, 2, 0.3), (3.0, 1, 0.1), (0.3, 2, 0.1)]
 )
-def test_the_bound_is_met_by_the_worst_choices(size: float, choices: int, rate: float) -> None:
+def test_the_bound_is_met_by_the_worst_choices(size, choices, rate):
     event = Sampled(rate, Repeated(Choice(size), choices))
     ranges = np.linspace(0, size, 81)
     for queries, slack in ((1, 1.01), (2, 1.2)):  # two profiles composed are above any two choices
@@ -59,7 +59,7 @@ def test_the_bound_is_met_by_the_worst_choices(size: float, choices: int, rate: 
             assert bound_at(event, queries, x) <= exact * slack
 
 
-def test_removal_and_addition_are_bounded_each() -> None:
+def test_removal_and_addition_are_bounded_each():
     size, rate, queries = 2.0, 0.2, 3
     total = compose_losses({Sampled(rate, Choice(size)): queries}, STEPS)
     assert total is not None
@@ -74,7 +74,7 @@ def test_removal_and_addition_are_bounded_each() -> None:
     assert total._pmf_remove.get_delta_for_epsilon(0.9) > 0.01
 
 
-def test_moved_losses_have_the_divergences_of_the_mixture() -> None:
+def test_moved_losses_have_the_divergences_of_the_mixture():
     """A pair whose losses lie on the inner grid: nothing is lost before the outer grid."""
     rate, grid = 0.15, 0.25
     losses = np.array([-4, -1, 2, 6]) * grid
@@ -101,16 +101,14 @@ def test_moved_losses_have_the_divergences_of_the_mixture() -> None:
     ("noise", "rate", "steps"),
     [(0.6, 20 / 30000, 100), (0.51, 80 / 835, 15), (0.94, 0.005, 1000), (3.0, 0.1, 40)],
 )
-def test_samples_of_one_gaussian_cost_what_the_pld_says(
-    noise: float, rate: float, steps: int
-) -> None:
+def test_samples_of_one_gaussian_cost_what_the_pld_says(noise, rate, steps):
     found = composed_epsilon({Sampled(rate, Gaussian(noise)): steps}, 1e-5)
     assert found == pytest.approx(
         gaussians.pld_epsilon(((rate, noise, steps),), 1e-5, 5e-4), rel=0.002
     )
 
 
-def test_samples_of_one_pure_mechanism_cost_what_binomials_say() -> None:
+def test_samples_of_one_pure_mechanism_cost_what_binomials_say():
     """Poisson samples of randomised response: two outcomes each, so the composition is a sum over binomials.
     The proof is above it, and what an adversary shows is below."""
     inside, rate, count, delta = 1.0, 0.1, 30, 1e-5
@@ -126,7 +124,7 @@ def test_samples_of_one_pure_mechanism_cost_what_binomials_say() -> None:
     assert measure_both_ways(sides, 1.005 * lower) <= delta < measure_both_ways(sides, lower)
 
 
-def test_a_sample_inside_a_sample_keeps_both_directions() -> None:
+def test_a_sample_inside_a_sample_keeps_both_directions():
     size, inner, outer = 1.5, 0.3, 0.2
     event = Sampled(outer, compose([Sampled(inner, Choice(size)), Choice(0.4)]))
     for t, s in itertools.product(np.linspace(0, size, 7), np.linspace(0, 0.4, 3)):
@@ -136,7 +134,7 @@ def test_a_sample_inside_a_sample_keeps_both_directions() -> None:
             assert measure_both_ways(exact, x) <= bound_at(event, 2, x) + 1e-12
 
 
-def test_choices_of_two_sizes_next_to_other_noise() -> None:
+def test_choices_of_two_sizes_next_to_other_noise():
     """Enumerated choices and randomised response on one sample, twice."""
     rate = 0.25
     event = Sampled(
@@ -152,14 +150,14 @@ def test_choices_of_two_sizes_next_to_other_noise() -> None:
     assert bound_at(event, 2, 0.1) <= 1.2 * max(measure_both_ways(pair, 0.1) for pair in pairs)
 
 
-def test_what_has_a_distribution() -> None:
+def test_what_has_a_distribution():
     assert has_distribution(
         Sampled(0.1, compose([Gaussian(1.0), dp.LaplaceDpEvent(1.0), Choice(1.0)]))
     )
     assert not has_distribution(Sampled(0.1, compose([Gaussian(1.0), dp.ZCDpEvent(0.1)])))
 
 
-def test_the_smaller_one_of_two_proofs_counts_and_both_are_said() -> None:
+def test_the_smaller_one_of_two_proofs_counts_and_both_are_said():
     event = Repeated(Sampled(0.01, Repeated(Choice(0.5), 10)), 100)
     bounds = epsilon(event, 1e-5)
     other = bounds.accountants["other_proof"]
@@ -168,7 +166,7 @@ def test_the_smaller_one_of_two_proofs_counts_and_both_are_said() -> None:
     assert "Poisson" in bounds.accountants["rule"]
 
 
-def test_next_to_zcdp_choices_count_as_zcdp() -> None:
+def test_next_to_zcdp_choices_count_as_zcdp():
     choices, zcdp = Repeated(Choice(0.1), 100), dp.ZCDpEvent(0.01)
     assert epsilon(dp.ComposedDpEvent((choices, zcdp)), 1e-5).upper == pytest.approx(
         epsilon(dp.ZCDpEvent(0.01 + 100 * 0.1**2 / 8), 1e-5).upper
@@ -177,7 +175,7 @@ def test_next_to_zcdp_choices_count_as_zcdp() -> None:
     assert both.accountants["rule"] == "composition of privacy parameters"
 
 
-def test_losses_too_large_for_a_grid_leave_the_other_proof() -> None:
+def test_losses_too_large_for_a_grid_leave_the_other_proof():
     bounds = epsilon(Sampled(0.5, Choice(1e6)), 1e-5)
     assert bounds.upper == pytest.approx(1e6 - math.log(2), rel=1e-9)
     assert bounds.accountants["inside"]["accountants"]["rule"].startswith(
@@ -186,7 +184,7 @@ def test_losses_too_large_for_a_grid_leave_the_other_proof() -> None:
     assert sampled_composites.composed_epsilon({Choice(1e6): 2}, 1e-5) == math.inf
 
 
-def test_rough_answers_are_close() -> None:
+def test_rough_answers_are_close():
     for event in (
         Repeated(Sampled(0.01, Repeated(Choice(0.7), 10)), 100),
         Sampled(0.05, Repeated(Choice(0.2), 100)),
@@ -204,7 +202,7 @@ def test_rough_answers_are_close() -> None:
         assert rough_epsilon(event, 1e-5) == pytest.approx(epsilon(event, 1e-5).upper, rel=0.02)
 
 
-def test_free_and_exposed_choices() -> None:
+def test_free_and_exposed_choices():
     assert bounded_range_choice(0.0) == dp.NoOpDpEvent()
     assert bounded_range_choice(math.inf) == dp.NonPrivateDpEvent()
     assert epsilon(Sampled(0.1, Choice(0.0)), 1e-5).upper == 0

@@ -81,11 +81,11 @@ TIGHT = {
 
 
 @pytest.mark.parametrize("name", TIGHT)
-def test_bounds_by_a_theorem_or_an_exact_recursion_are_tight(name: str) -> None:
+def test_bounds_by_a_theorem_or_an_exact_recursion_are_tight(name):
     assert 1 <= slack_at(TIGHT[name]) <= (LARGEST if "demonstration" in name else 1.01)
 
 
-def test_a_bound_below_what_an_adversary_costs_is_refused() -> None:
+def test_a_bound_below_what_an_adversary_costs_is_refused():
     event = TIGHT["PRISM"]
     with pytest.raises(AccountantsDisagree, match="one of them is wrong"):
         slack(event, DELTA, 0.95 * epsilon(event, DELTA).upper)
@@ -111,9 +111,7 @@ PARTS = st.tuples(compositions(), st.sampled_from([1.0, 0.3, 0.02]), st.sampled_
 
 @given(st.lists(PARTS, min_size=1, max_size=2), st.sampled_from([1e-3, 1e-5]))
 @settings(max_examples=examples(12), deadline=None)
-def test_no_adversary_costs_more_than_what_is_proved(
-    parts: list[tuple[dp.DpEvent, float, int]], delta: float
-) -> None:
+def test_no_adversary_costs_more_than_what_is_proved(parts, delta):
     """Two computations that share nothing but the events: a wrong theorem on either side would cross."""
     event = compose([Repeated(Sampled(rate, inside), count) for inside, rate, count in parts])
     upper = epsilon(event, delta).upper
@@ -123,7 +121,7 @@ def test_no_adversary_costs_more_than_what_is_proved(
 
 @pytest.mark.parametrize("aim", [hockey(0.8), hockey(-0.5), moment(-2.0)])
 @pytest.mark.parametrize(("size", "count"), [(0.7, 4), (0.1, 60)])
-def test_an_adversary_is_a_chain_of_choices_of_that_range(size: float, count: int, aim) -> None:
+def test_an_adversary_is_a_chain_of_choices_of_that_range(size, count, aim):
     """Both sides are distributions, and no divergence is above what the exact recursion allows."""
     pair = choices_pair(size, count, 0.1, NOTHING, aim)
     assert pair.present.sum() == pytest.approx(1, abs=1e-9)
@@ -134,7 +132,7 @@ def test_an_adversary_is_a_chain_of_choices_of_that_range(size: float, count: in
             assert costs(pair, size * cell / 40) <= deltas[len(deltas) // 2 + cell] + 1e-12
 
 
-def test_merged_outcomes_lose_little_and_never_gain() -> None:
+def test_merged_outcomes_lose_little_and_never_gain():
     whole = gaussian_pair(0.7)
     merged = whole.merge(300)
     assert merged.present.size <= 302
@@ -142,17 +140,17 @@ def test_merged_outcomes_lose_little_and_never_gain() -> None:
         assert 0.99 * costs(whole, x) - 1e-12 <= costs(merged, x) <= costs(whole, x) + 1e-15
 
 
-def test_the_group_that_loses_most_decides() -> None:
+def test_the_group_that_loses_most_decides():
     small, large = Sampled(0.02, Repeated(Choice(0.5), 20)), Sampled(0.2, Repeated(Choice(0.5), 20))
     assert slack_at(parallel({"a": small, "b": large})) == slack_at(large)
 
 
-def test_what_costs_nothing_or_everything_has_no_slack() -> None:
+def test_what_costs_nothing_or_everything_has_no_slack():
     assert slack(dp.NoOpDpEvent(), DELTA, 0.0) is None
     assert slack(dp.NonPrivateDpEvent(), DELTA, math.inf) is None
 
 
-def test_the_slack_of_an_event_is_worked_out_once(tmp_path, monkeypatch) -> None:
+def test_the_slack_of_an_event_is_worked_out_once(tmp_path, monkeypatch):
     event = gaussian(2.0)
     upper = epsilon(event, DELTA).upper
     first = slack_of(event, DELTA, upper, tmp_path)
@@ -160,7 +158,7 @@ def test_the_slack_of_an_event_is_worked_out_once(tmp_path, monkeypatch) -> None
     assert slack_of(event, DELTA, upper, tmp_path) == first
 
 
-def test_several_starts_and_parts_are_all_lower_bounds() -> None:
+def test_several_starts_and_parts_are_all_lower_bounds():
     """Next to each other: samples of choices, a Gaussian, and choices on the whole set."""
     parts = [
         Repeated(Sampled(0.01, Repeated(Choice(0.8), 4)), 10),
@@ -175,7 +173,7 @@ def test_several_starts_and_parts_are_all_lower_bounds() -> None:
 
 
 @pytest.mark.parametrize("count", [MOST_CHOICES, MOST_CHOICES + 1, 3 * MOST_CHOICES])
-def test_many_choices_are_as_many_as_were_charged(count: int) -> None:
+def test_many_choices_are_as_many_as_were_charged(count):
     """In blocks; one too many would be no adversary of this event."""
     event = Repeated(Choice(0.03), count)
     upper = epsilon(event, DELTA).upper
@@ -190,7 +188,7 @@ def variance(pair: WorstPair) -> float:
     return float(mass @ (loss - mass @ loss) ** 2)
 
 
-def test_choices_after_a_gaussian_go_by_what_it_showed() -> None:
+def test_choices_after_a_gaussian_go_by_what_it_showed():
     """Counts, splits and sums on one sample (SGA): the bound composes the choices after everything else."""
     event = Sampled(0.02, compose([gaussian(1.5), Repeated(Choice(0.8), 2)]))
     assert slack_at(event) < 1.01

@@ -1,7 +1,5 @@
 """`dpicl attack` as a user meets it: reference baselines, resuming, refusals, tables, and what is never written."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Attacks succeed on a model that copies its prompt, fail where nothing private is shown, and score as written."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Audits end to end: they find what is there, refute a mechanism with too little noise, and refute no other."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass
@@ -70,9 +68,7 @@ class Blind(Parrot):
 
 
 @pytest.mark.parametrize("epsilon", [8.0, math.inf])
-def test_a_sound_mechanism_has_a_bound_above_0_below_its_proof(
-    own_cache, agnews, sim, epsilon
-) -> None:
+def test_a_sound_mechanism_has_a_bound_above_0_below_its_proof(own_cache, agnews, sim, epsilon):
     alone = Parrot(slots=2, examples_per_slot=1)
     result = audit(alone, agnews, sim, epsilon, question="lookup", runs=100)
     assert 0 < result.bound.epsilon <= result.privacy.epsilon_proved
@@ -80,7 +76,7 @@ def test_a_sound_mechanism_has_a_bound_above_0_below_its_proof(
     assert result.privacy.queries == 1 and result.subject.members == 2
 
 
-def test_too_little_noise_is_refuted(own_cache, agnews, sim) -> None:
+def test_too_little_noise_is_refuted(own_cache, agnews, sim):
     alone = Understating(
         slots=1, examples_per_slot=1, divisor=20
     )  # one of several hardly ever wins
@@ -88,7 +84,7 @@ def test_too_little_noise_is_refuted(own_cache, agnews, sim) -> None:
     assert result.bound.epsilon > result.privacy.epsilon_proved and "refuted" in failure(result)
 
 
-def test_what_depends_on_no_record_has_the_bound_zero(own_cache, agnews, sim) -> None:
+def test_what_depends_on_no_record_has_the_bound_zero(own_cache, agnews, sim):
     result = audit(Blind(**SMALL), agnews, sim, 1.0, question="lookup", runs=40, delta=0.3)
     assert result.bound.epsilon == 0 and any(
         "delta = 0.3 is above 1/" in note for note in result.notes
@@ -106,9 +102,7 @@ def test_what_depends_on_no_record_has_the_bound_zero(own_cache, agnews, sim) ->
     ],
     ids=lambda mechanism: mechanism.name,
 )
-def test_every_answer_mechanism_can_be_audited(
-    own_cache, agnews, samsum, sim, mechanism, question
-) -> None:
+def test_every_answer_mechanism_can_be_audited(own_cache, agnews, samsum, sim, mechanism, question):
     task = agnews if isinstance(mechanism, Voting) else samsum
     result = audit(mechanism, task, sim, 2.0, question=question, runs=8)
     assert result.bound.epsilon <= result.privacy.epsilon_proved
@@ -116,7 +110,7 @@ def test_every_answer_mechanism_can_be_audited(
     assert attack_from_text(to_text(result)) == result
 
 
-def test_with_four_partitions_the_estimate_is_near_theory(own_cache, agnews) -> None:
+def test_with_four_partitions_the_estimate_is_near_theory(own_cache, agnews):
     """Every slot of this model says whether it holds the text: the canary moves a vote in every run."""
     mechanism = Voting(slots=4, examples_per_slot=2, calibrate=False)
     labels, votes = (
@@ -130,7 +124,7 @@ def test_with_four_partitions_the_estimate_is_near_theory(own_cache, agnews) -> 
     assert (votes.access, votes.bound.method) == ("white-box", "rates")
 
 
-def test_votes_that_no_canary_moves_have_no_estimate_above_zero(own_cache, agnews, sim) -> None:
+def test_votes_that_no_canary_moves_have_no_estimate_above_zero(own_cache, agnews, sim):
     result = audit(Blind(**SMALL), agnews, sim, 8.0, runs=8, access="white-box")
     assert (result.bound.epsilon, result.counts["moved"]) == (0.0, 0) and result.measures[
         GDP
@@ -147,7 +141,7 @@ class FarTexts(SimulatedLM):
         ]
 
 
-def test_embeddings_are_compared_along_the_reference_vector(own_cache, samsum) -> None:
+def test_embeddings_are_compared_along_the_reference_vector(own_cache, samsum):
     mechanism = ESA(slots=2, examples_per_slot=1, candidates=4, embedding="sim")
     result = audit(
         mechanism, samsum, FarTexts(), 16.0, question="lookup", runs=8, access="white-box"
@@ -167,7 +161,7 @@ def test_embeddings_are_compared_along_the_reference_vector(own_cache, samsum) -
     ],
     ids=lambda mechanism: mechanism.name,
 )
-def test_demonstration_mechanisms_can_be_audited(own_cache, agnews, sim, mechanism) -> None:
+def test_demonstration_mechanisms_can_be_audited(own_cache, agnews, sim, mechanism):
     runs = runs_of(mechanism, agnews, sim, runs=40)
     noisy, bare = (runs.audit(epsilon) for epsilon in (2.0, math.inf))
     assert noisy.bound.epsilon <= noisy.privacy.epsilon_proved and math.isinf(
@@ -175,7 +169,7 @@ def test_demonstration_mechanisms_can_be_audited(own_cache, agnews, sim, mechani
     )
 
 
-def test_a_demonstration_s_canary_is_looked_for_token_by_token(own_cache, agnews, sim) -> None:
+def test_a_demonstration_s_canary_is_looked_for_token_by_token(own_cache, agnews, sim):
     mechanism = Tang(slots=4, tokens=4, top_k=10)
     canary = runs_of(mechanism, agnews, sim, records=20).canary(1.0)
     text = canary.record.text
@@ -184,12 +178,12 @@ def test_a_demonstration_s_canary_is_looked_for_token_by_token(own_cache, agnews
     assert none < whole <= 1.0 and whole > 0.5
 
 
-def test_a_set_that_is_sampled_says_at_which_rate(own_cache, agnews, sim) -> None:
+def test_a_set_that_is_sampled_says_at_which_rate(own_cache, agnews, sim):
     result = audit(Parrot(**SMALL), agnews, sim, 2.0, question="lookup", runs=8, records=16)
     assert "sampling rate 0.25" in result.notes[0]
 
 
-def test_no_private_text_is_in_a_result(own_cache, agnews, samsum, sim) -> None:
+def test_no_private_text_is_in_a_result(own_cache, agnews, samsum, sim):
     for mechanism, task in (
         (Voting(**SMALL), agnews),
         (ESA(**SMALL, candidates=4, embedding="sim"), samsum),
@@ -200,7 +194,7 @@ def test_no_private_text_is_in_a_result(own_cache, agnews, samsum, sim) -> None:
         assert not any(far in text for far in FAR_TEXTS)
 
 
-def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, agnews, sim) -> None:
+def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, agnews, sim):
     mechanism = Voting(slots=5, examples_per_slot=4)
     runs = runs_of(mechanism, agnews, sim, question="lookup", seed=3)
     bare = calibrate_mechanism(mechanism, runs.sizes, math.inf, 1e-5)
@@ -218,7 +212,7 @@ def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, agnews, sim)
     assert len(set(assigned)) == 20
 
 
-def test_a_canary_to_be_copied_spells_its_example_out(agnews, sim) -> None:
+def test_a_canary_to_be_copied_spells_its_example_out(agnews, sim):
     made = runs_of(Voting(**SMALL), agnews, sim, question="lookup").canary(1.0)
     (query,), label = made.queries, made.record.label
     shown = agnews.icl_prefix((made.record,))
@@ -239,16 +233,14 @@ def test_a_canary_to_be_copied_spells_its_example_out(agnews, sim) -> None:
         (Tang(slots=4, tokens=4), "agnews", WHITE_BOX, "gives no answers.*--exact"),
     ],
 )
-def test_what_cannot_be_audited_is_refused(
-    own_cache, sim, mechanism, task, settings, message
-) -> None:
+def test_what_cannot_be_audited_is_refused(own_cache, sim, mechanism, task, settings, message):
     loaded = Task.load(task, "synthetic", limit_train=50, limit_test=1)
     job = AuditJob(mechanism, loaded, "sim", {}, runs=8, **settings)
     with pytest.raises(UsageError, match=message):
         check_and_audit(job, sim)
 
 
-def test_the_command_writes_a_result_and_shows_it(dpicl, tmp_path) -> None:
+def test_the_command_writes_a_result_and_shows_it(dpicl, tmp_path):
     command = [
         "audit",
         "voting",

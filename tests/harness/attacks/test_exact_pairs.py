@@ -57,7 +57,7 @@ def brute_force(present: np.ndarray, absent: np.ndarray, delta: float) -> float:
 @pytest.mark.parametrize(
     ("sigma", "rate", "count"), [(3.73, 1.0, 1), (0.94, 0.005, 1000), (1.0, 0.1, 20)]
 )
-def test_a_canary_that_moves_all_shows_nearly_all_that_is_proved(sigma, rate, count) -> None:
+def test_a_canary_that_moves_all_shows_nearly_all_that_is_proved(sigma, rate, count):
     event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)), count)
     proved = accountants.epsilon(event, DELTA).upper
     found = exact_epsilon([SampleLoss(rate, 1 / sigma)] * count, DELTA, proved)
@@ -66,7 +66,7 @@ def test_a_canary_that_moves_all_shows_nearly_all_that_is_proved(sigma, rate, co
 
 @pytest.mark.parametrize("delta", [1e-5, 0.02])
 @pytest.mark.parametrize("rate", [1.0, 0.3])
-def test_choices_agree_with_all_outcomes_counted_one_by_one(rate, delta) -> None:
+def test_choices_agree_with_all_outcomes_counted_one_by_one(rate, delta):
     scores = [((0.0, 0.4, -0.2), (0.3, 0.0, 0.1)), ((1.0, 0.0, 0.0), (0.2, 0.3, 0.0))]
     losses, pairs = [], []
     for with_it, without in scores:
@@ -79,7 +79,7 @@ def test_choices_agree_with_all_outcomes_counted_one_by_one(rate, delta) -> None
     assert 0.98 * exact <= found <= exact + 1e-9
 
 
-def test_releases_from_one_sample_share_one_coin() -> None:
+def test_releases_from_one_sample_share_one_coin():
     """Two choices of one sample."""
     a, b = release("choice", 1.0, 0.0), release("choice", 0.0, 0.0)
     p, q = product([(softmax(a.clean), softmax(b.clean))] * 2)
@@ -88,7 +88,7 @@ def test_releases_from_one_sample_share_one_coin() -> None:
     assert 0.98 * together <= found <= together + 1e-9
 
 
-def test_an_outcome_of_one_world_alone_goes_into_delta() -> None:
+def test_an_outcome_of_one_world_alone_goes_into_delta():
     with_it, without = release("choice", 0.0, 0.0, -12.0), release("choice", 0.0, 0.0, -math.inf)
     mass = float(softmax(with_it.clean)[2])
     loss = [sample_loss(1.0, [(with_it, without)])]
@@ -98,7 +98,7 @@ def test_an_outcome_of_one_world_alone_goes_into_delta() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
-def test_ordered_choices_agree_with_every_order(count) -> None:
+def test_ordered_choices_agree_with_every_order(count):
     with_it, without, tau = np.array([2.0, 1.0, 1.0, 0.0]), np.array([1.0, 1.0, 1.0, 0.0]), 0.7
 
     def chances(scores: np.ndarray) -> np.ndarray:
@@ -117,13 +117,13 @@ def test_ordered_choices_agree_with_every_order(count) -> None:
     assert brute_force(pair.present, pair.absent, 0.001) == pytest.approx(exact, abs=1e-6)
 
 
-def test_the_first_question_of_a_round_stays_below_its_proof() -> None:
+def test_the_first_question_of_a_round_stays_below_its_proof():
     proved = accountants.epsilon(AboveThresholdDpEvent(0.7), DELTA).upper
     pair = release("threshold", 0.0, scale=1 / 0.7), release("threshold", -1.0, scale=1 / 0.7)
     assert 0 < exact_epsilon([sample_loss(1.0, [pair])], DELTA, proved) <= proved
 
 
-def test_what_a_record_moves() -> None:
+def test_what_a_record_moves():
     assert move(release("gaussian", 3, 0), release("gaussian", 0, 4)) == 5
     assert (
         move(release("choice", 1.0, -1.0, -math.inf), release("choice", 0.0, 0.0, -math.inf)) == 2
@@ -143,12 +143,12 @@ def test_what_a_record_moves() -> None:
 @pytest.mark.parametrize(
     "other", [release("gaussian", 0.0), release("choice", 0.0, 1.0), release("choice", 0, scale=2)]
 )
-def test_releases_that_differ_beyond_their_values_are_refused(other) -> None:
+def test_releases_that_differ_beyond_their_values_are_refused(other):
     with pytest.raises(UsageError):
         require_same(release("choice", 0.0), other)
 
 
-def test_no_noise_is_an_infinite_epsilon_and_no_move_is_none() -> None:
+def test_no_noise_is_an_infinite_epsilon_and_no_move_is_none():
     bare = release("gaussian", 1.0, scale=0.0), release("gaussian", 0.0, scale=0.0)
     assert exact_epsilon([sample_loss(0.5, [bare])], DELTA, 1.0) == math.inf
     same = release("gaussian", 1.0), release("gaussian", 1.0)
@@ -159,14 +159,14 @@ def test_no_noise_is_an_infinite_epsilon_and_no_move_is_none() -> None:
     )
 
 
-def test_an_infinite_claim_changes_nothing() -> None:
+def test_an_infinite_claim_changes_nothing():
     losses = [SampleLoss(0.5, 1.0)]
     assert exact_epsilon(losses, 1e-5, math.inf) == pytest.approx(
         exact_epsilon(losses, 1e-5, 3.0), rel=0.01
     )
 
 
-def test_the_winner_of_a_noisy_vote() -> None:
+def test_the_winner_of_a_noisy_vote():
     assert winner_chances(np.array([1.0, 0.0]), 2.0)[0] == pytest.approx(
         ndtr(1 / (2 * math.sqrt(2))), abs=1e-9
     )
@@ -178,18 +178,18 @@ def test_the_winner_of_a_noisy_vote() -> None:
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.3])
-def test_sums_beside_a_choice_on_one_sample_count_in_full(rate) -> None:
+def test_sums_beside_a_choice_on_one_sample_count_in_full(rate):
     choice = sample_loss(rate, [(release("choice", 0.0, 0.01), release("choice", 0.0, 0.0))]).pairs
     alone = exact_epsilon([SampleLoss(rate, 2.0)], DELTA, 8.0)
     assert exact_epsilon([SampleLoss(rate, 2.0, choice)], DELTA, 8.0) > 0.9 * alone > 0
 
 
 @given(st.floats(1e-5, 1e3))
-def test_multipliers_are_never_rounded_up(mu) -> None:
+def test_multipliers_are_never_rounded_up(mu):
     assert mu * (1 - 1e-4) <= exact_pairs._round_down(mu) <= mu
 
 
-def test_no_winner_of_four_slots_shows_more_than_the_ceiling() -> None:
+def test_no_winner_of_four_slots_shows_more_than_the_ceiling():
     """All clean votes for three labels, with abstentions, and every ballot that may be moved, added or taken away."""
     sd = math.sqrt(2) * gaussian_mechanism.get_sigma_gaussian(8.0, DELTA)
     all_votes = [votes for votes in itertools.product(range(5), repeat=3) if sum(votes) <= 4]

@@ -1,7 +1,5 @@
 """Canary exposure: a model that recalls its prompt gives the suffix away, and nothing is found where none is shown."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

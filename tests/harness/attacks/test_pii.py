@@ -1,7 +1,5 @@
 """Copied spans, by hand and against a slow obvious implementation."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

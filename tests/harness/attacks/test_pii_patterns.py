@@ -1,7 +1,5 @@
 """Addresses and telephone numbers: what counts, what does not, hostile strings in linear time, and counts of a leak."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The power of attacks: controls of the same settings decide whether a small number says anything."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

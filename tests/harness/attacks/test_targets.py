@@ -1,7 +1,5 @@
 """What an attacker queries, who is in by a fair coin, and what is public about a private set of random size."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import replace

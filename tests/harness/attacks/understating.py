@@ -1,7 +1,5 @@
 """A mechanism whose noise is smaller than what it pays for, which audits must refute."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -277,7 +277,8 @@ class CountedTwice:
     def answer(self, query, sample, context):
         slots = sample.slots
         twice = [slot for slot in slots if self.is_twice(slot[0], query, context.task)]
-        return super().answer(query, Shown((*slots, *twice), sample.spend), context)
+        shown = Shown((*slots, *twice), sample.spend)
+        return super().answer(query, shown, context)  # type: ignore[misc]
 
 
 class TwiceForADiagnosis(CountedTwice, SoundOwnSlots):

@@ -23,7 +23,7 @@ DEMONSTRATIONS = (
 
 
 @pytest.fixture
-def news() -> Task:
+def news():
     labels = load_config("agnews").doc_to_choice
     return small_task(
         "agnews",
@@ -50,9 +50,7 @@ def softmax(rows: Sequence[Sequence[float]]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", ["sim", "transformers"])
-def test_scores_are_those_of_the_prompts_read_one_by_one(
-    news: Task, kind: str, request: pytest.FixtureRequest
-) -> None:
+def test_scores_are_those_of_the_prompts_read_one_by_one(news, kind, request):
     model = models.load("sim") if kind == "sim" else request.getfixturevalue("tiny")
     evaluation = evaluate(news, model, DEMONSTRATIONS)
     probabilities = softmax([label_log_probs(news, model, record.text) for record in news.test])
@@ -67,15 +65,13 @@ def test_scores_are_those_of_the_prompts_read_one_by_one(
     assert evaluation.scores == pytest.approx(wanted, abs=1e-5)
 
 
-def test_documents_have_distinct_stable_ids(news: Task) -> None:
+def test_documents_have_distinct_stable_ids(news):
     ids = evaluate(news, models.load("sim"), ()).ids
     assert len(set(ids)) == len(news.test)
     assert ids == evaluate(news, models.load("sim"), DEMONSTRATIONS).ids
 
 
-def test_global_random_numbers_and_the_terminal_are_left_alone(
-    news: Task, tiny: TransformersLM, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_global_random_numbers_and_the_terminal_are_left_alone(news, tiny, capfd):
     def read_states() -> list[str]:
         return [repr(np.random.get_state()), repr(torch.get_rng_state().tolist())]
 

@@ -12,7 +12,6 @@ from dpicl.core.errors import PromptTooLong, UsageError
 from dpicl.data.task import Task
 from dpicl.evaluation.lm_eval_bridge import evaluate_with
 from dpicl.evaluation.lm_eval_models import AnswersLM, LanguageModelLM
-from dpicl.models.transformers import TransformersLM
 
 PREFIX = "Article: The team won the game.\nAnswer: Sports\n\n"
 QUERIES = [
@@ -45,11 +44,11 @@ def assert_same_answers(ours: list[tuple[float, bool]], theirs: list[tuple[float
 
 
 @pytest.fixture
-def reference(tiny: TransformersLM) -> HFLM:
+def reference(tiny):
     return HFLM(pretrained=tiny.model, tokenizer=tiny.tokenizer, backend="causal", batch_size=4)
 
 
-def test_log_likelihoods_equal_those_of_lm_eval(tiny: TransformersLM, reference: HFLM) -> None:
+def test_log_likelihoods_equal_those_of_lm_eval(tiny, reference):
     requests = loglikelihood_requests()
     assert_same_answers(
         LanguageModelLM(tiny).loglikelihood(requests),
@@ -57,7 +56,7 @@ def test_log_likelihoods_equal_those_of_lm_eval(tiny: TransformersLM, reference:
     )
 
 
-def test_shared_prefix_is_read_once(tiny: TransformersLM) -> None:
+def test_shared_prefix_is_read_once(tiny):
     requests = [r for r in loglikelihood_requests() if r.args[0].startswith(PREFIX)]
     LanguageModelLM(tiny).loglikelihood(requests)
     every_time = sum(len(tiny.encode(r.args[0])) for r in requests)
@@ -67,9 +66,7 @@ def test_shared_prefix_is_read_once(tiny: TransformersLM) -> None:
 @pytest.mark.parametrize(
     "options", [{"until": ["e"], "max_gen_toks": 9}, {"until": ["\n"], "max_gen_toks": 5}]
 )
-def test_generated_texts_equal_those_of_lm_eval(
-    tiny: TransformersLM, reference: HFLM, options: dict[str, Any]
-) -> None:
+def test_generated_texts_equal_those_of_lm_eval(tiny, reference, options):
     requests = [
         request("generate_until", (f"{PREFIX}Article: {query}\nAnswer:", options), i)
         for i, query in enumerate(QUERIES)
@@ -79,13 +76,13 @@ def test_generated_texts_equal_those_of_lm_eval(
     )
 
 
-def test_long_context_is_an_error_not_a_cut(tiny: TransformersLM) -> None:
+def test_long_context_is_an_error_not_a_cut(tiny):
     with pytest.raises(PromptTooLong):
         LanguageModelLM(tiny).loglikelihood([request("loglikelihood", (PREFIX * 30, " World"), 0)])
 
 
 @pytest.mark.parametrize("options", [{"do_sample": True}, {"temperature": 0.7}, {"num_beams": 2}])
-def test_sampling_is_refused(tiny: TransformersLM, options: dict[str, Any]) -> None:
+def test_sampling_is_refused(tiny, options):
     with pytest.raises(UsageError, match="greedy"):
         LanguageModelLM(tiny).generate_until([request("generate_until", ("a", options), 0)])
 

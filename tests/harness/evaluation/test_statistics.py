@@ -1,7 +1,5 @@
 """The statistics of verdicts, against hand calculations, scipy and planted truths."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

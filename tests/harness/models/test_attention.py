@@ -73,16 +73,14 @@ def attend(
 
 
 @pytest.fixture(autouse=True)
-def _by_products(monkeypatch: pytest.MonkeyPatch) -> None:
+def _by_products(monkeypatch):
     monkeypatch.setattr(attention, "_can_multiply_bfloat16", lambda: True)
 
 
 @pytest.mark.parametrize("scaling", [None, 0.3])
 @pytest.mark.parametrize("branches", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_products_are_attention(
-    shape: tuple[int, ...], branches: bool, scaling: float | None
-) -> None:
+def test_products_are_attention(shape, branches, scaling):
     query, keys, values = make_piece(*shape)
     mask = branching(*shape[:2]) if branches else None
     exact = attention._attention(
@@ -94,7 +92,7 @@ def test_products_are_attention(
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_place_of_the_numbers_changes_no_bit(shape: tuple[int, ...]) -> None:
+def test_the_place_of_the_numbers_changes_no_bit(shape):
     """Among more and fewer tokens of others, in passes of several lengths, with keys of its own and of a prefix."""
     query, keys, values = make_piece(*shape)
     expected = attend(query, keys, values)
@@ -137,7 +135,7 @@ def read_behind(
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_pieces_behind_one_prefix_attend_to_none_of_each_other(dtype: torch.dtype) -> None:
+def test_pieces_behind_one_prefix_attend_to_none_of_each_other(dtype):
     """In a pass of shorter and longer ones, of which many take the place of another that was there before."""
     counts = [33, 5, 64, 20, 1, 7, 31, 8]
     for row, expected in zip(*read_behind(45, counts, dtype), strict=True):
@@ -145,8 +143,8 @@ def test_pieces_behind_one_prefix_attend_to_none_of_each_other(dtype: torch.dtyp
 
 
 def test_groups_share_a_product_and_have_the_bits_of_their_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     query, keys, values = make_piece(120, 640, 9, 3, 64)
     added = torch.zeros(120, 640, dtype=query.dtype).repeat(3, 1)
     shapes = list[tuple[int, ...]]()
@@ -163,8 +161,8 @@ def test_groups_share_a_product_and_have_the_bits_of_their_own(
 
 
 def test_a_piece_that_is_no_product_is_kept_before_a_later_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     query, keys, values = make_piece(40, 40, 4, 2, 16)
     monkeypatch.setattr(
         attention, "LARGE", 2 * 20 * 40

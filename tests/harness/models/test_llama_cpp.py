@@ -1,10 +1,6 @@
 """The real server of llama.cpp, in a process of its own, against the same weights in this process."""
 
-from __future__ import annotations
-
 import importlib.util
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,7 +12,7 @@ from dpicl.models.embedded import cached_model, gguf_path
 from dpicl.models.server import ServerLM
 from dpicl.results.schema import from_text
 from tests.harness.models.llama_cpp_server import llama_server
-from tests.harness.models.server_process import NotStarted, ServerProcess
+from tests.harness.models.server_process import NotStarted
 
 pytestmark = [pytest.mark.server, pytest.mark.model]
 
@@ -43,7 +39,7 @@ mechanisms:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ServerProcess]:
+def server():
     if importlib.util.find_spec("xllamacpp") is None:
         pytest.skip("the wheel xllamacpp is not installed: pip install xllamacpp")
     try:
@@ -60,13 +56,13 @@ def server() -> Iterator[ServerProcess]:
 
 
 @pytest.fixture
-def model(server: ServerProcess) -> ServerLM:
+def model(server):
     found = models.load(f"server:{server.url}?window=4&tokenizer={cached_model()}")
     assert isinstance(found, ServerLM)
     return found
 
 
-def test_the_record_says_what_it_can_do(model: ServerLM) -> None:
+def test_the_record_says_what_it_can_do(model):
     record = model.server
     assert (
         record is not None
@@ -78,7 +74,7 @@ def test_the_record_says_what_it_can_do(model: ServerLM) -> None:
     assert model.vocab_size == 49152 and model.identity.parameters > 10**8
 
 
-def test_numbers_are_close_to_those_of_this_process(model: ServerLM) -> None:
+def test_numbers_are_close_to_those_of_this_process(model):
     own = models.load("embedded-float32")
     prompts = [own.encode(text) for text in TEXTS]
     assert [model.encode(text) for text in TEXTS] == prompts
@@ -104,7 +100,7 @@ def test_numbers_are_close_to_those_of_this_process(model: ServerLM) -> None:
     assert model.generate(prompts[:1], 1) == own.generate(prompts[:1], 1)
 
 
-def test_voting_and_tang_run_through_it(server: ServerProcess, dpicl, tmp_path: Path) -> None:
+def test_voting_and_tang_run_through_it(server, dpicl, tmp_path):
     suite = tmp_path / "suite.yaml"
     suite.write_text(SUITE, encoding="utf-8")
     name = f"server:{server.url}?window=4&tokenizer={cached_model()}"
@@ -121,9 +117,7 @@ def test_voting_and_tang_run_through_it(server: ServerProcess, dpicl, tmp_path: 
     assert len(results["voting"].answers) == 3 and results["tang"].released_count == 1
 
 
-def test_a_server_that_is_killed_and_started_again_goes_on(
-    server: ServerProcess, model: ServerLM
-) -> None:
+def test_a_server_that_is_killed_and_started_again_goes_on(server, model):
     prompt = model.encode(TEXTS[1])
     before = model.listed_log_probs([prompt], range(100, 140))[:, 100:140]
     server.kill()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -44,7 +43,7 @@ def round_by_place(layer: torch.nn.Linear, inputs: torch.Tensor) -> torch.Tensor
     return torch.cat([found[..., :-1, :], found[..., -1:, :] * (1 + 2.0**-20)], dim=-2)
 
 
-def test_classes_are_those_in_which_all_layers_agree() -> None:
+def test_classes_are_those_in_which_all_layers_agree():
     line = torch.linspace(-1, 1, 64)
 
     def drifting(from_: int, lines: torch.Tensor) -> torch.Tensor:
@@ -55,7 +54,7 @@ def test_classes_are_those_in_which_all_layers_agree() -> None:
     assert pass_shapes.classes(probes[:1], SHAPES) == [(16, 32), SHAPES[2:]]
 
 
-def test_a_class_that_holds_no_piece_is_not_chosen() -> None:
+def test_a_class_that_holds_no_piece_is_not_chosen():
     assert pass_shapes.cheapest([(16, 32, 64, 128), (1024,)], SHAPES, PIECE) == (1024,)
     assert pass_shapes.cheapest([(16, 32, 64, 128)], SHAPES, PIECE) == ()
 
@@ -70,11 +69,11 @@ def test_a_class_that_holds_no_piece_is_not_chosen() -> None:
     ids=["AMX", "each size its own", "by place"],
 )
 def test_a_model_is_read_alone_wherever_places_do_not_matter(
-    kernel: Kernel,
-    shapes: Shapes | None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    kernel,
+    shapes,
+    tmp_path,
+    monkeypatch,
+):
     """From the products of such a processor to the identity; with all sizes at once its rows change each other.
 
     The place that matters is the last one of a product, which mostly holds padding: only the products themselves tell.
@@ -100,27 +99,3 @@ def test_a_model_is_read_alone_wherever_places_do_not_matter(
         f"hf:{tmp_path / 'llama'}", device="cpu", dtype="float32"
     ).identity.arithmetic
     assert (here != before) is alone
-
-
-def test_more_tokens_than_the_output_layer_reads_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A piece may predict after each of its tokens: its part of the output layer is read in several products."""
-    monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "cache"))
-    model = models.load(
-        f"hf:{save_tiny_llama(tmp_path / 'llama', max_length=640)}", device="cpu", dtype="float32"
-    )
-    assert isinstance(model, TransformersLM)
-    text, sizes = list(range(4, 240)), set[int]()
-    expected = model.score([([9], [text])])[0]
-
-    def noting(layer: torch.nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
-        if layer is model.model.lm_head:
-            sizes.add(inputs.shape[1])
-        return product(layer, inputs)
-
-    monkeypatch.setattr(products, "_product", noting)
-    model.read_in(Shapes((384, 512), (16, 32)))
-    assert model.score([([9], [text])])[0] == pytest.approx(expected, abs=1e-3)
-    assert sizes == {16, 32}
-    assert "forward" not in model.model.lm_head.__dict__

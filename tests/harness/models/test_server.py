@@ -7,10 +7,9 @@ import gzip
 import json
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +23,6 @@ from dpicl.models.embeddings import load_embeddings
 from dpicl.models.server import ServerLM
 from dpicl.models.server_dialects import LETTERS
 from dpicl.models.server_http import Call, Connection
-from dpicl.models.transformers import TransformersLM
 from tests.fuzz.mutations import mutate
 from tests.harness.helpers import assert_shown_nowhere
 from tests.harness.models import fake_server
@@ -37,14 +35,14 @@ SECRET = "Patient Zero lives at 12 Elm Street"
 
 
 @pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_pauses(monkeypatch):
     monkeypatch.setattr(server_http, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(server_probe, "PATIENCE", 1.0)
     monkeypatch.setenv("OUR_KEY", KEY)
 
 
 @pytest.fixture
-def start(tiny_folder: Path) -> Iterator[Callable[..., FakeServer]]:
+def start(tiny_folder):
     with ExitStack() as servers:
         yield lambda kind, **how: servers.enter_context(run_server(kind, tiny_folder, **how))
 
@@ -59,9 +57,7 @@ def close(one: torch.Tensor, other: torch.Tensor) -> None:
     torch.testing.assert_close(one, other, atol=2e-5, rtol=0)
 
 
-def test_it_reads_as_the_same_model_does_in_this_process(
-    fake: FakeServer, tiny: TransformersLM
-) -> None:
+def test_it_reads_as_the_same_model_does_in_this_process(fake, tiny):
     model = load(fake)
     limits = (tiny.vocab_size, tiny.eos_token_id, 256)
     assert (model.vocab_size, model.eos_token_id, model.max_length) == limits
@@ -85,7 +81,7 @@ def test_it_reads_as_the_same_model_does_in_this_process(
     assert model.usage.tokens_read > 0
 
 
-def test_a_prompt_that_does_not_fit_is_not_sent(fake: FakeServer) -> None:
+def test_a_prompt_that_does_not_fit_is_not_sent(fake):
     model = load(fake, context=20)
     before = len(fake.seen)
     with pytest.raises(PromptTooLong):
@@ -97,7 +93,7 @@ def test_a_prompt_that_does_not_fit_is_not_sent(fake: FakeServer) -> None:
     assert len(fake.seen) == before
 
 
-def test_a_server_that_lists_tokens(start: Callable[..., FakeServer], tiny: TransformersLM) -> None:
+def test_a_server_that_lists_tokens(start, tiny):
     prompts = [tiny.encode("Article: A new"), tiny.encode("Answer")]
     model, expected = load(start("vllm", top=20)), tiny.next_token_log_probs(prompts)
     record = model.server
@@ -115,7 +111,7 @@ def test_a_server_that_lists_tokens(start: Callable[..., FakeServer], tiny: Tran
     assert model.generate(prompts, 5) == tiny.generate(prompts, 5)
 
 
-def test_ids_that_an_older_server_ignores_are_not_relied_on(start, tiny: TransformersLM) -> None:
+def test_ids_that_an_older_server_ignores_are_not_relied_on(start, tiny):
     model = load(start("vllm", top=20, listed=0), patience=1)
     assert model.server.listed_ids == 0 and not model.server.candidates
     prompt = tiny.encode("Article: A new")
@@ -158,9 +154,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_request_that_fails_is_sent_again_and_gives_the_same(
-    fault: str, fake: FakeServer, tiny: TransformersLM
-) -> None:
+def test_a_request_that_fails_is_sent_again_and_gives_the_same(fault, fake, tiny):
     model = load(fake, timeout=3 if fault == "dripping" else 30)
     prompts = [tiny.encode(text) or [5] for text in TEXTS]
     fake.faults.extend([FAULTS[fault], None, FAULTS[fault]])
@@ -168,9 +162,7 @@ def test_a_request_that_fails_is_sent_again_and_gives_the_same(
     assert not fake.faults
 
 
-def test_one_refused_prompt_has_no_numbers_and_changes_no_other(
-    fake: FakeServer, tiny: TransformersLM
-) -> None:
+def test_one_refused_prompt_has_no_numbers_and_changes_no_other(fake, tiny):
     model = load(fake, patience=0.3)
     bad, good = tiny.encode("the bad film"), tiny.encode("the good film")
 
@@ -189,7 +181,7 @@ def test_one_refused_prompt_has_no_numbers_and_changes_no_other(
     assert sum(model.usage.failures.values()) == 6 * 4
 
 
-def test_a_server_that_is_gone_ends_the_run_and_shows_nothing(fake: FakeServer) -> None:
+def test_a_server_that_is_gone_ends_the_run_and_shows_nothing(fake):
     model = load(fake, patience=0.3, key="OUR_KEY")
     assert all(seen["Authorization"] == f"Bearer {KEY}" for seen in fake.headers_seen)
     fake.always = answer_with(json.dumps({"error": f"{KEY} {SECRET}"}).encode())
@@ -200,7 +192,7 @@ def test_a_server_that_is_gone_ends_the_run_and_shows_nothing(fake: FakeServer) 
     assert KEY not in repr(model.server) + repr(model.identity) + repr(vars(model))
 
 
-def test_redirects_are_refused(fake: FakeServer, tiny: TransformersLM, start) -> None:
+def test_redirects_are_refused(fake, tiny, start):
     model, elsewhere = load(fake), start("llama.cpp")
     fake.always = status(307, Location=elsewhere.url + "/completion")
     with pytest.raises(ModelError, match="redirect"):
@@ -217,15 +209,13 @@ def test_redirects_are_refused(fake: FakeServer, tiny: TransformersLM, start) ->
         "http://127.0.0.1?timeout=nan", "http://127.0.0.1?key=NOT_SET_ANYWHERE", "http://127.0.0.1 /x",
     ],
 )  # fmt: skip
-def test_bad_addresses_are_refused_before_anything_is_sent(rest: str) -> None:
+def test_bad_addresses_are_refused_before_anything_is_sent(rest):
     with pytest.raises(UsageError) as caught:
         models.load(f"server:{rest}{'&' if '?' in rest else '?'}tokenizer=x")
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_named_server_is_found_in_the_environment(
-    fake: FakeServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_named_server_is_found_in_the_environment(fake, monkeypatch):
     monkeypatch.setenv("DPICL_SERVER_MY_BOX", fake.name(window=2).removeprefix("server:"))
     assert models.load("server:my-box").identity.name == "server:my-box"
 
@@ -234,16 +224,12 @@ def test_a_named_server_is_found_in_the_environment(
     ("settings", "said"),
     [({"model": "other"}, "fake"), ({"tokenizer": ""}, "value"), ({"tokenizer": "/no"}, "hub id")],
 )
-def test_what_cannot_be_loaded_says_why(
-    fake: FakeServer, settings: dict[str, str], said: str
-) -> None:
+def test_what_cannot_be_loaded_says_why(fake, settings, said):
     with pytest.raises(DpiclError, match=said):
         models.load(fake.name(**settings))
 
 
-def test_a_tokenizer_of_another_model_is_refused(
-    fake: FakeServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tokenizer_of_another_model_is_refused(fake, monkeypatch):
     with pytest.raises(UsageError, match="needs the tokenizer"):
         models.load(f"server:{fake.url}")
     monkeypatch.setattr(fake.model, "encode", lambda text: [5, 6, 7])
@@ -255,7 +241,7 @@ def _read_prompt(handler: Handler) -> object:
     return handler.sent.get("prompt")
 
 
-def test_prompts_use_nothing_that_was_kept_where_asked(fake: FakeServer, start) -> None:
+def test_prompts_use_nothing_that_was_kept_where_asked(fake, start):
     load(fake).next_token_log_probs([[5]])
     assert all(body["cache_prompt"] is True for _, body in fake.seen)
     fake.seen.clear()
@@ -280,9 +266,7 @@ def test_prompts_use_nothing_that_was_kept_where_asked(fake: FakeServer, start) 
         "https://example.org/#hunter2", "http://user:hunter2@[::1",
     ],
 )  # fmt: skip
-def test_a_name_that_holds_a_password_is_refused_unseen(
-    name: str, dpicl, sim_suite, tmp_path
-) -> None:
+def test_a_name_that_holds_a_password_is_refused_unseen(name, dpicl, sim_suite, tmp_path):
     own = tmp_path / "suite.yaml"
     own.write_text(
         sim_suite.read_text().replace("models: [sim]", f"models: [{json.dumps('server:' + name)}]")
@@ -299,7 +283,7 @@ def test_a_name_that_holds_a_password_is_refused_unseen(
 @pytest.mark.parametrize(
     "address", ["http://127.0.0.1:9/?tokenizer=x", "https://example.org", "//x", ""]
 )
-def test_a_file_names_no_address(address: str, dpicl, sim_suite, tmp_path) -> None:
+def test_a_file_names_no_address(address, dpicl, sim_suite, tmp_path):
     suite, config, name = tmp_path / "suite.yaml", tmp_path / "config.yaml", f"server:{address}"
     suite.write_text(
         sim_suite.read_text().replace("models: [sim]", f"models: [{json.dumps(name)}]")
@@ -313,9 +297,7 @@ def test_a_file_names_no_address(address: str, dpicl, sim_suite, tmp_path) -> No
         )
 
 
-def test_the_user_names_an_address_by_flag_or_environment(
-    dpicl, sim_suite, tmp_path, monkeypatch
-) -> None:
+def test_the_user_names_an_address_by_flag_or_environment(dpicl, sim_suite, tmp_path, monkeypatch):
     suite, address = tmp_path / "suite.yaml", "https://example.org/?tokenizer=x&key=OUR_KEY"
     assert dpicl("plan", sim_suite, "--model", f"server:{address}").code == 0
     suite.write_text(sim_suite.read_text().replace("models: [sim]", "models: ['server:box']"))
@@ -326,9 +308,7 @@ def test_the_user_names_an_address_by_flag_or_environment(
 @pytest.mark.parametrize(
     "name", ["hf:https://127.0.0.1:9/model", "hf:http://example.org/model@main", "hf:a:b/c"]
 )
-def test_models_and_embeddings_have_no_addresses(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_models_and_embeddings_have_no_addresses(name, monkeypatch):
     def connect(*words: object) -> None:
         raise AssertionError("something was sent")
 
@@ -340,9 +320,7 @@ def test_models_and_embeddings_have_no_addresses(
 
 
 @pytest.mark.parametrize("kind", fake_server.MODEL)
-def test_any_answer_of_a_server_is_bounded_or_one_of_our_errors(
-    start: Callable[..., FakeServer], kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_answer_of_a_server_is_bounded_or_one_of_our_errors(start, kind, monkeypatch):
     chance, sent, name = (
         random.Random(kind),
         Connection._send,
@@ -407,7 +385,7 @@ UNSOUND: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 @pytest.mark.parametrize("what", UNSOUND)
-def test_an_unsound_answer_is_repeated_or_named_where_all_are(what: str, start, tiny) -> None:
+def test_an_unsound_answer_is_repeated_or_named_where_all_are(what, start, tiny):
     server = start("vllm", top=20)
     model, prompt = load(server, patience=0.4), tiny.encode("the film")
     expected = model.next_token_log_probs([prompt])
@@ -424,7 +402,7 @@ def test_an_unsound_answer_is_repeated_or_named_where_all_are(what: str, start, 
         model.next_token_log_probs([prompt])
 
 
-def test_ids_that_are_missing_or_of_another_model_are_named(fake: FakeServer, start) -> None:
+def test_ids_that_are_missing_or_of_another_model_are_named(fake, start):
     vllm = start("vllm", top=20)
     model = load(vllm, patience=0.5)
     vllm.always = _alter(lambda answer: _likely(answer).pop("token_id:7") and None)
@@ -436,7 +414,7 @@ def test_ids_that_are_missing_or_of_another_model_are_named(fake: FakeServer, st
         llama.generate([[5, 6]], 3)
 
 
-def test_requests_that_spoil_each_other_are_not_sent_together(start, tiny: TransformersLM) -> None:
+def test_requests_that_spoil_each_other_are_not_sent_together(start, tiny):
     server = start("vllm", top=20, collapses=True)
     model = load(server)
     assert model.server.mixes is False and model.server.listed_ids == 128
@@ -465,7 +443,7 @@ def _prompts_of(server: FakeServer) -> list[int]:
     ]
 
 
-def test_prompts_share_requests_and_each_has_its_own_row(start, tiny: TransformersLM) -> None:
+def test_prompts_share_requests_and_each_has_its_own_row(start, tiny):
     server = start("vllm", top=20)
     model, prompts = load(server), [tiny.encode(f"the film {at}") for at in range(40)]
     server.seen.clear()
@@ -487,21 +465,7 @@ def test_prompts_share_requests_and_each_has_its_own_row(start, tiny: Transforme
     assert 1 < server.most_going <= 3
 
 
-def test_a_level_of_a_label_tree_is_one_request(start, tiny: TransformersLM) -> None:
-    server = start("vllm", top=20)
-    model = load(server)
-    queries = [tiny.encode(f"the film {at} is") for at in range(4)]
-    labels = [[7, 8], [7, 9, 5], [11], [12, 8]]
-    server.seen.clear()
-    scores = model.score([(query, labels) for query in queries])
-    assert sorted(_prompts_of(server)) == [4, 4, 8]  # roots; after 7 and 9; after 7, and after 12
-    for row, expected in zip(
-        scores, tiny.score([(query, labels) for query in queries]), strict=True
-    ):
-        assert row == pytest.approx(expected, abs=1e-4)
-
-
-def test_unsound_choices_of_a_request_are_asked_again_alone(start, tiny: TransformersLM) -> None:
+def test_unsound_choices_of_a_request_are_asked_again_alone(start, tiny):
     server = start("vllm", top=20)
     model, prompts = load(server, patience=0.4), [tiny.encode(f"the film {at}") for at in range(5)]
     expected = model.listed_log_probs(prompts, [5, 6])
@@ -534,7 +498,7 @@ def test_unsound_choices_of_a_request_are_asked_again_alone(start, tiny: Transfo
     assert not model.usage.failures
 
 
-def test_a_refused_prompt_spoils_none_that_share_its_request(start, tiny: TransformersLM) -> None:
+def test_a_refused_prompt_spoils_none_that_share_its_request(start, tiny):
     server = start("vllm", top=20)
     model, prompts = load(server, patience=0.3), [tiny.encode(f"the film {at}") for at in range(5)]
     expected = tiny.next_token_log_probs(prompts)
@@ -550,7 +514,7 @@ def test_a_refused_prompt_spoils_none_that_share_its_request(start, tiny: Transf
     close(rows[others][:, 5:7], expected[others][:, 5:7])
 
 
-def test_the_whole_vocabulary_is_requested_by_its_size(start, tiny: TransformersLM) -> None:
+def test_the_whole_vocabulary_is_requested_by_its_size(start, tiny):
     server = start("vllm")
     model, prompt = load(server), tiny.encode("the film")
     assert model.server.vocabulary and model.server.kind == "vllm"
@@ -575,8 +539,8 @@ def test_the_whole_vocabulary_is_requested_by_its_size(start, tiny: Transformers
     ],
 )  # fmt: skip
 def test_a_server_that_comes_back_as_another_one_is_named(
-    kind: str, change: dict[str, Any], said: str, tiny_folder: Path, tmp_path: Path
-) -> None:
+    kind, change, said, tiny_folder, tmp_path
+):
     if "folder" in change:
         change = {"folder": save_tiny_llama(tmp_path / "other", seed=5)}
     with ExitStack() as servers:
@@ -599,9 +563,7 @@ def test_a_server_that_comes_back_as_another_one_is_named(
         close(model.next_token_log_probs([[5, 6]]), row)
 
 
-def test_no_cookie_is_kept_and_no_proxy_reads_plain_http(
-    fake: FakeServer, start, monkeypatch
-) -> None:
+def test_no_cookie_is_kept_and_no_proxy_reads_plain_http(fake, start, monkeypatch):
     proxy = start("llama.cpp")
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, proxy.url)
@@ -614,18 +576,11 @@ def test_no_cookie_is_kept_and_no_proxy_reads_plain_http(
     assert not proxy.headers_seen and not proxy.connections
 
 
-def test_a_server_may_read_more_than_any_prompt_has(fake: FakeServer, monkeypatch) -> None:
-    monkeypatch.setattr(fake.model, "max_length", 10_485_760)
-    assert load(fake).max_length == 10_485_760
-
-
 # --- texts alone ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("settings", ["&tokenizer={}", "&context=100", ""])
-def test_a_server_of_plain_completions_writes_texts(
-    settings: str, start, tiny: TransformersLM
-) -> None:
+def test_a_server_of_plain_completions_writes_texts(settings, start, tiny):
     server = start("openai")
     model = models.load(f"server:{server.url}?patience=2{settings.format(server.folder)}")
     record, texts = model.server, [text for text in TEXTS if text]

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -48,7 +47,7 @@ mechanisms:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ServerProcess]:
+def server():
     if not PYTHON.exists():
         pytest.skip(
             f"vLLM is not installed in an environment of its own ({PYTHON} is missing): make vllm"
@@ -97,23 +96,14 @@ def load(server: ServerProcess, **settings: object) -> ServerLM:
     return found
 
 
-def test_the_record_says_what_it_can_do(server: ServerProcess) -> None:
+def test_the_record_says_what_it_can_do(server):
     record = load(server).server
-    assert record is not None and (record.kind, record.model, record.context) == (
-        "vllm",
-        "smollm2",
-        2048,
-    )
-    assert (
-        record.vocabulary
-        and record.listed_ids == 128
-        and record.version
-        and record.mixes is not None
-    )
-    assert load(server, top=20).server.top_tokens == 20
+    assert (record.kind, record.model, record.context) == ("vllm", "smollm2", 2048)
+    assert record.vocabulary and record.listed_ids == 128 and record.version
+    assert record.mixes is not None and load(server, top=20).server.top_tokens == 20
 
 
-def test_numbers_are_those_of_this_process(server: ServerProcess) -> None:
+def test_numbers_are_those_of_this_process(server):
     model, here = load(server), models.load("embedded-float32")
     prompts = [here.encode(text) for text in TEXTS]
     expected = here.next_token_log_probs(prompts)
@@ -128,7 +118,7 @@ def test_numbers_are_those_of_this_process(server: ServerProcess) -> None:
     assert model.generate(prompts, 8) == here.generate(prompts, 8)
 
 
-def test_requests_that_come_together_are_answered_in_full(server: ServerProcess) -> None:
+def test_requests_that_come_together_are_answered_in_full(server):
     model, here = load(server, window=16), models.load("embedded-float32")
     prompts = [model.encode(f"Item {at}: the news of the day is") for at in range(12)]
     likeliest = [partial(model.likeliest_log_probs, [prompt], 20) for prompt in prompts]
@@ -142,9 +132,7 @@ def test_requests_that_come_together_are_answered_in_full(server: ServerProcess)
         torch.testing.assert_close(other[0, 5:9], right[5:9], atol=1e-3, rtol=0)
 
 
-def test_mechanisms_of_each_need_run_through_it(
-    server: ServerProcess, dpicl, tmp_path: Path
-) -> None:
+def test_mechanisms_of_each_need_run_through_it(server, dpicl, tmp_path):
     suite = tmp_path / "suite.yaml"
     suite.write_text(SUITE, encoding="utf-8")
     name = f"server:{server.url}?tokenizer={cached_model()}"
@@ -155,7 +143,7 @@ def test_mechanisms_of_each_need_run_through_it(
     assert all(0 < result.privacy.epsilon_proved <= 8 for result in results)
 
 
-def test_a_restart_with_other_flags_is_named(server: ServerProcess) -> None:
+def test_a_restart_with_other_flags_is_named(server):
     model, flags = load(server), server.words
     prompt = model.encode(TEXTS[0])
     server.kill()
@@ -171,7 +159,7 @@ def test_a_restart_with_other_flags_is_named(server: ServerProcess) -> None:
 
 
 @pytest.fixture(scope="module")
-def folder() -> Path:
+def folder():
     """The embedded model's, where this project is installed beside vLLM."""
     if (
         not PYTHON.exists()
@@ -197,8 +185,8 @@ def run_beside_vllm(*words: str | Path) -> str:
 
 
 def test_the_engine_gives_the_numbers_of_this_process(
-    folder: Path,
-) -> None:
+    folder,
+):
     found = json.loads(run_beside_vllm("-c", READ, str(folder), json.dumps(TEXTS)))
     here = models.load("embedded-float32")
     prompts = [here.encode(text) for text in TEXTS]
@@ -219,7 +207,7 @@ def test_the_engine_gives_the_numbers_of_this_process(
     )
 
 
-def test_cells_run_with_the_engine_and_stdout_is_the_answer(folder: Path, tmp_path: Path) -> None:
+def test_cells_run_with_the_engine_and_stdout_is_the_answer(folder, tmp_path):
     suite = tmp_path / "suite.yaml"
     suite.write_text(SUITE, encoding="utf-8")
     name = f"vllm:{folder}?context=2048"
