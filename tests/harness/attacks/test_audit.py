@@ -162,7 +162,7 @@ def test_embeddings_are_compared_along_the_reference_vector(own_cache, samsum):
     ids=lambda mechanism: mechanism.name,
 )
 def test_demonstration_mechanisms_can_be_audited(own_cache, agnews, sim, mechanism):
-    runs = runs_of(mechanism, agnews, sim, runs=40)
+    runs = runs_of(mechanism, agnews, sim, runs=8)
     noisy, bare = (runs.audit(epsilon) for epsilon in (2.0, math.inf))
     assert noisy.bound.epsilon <= noisy.privacy.epsilon_proved and math.isinf(
         bare.privacy.epsilon_proved

@@ -28,10 +28,8 @@ def generators() -> list[np.random.Generator]:
     return [np.random.default_rng([11, repetition]) for repetition in range(REPETITIONS)]
 
 
-@pytest.mark.parametrize("digits", [8, 0], ids=["continuous", "many_ties"])
-@pytest.mark.parametrize(
-    "confidence", [0.95, 0.5]
-)  # at 50% an uncorrected choice of the threshold shows at once
+#: Continuous and many ties; at 50% an uncorrected choice of the threshold shows at once.
+@pytest.mark.parametrize(("digits", "confidence"), [(8, 0.5), (0, 0.5), (0, 0.95)])
 def test_null_scores_give_zero(digits, confidence):
     positive = 0
     for repetition, g in enumerate(generators()):

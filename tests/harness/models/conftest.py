@@ -1,5 +1,6 @@
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from dpicl import models
 from dpicl.models.transformers import TransformersLM
@@ -37,4 +38,4 @@ def tiny(tiny_folder, own_cache):
 
 @pytest.fixture(scope="session")
 def slow(tiny_folder):
-    return SlowReader(tiny_folder)
+    return SlowReader(AutoModelForCausalLM.from_pretrained(tiny_folder, dtype=torch.float32).eval())

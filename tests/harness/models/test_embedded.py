@@ -18,6 +18,7 @@ from dpicl.core.errors import ModelError
 from dpicl.models import embedded, weights
 from dpicl.models.packaged import EMBEDDED, PACKAGED, QWEN, PackagedModel
 from dpicl.models.transformers import TransformersLM
+from tests.harness.models.tiny import SlowReader
 
 
 @pytest.fixture
@@ -208,15 +209,9 @@ def test_packed_reading_gives_transformers_own_logits(name):
         model.encode(text)
         for text in ("The capital of France is", "def add(a, b):\n    return a +", "1 2 3 4 5 6 7")
     ]
-    read = model.next_token_log_probs(rows)
-    with torch.inference_mode():
-        for own, row in zip(read, rows, strict=True):
-            theirs = (
-                model.model(torch.tensor([model._tokenize_opening(row)]), use_cache=False)
-                .logits[0, -1]
-                .log_softmax(-1)
-            )
-            assert torch.allclose(own, theirs, atol=2e-3)
+    read, slow = model.next_token_log_probs(rows), SlowReader(model.model)
+    for own, row in zip(read, rows, strict=True):
+        assert torch.allclose(own, slow.next_token(model._tokenize_opening(row)), atol=2e-3)
     assert [model.decode([int(own.argmax())]).strip() for own in read][:2] == ["Paris", "b"]
     for text in ('News Type: "Sport"', "  two   spaces 12345", "é ü 漢字 🙂"):
         assert model.decode(model.encode(text)) == text

@@ -48,7 +48,7 @@ def test_texts_that_are_read_alone_have_every_bit_of_their_own(model):
         "\ud800",
         '"quoted',
         "漢字 🙂",
-        *("word " * count for count in (3, 11, 40, 90, 250, 400)),
+        *("word " * count for count in (3, 40, 400)),
     ]
     expected = np.concatenate([model.encode([text]) for text in texts])
     assert np.array_equal(model.encode_alone(texts), expected)

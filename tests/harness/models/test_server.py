@@ -27,7 +27,7 @@ from tests.fuzz.mutations import mutate
 from tests.harness.helpers import assert_shown_nowhere
 from tests.harness.models import fake_server
 from tests.harness.models.fake_server import FakeServer, Handler, answer_with, run_server, status
-from tests.harness.models.tiny import save_tiny_llama
+from tests.harness.models.tiny import assert_reads_alike, close, save_tiny_llama
 
 TEXTS = ("The film of the year", "School", "", "the team won the game in the city")
 KEY = "hunter2-hunter2-hunter2"
@@ -53,10 +53,6 @@ def load(server: FakeServer, **how: object) -> ServerLM:
     return model
 
 
-def close(one: torch.Tensor, other: torch.Tensor) -> None:
-    torch.testing.assert_close(one, other, atol=2e-5, rtol=0)
-
-
 def test_it_reads_as_the_same_model_does_in_this_process(fake, tiny):
     model = load(fake)
     limits = (tiny.vocab_size, tiny.eos_token_id, 256)
@@ -65,18 +61,8 @@ def test_it_reads_as_the_same_model_does_in_this_process(fake, tiny):
     prompts = [tiny.encode(text) or [5] for text in TEXTS]
     assert [model.encode(text) or [5] for text in TEXTS] == prompts
     assert model.decode(prompts[0]) == TEXTS[0]
-    expected = tiny.next_token_log_probs(prompts)
-    unlikely = expected[0].argsort()[:90].tolist()
-    close(model.listed_log_probs(prompts, unlikely)[:, unlikely], expected[:, unlikely])
-    endings = [tiny.encode(" Sports"), tiny.encode(" zebra"), tiny.encode(" the x")]
-    ours, theirs = model.score([(prompts[0], endings)]), tiny.score([(prompts[0], endings)])
-    assert ours[0] == pytest.approx(theirs[0], abs=1e-4)
-    assert model.generate(prompts, 6, stop=[" "]) == tiny.generate(prompts, 6, stop=[" "])
-    decoder, other = model.decoder(prompts), tiny.decoder(prompts)
-    decoder.append(7)
-    other.append(7)
-    close(decoder.log_probs, other.log_probs)
-    few = decoder.likeliest(70)
+    assert_reads_alike(model, tiny, prompts)
+    few = model.decoder(prompts).likeliest(70)
     assert (few > -torch.inf).sum(dim=1).tolist() == [70] * 4
     assert model.usage.tokens_read > 0
 
@@ -334,7 +320,7 @@ def test_any_answer_of_a_server_is_bounded_or_one_of_our_errors(start, kind, mon
     model = models.load(name)
     monkeypatch.setattr(Connection, "_send", alter)
     monkeypatch.setattr(server_probe, "PATIENCE", 0.01)
-    for at in range(20):
+    for at in range(12):
         if at % 4 == 0:
             with suppress(DpiclError):
                 models.load(name)
