@@ -220,7 +220,7 @@ MAKERS: dict[str, Maker] = {
 
 
 @pytest.mark.parametrize("maker", MAKERS.values(), ids=MAKERS.keys())
-@settings(max_examples=examples(8), deadline=None)
+@settings(max_examples=examples(8))
 @given(
     noise=st.floats(0.7, 5.0),
     rate=st.floats(0.005, 0.2),

@@ -110,7 +110,7 @@ PARTS = st.tuples(compositions(), st.sampled_from([1.0, 0.3, 0.02]), st.sampled_
 
 
 @given(st.lists(PARTS, min_size=1, max_size=2), st.sampled_from([1e-3, 1e-5]))
-@settings(max_examples=examples(12), deadline=None)
+@settings(max_examples=examples(12))
 def test_no_adversary_costs_more_than_what_is_proved(parts, delta):
     """Two computations that share nothing but the events: a wrong theorem on either side would cross."""
     event = compose([Repeated(Sampled(rate, inside), count) for inside, rate, count in parts])

@@ -1,6 +1,6 @@
 """Copied spans, by hand and against a slow obvious implementation."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpicl.attacks.pii import count_copied_spans
@@ -47,7 +47,6 @@ def test_twenty_words_in_a_row_are_a_copy_and_nineteen_are_not():
     ) == (2, 2, 21)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.text(alphabet="ab ", max_size=25), min_size=1, max_size=3),
     st.lists(st.text(alphabet="ab ", max_size=25), max_size=3),

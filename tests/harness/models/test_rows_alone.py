@@ -134,7 +134,6 @@ def assert_alone(
 @pytest.mark.parametrize("prefixed", [False, True])
 @settings(
     max_examples=examples(8),
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())

@@ -66,7 +66,7 @@ QUERIES = st.lists(st.floats(-6, 2), min_size=1, max_size=7)
     st.sampled_from([0.05, 0.2, 1.0]),
     st.floats(-2, 2),
 )
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 def test_no_divergence_of_a_round_is_above_its_two_outcomes(queries, shares, size, x):
     """At the ends of the interval of the theorem, size and 2 size, the bound is 0: no loss lies beyond them."""
     present = compute_exactly([h + size * s for h, s in zip(queries, shares, strict=False)])
@@ -193,7 +193,7 @@ def test_a_round_ends_with_its_first_yes_and_with_its_sample():
 
 
 @given(st.lists(WILD, max_size=5), WILD)
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 def test_one_more_value_raises_a_query_by_at_most_its_bound(values, value):
     primitive, seen = AboveThreshold(0.5, 3, 1.0), list[float]()
 

@@ -124,7 +124,7 @@ POINT = st.one_of(COORDINATE.map(np.float32), WILD)
     st.integers(0, 100),
     st.integers(0, 6),
 )
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 def test_one_point_moves_counts_and_sums_by_at_most_their_bounds(own, values, record, seed, number):
     """A replaced point moves counts by sqrt(2) and sums by two radii, an added one (own slots) by one and by a radius,
     also where there was none."""

@@ -78,7 +78,7 @@ def points(angles):
 
 
 @given(records=ANGLES, queries=ANGLES, at=st.integers(0, 4))
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 def test_a_record_changes_one_slot_of_at_most_r_queries(records, queries, at):
     """For any queries, so also for those that are chosen after earlier answers."""
     assert not has_larger_change(

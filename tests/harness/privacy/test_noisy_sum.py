@@ -37,7 +37,7 @@ def sum_vectors(vectors, weights, noisy):
     return seen.observed_releases[0].release
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(
     arrays(np.float64, (4, 3), elements=ANYTHING),
     arrays(np.float64, (4, 2), elements=ANYTHING),

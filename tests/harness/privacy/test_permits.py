@@ -251,7 +251,7 @@ STEP = step_of(2.0 * (1 + sum_margin(2.0, 64)))
 @pytest.mark.parametrize("noise", [Scales(), SecureNoise()], ids=["seeded", "secure"])
 @pytest.mark.parametrize("grid", [STEP / 4, STEP, 2.0**-10, 16.0])
 @given(clean=HOSTILE_SUMS)
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(50))
 def test_a_release_on_a_grid_is_a_multiple_whatever_the_sum_is(noise, grid, clean):
     """The noise was rounded and the sum was not, so the released value modulo the grid was the sum modulo the grid."""
     for event in (gaussian(2.0), dp.NonPrivateDpEvent()):
@@ -273,7 +273,7 @@ def test_noise_on_a_grid_takes_odd_and_even_multiples(noise, grid):
         lambda size: st.tuples(*[arrays(np.float64, size, elements=st.floats(-9, 9))] * 2)
     )
 )
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 def test_the_noise_pays_for_the_rounding_of_a_sum(sums):
     """And nothing is added to that of whole numbers, which stay as they are."""
     (one, rounding), (other, _) = (round_to_grid(each, 0.25) for each in sums)

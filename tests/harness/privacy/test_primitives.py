@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
@@ -172,7 +172,6 @@ ALL = RELEASES | {
     rows=arrays(np.float32, (3, SIZE), elements=WILD),
     record=arrays(np.float32, SIZE, elements=WILD),
 )
-@settings(deadline=None)
 def test_one_record_moves_a_release_by_at_most_its_bound(name, rows, record):
     use = RELEASES[name]
     pairs = [(rows, [*rows, record]), ([], [record])] if use.own else [(rows, [record, *rows[1:]])]
