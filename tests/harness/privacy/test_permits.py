@@ -55,7 +55,7 @@ def test_the_noise_of_a_sum_is_the_charged_multiple_of_its_bound(multiplier):
 
 
 @pytest.mark.parametrize("event", [bounded_range_choice(0.5), bounded_range(0.5)])
-def test_the_temperature_of_a_choice_is_that_of_the_charged_range(event):
+def test_the_temperature_of_a_choice_is_that_of_its_range(event):
     seen = Recording()
     with observing(seen):
         Permit(event, Scales()).noisy_choice(np.zeros(3), 2.0)
