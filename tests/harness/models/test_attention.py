@@ -12,11 +12,11 @@ from tests.harness.models.passes import Part, attend
 #: Tokens, tokens before them; heads, groups, size of a head: short and long rows, odd numbers, one group, a group a
 #: head, and scores that are a product for each group.
 SHAPES = [
-    ((2, 0), (9, 3, 64)),
-    ((65, 232), (9, 3, 64)),
-    ((20, 0), (4, 1, 14)),
-    ((7, 83), (4, 4, 32)),
-    ((200, 200), (8, 2, 16)),
+    (2, 0, (9, 3, 64)),
+    (65, 232, (9, 3, 64)),
+    (20, 0, (4, 1, 14)),
+    (7, 83, (4, 4, 32)),
+    (200, 200, (8, 2, 16)),
 ]
 
 
@@ -27,21 +27,21 @@ def _by_products(monkeypatch):
 
 @pytest.mark.parametrize("scaling", [None, 0.3])
 @pytest.mark.parametrize("branches", [False, True])
-@pytest.mark.parametrize(("tokens", "shape"), SHAPES)
-def test_products_are_attention(tokens, shape, branches, scaling):
-    part = Part(*tokens, branches=branches)
+@pytest.mark.parametrize(("count", "begin", "shape"), SHAPES)
+def test_products_are_attention(count, begin, shape, branches, scaling):
+    part = Part(count, begin, branches=branches)
     ((found, exact),) = attend([part], torch.bfloat16, shape, scaling=scaling)
     difference = (found.double() - exact).abs()
     assert difference.max() < 0.06 and difference.mean() < 0.003
 
 
-@pytest.mark.parametrize(("tokens", "shape"), SHAPES)
-def test_the_place_of_the_numbers_changes_no_bit(tokens, shape):
+@pytest.mark.parametrize(("count", "begin", "shape"), SHAPES)
+def test_the_place_of_the_numbers_changes_no_bit(count, begin, shape):
     """Among more and fewer tokens of others, in passes of several lengths, with keys of its own and of a prefix."""
-    expected = attend([Part(*tokens)], torch.bfloat16, shape)[0][0]
+    expected = attend([Part(count, begin)], torch.bfloat16, shape)[0][0]
     for before, after in ((1, 3), (50, 100), (7, 1)):
         for keeps in (False, True):
-            parts = [Part(before), Part(*tokens, keeps=keeps), Part(3), Part(after)]
+            parts = [Part(before), Part(count, begin, keeps=keeps), Part(3), Part(after)]
             assert torch.equal(attend(parts, torch.bfloat16, shape)[1][0], expected)
 
 
