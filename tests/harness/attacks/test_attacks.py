@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -14,34 +13,15 @@ from dpicl.attacks.membership import COUNTED, FEW_COINS, SHOWN
 from dpicl.attacks.pii import Pii
 from dpicl.attacks.wen import Brainwash, Gap, Inquiry, Repeat, rightness, score_yes
 from dpicl.core.errors import UnsupportedEvent
-from dpicl.core.plugins import Registered
 from dpicl.data.task import Record, Task
 from dpicl.mechanism.bases import Query
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.privacy.primitives import GaussianSum
 from dpicl.run.workbench import Workbench
 from tests.harness.attacks.copying_model import CopyingLM
-from tests.harness.parrot import Parrot
 
 MECHANISMS = load_mechanisms()
 #: Shows every member for sure to one slot: at epsilon = infinity the answer is that of the model with all members.
 ALL_IN_ONE = {"slots": 1, "examples_per_slot": 12, "partition": "once", "calibrate": False}
-
-
-@dataclass(frozen=True)
-class Careless(Parrot):
-    """Looks every text up in its sample, and states a hundredth of what a record moves."""
-
-    name = "careless"
-
-    def answer(self, query, sample, context):
-        shown = [" ".join(record.text.split()) for slot in sample.slots for record in slot]
-        member = any(text.startswith(query.text) for text in shown)
-        permit = sample.spend(GaussianSum(context.knob).event)
-        votes = permit.noisy_sum(
-            np.array([member, not member], dtype=np.float64), math.sqrt(2) / 100
-        )
-        return context.task.labels[int(np.argmax(votes))]
 
 
 @pytest.fixture(scope="module")
@@ -118,19 +98,6 @@ def test_voting_gives_away_members_without_noise_only(agnews, own_cache):
     assert bare.measures["auc"].value == 1.0
     assert noisy.measures["auc"].low < 0.5 < noisy.measures["auc"].high
     assert noisy.privacy.epsilon_proved <= 0.5
-
-
-def test_too_little_noise_is_refuted_by_the_curve_of_its_event(agnews, own_cache):
-    """Every record is told to the same slot and the noise is a hundredth of what the event says."""
-    game = {"model": "copying", "members": 50, "others": 50}
-    every = {"slots": 1, "examples_per_slot": 50, "partition": "once"}
-    job = jobs_of(Inquiry(), agnews, Registered(Careless, "test"), [4.0], every, **game)[0]
-    result = run_attack(job, bench_of(CopyingLM()))
-    assert result.curve_bound > result.audited > 0
-    assert (
-        result.curve_bound > result.privacy.epsilon_proved >= result.audited
-        and result.refutes_proof
-    )
 
 
 def test_where_the_accountants_give_no_curve_a_note_says_so(agnews, own_cache, monkeypatch):

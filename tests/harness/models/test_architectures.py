@@ -225,17 +225,6 @@ def test_trees_of_endings_end_at_the_window_too(name, length, tiny_folder):
     assert scored == pytest.approx([slow.ending(row, ending) for ending in endings], abs=1e-3)
 
 
-def test_a_model_whose_texts_begin_with_bos_is_packed_too(tiny_folder, monkeypatch):
-    """Also one that reads hardly more than is measured."""
-    for length in (640, 30):
-        config = PACKED["llama"](max_position_embeddings=length)
-        with monkeypatch.context() as patch:
-            patch.setattr("dpicl.models.tokenizers.leading_tokens", lambda tokenizer: [0])
-            model = load(config, tiny_folder)
-        assert isinstance(model, TransformersLM)
-        assert model.lead_tokens == 1
-
-
 def test_a_model_that_reads_otherwise_than_transformers_is_found(tiny_folder, caplog, monkeypatch):
     """An architecture that the packed reader seems to take, but whose keys it mixes up after a prefix."""
     monkeypatch.setattr(readers, "explain_unsupported", lambda model: None)

@@ -295,14 +295,6 @@ def test_a_job_that_was_ended_is_read_no_further(lm):
     assert model.usage.tokens_read == read + 2
 
 
-def test_passes_are_full(lm):
-    """Rows of many callers are read together: 64 rows of 20 tokens take three passes of 512."""
-    model = set_passes(lm, 512)
-    run_together([partial(model.next_token_log_probs, [long_row(seed, 20)]) for seed in range(64)])
-    assert model.usage.forward_calls == 3
-    assert model.usage.tokens_read == 64 * 20
-
-
 def load_embedded(name: str, dtype: str) -> TransformersLM:
     model = models.load(name, device="cpu", dtype=dtype)
     assert isinstance(model, TransformersLM)

@@ -10,7 +10,7 @@ import torch
 
 from dpicl import models
 from dpicl.core.errors import ModelError, PromptTooLong
-from dpicl.models import products, reading
+from dpicl.models import products
 from dpicl.models.base import ChatPrompt
 from tests.harness.models.tiny import SlowReader
 
@@ -70,17 +70,6 @@ def test_query_that_is_the_prefix_is_scored_right_after_it(tiny, slow):
     assert scores[1] == pytest.approx(
         [slow.ending([*prefix, 7, 7], ending) for ending in ENDINGS], abs=TOLERANCE
     )
-
-
-def test_a_pass_predicts_after_few_tokens(tiny, slow, monkeypatch):
-    monkeypatch.setattr(reading, "MOST_PREDICTED", 4)
-    queries = random_prompts([5, 6, 7, 8, 9], seed=4)
-    scores = tiny.score([(query, ENDINGS) for query in queries])
-    for query, row in zip(queries, scores, strict=True):
-        assert row == pytest.approx(
-            [slow.ending(query, ending) for ending in ENDINGS], abs=TOLERANCE
-        )
-    assert tiny.usage.forward_calls == len(queries)
 
 
 def test_prompts_that_do_not_fit_are_refused(tiny):
