@@ -168,6 +168,11 @@ SLOW = (
     "filter_against_copies",
     "streams_named_by_a_record",
     "zero_width_mark_on_a_number",
+    "wrong_order_under_an_option",
+    "private_count_in_tokens",
+    "ballots_in_eight_bits",
+    "twice_on_one_task",
+    "twice_from_the_fortieth_token",
 )
 OPTIONS = {"wrong_order_under_an_option": {"sharpen": True}}
 #: What only another scale shows: how its title begins.
