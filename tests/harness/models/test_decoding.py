@@ -67,6 +67,21 @@ def test_rows_that_have_ended_are_read_no_more(tiny, slow):
     assert tiny.usage.tokens_read == sum(2 + min(end, 7) for end in ends)
 
 
+def test_keys_and_values_move_to_a_larger_place():
+    """What one row keeps, token by token, against all of it in one piece; its memory is given back."""
+    memory = Memory(limit=10**6, token=16)
+    kept = KeyValues(memory, room=3)
+    keys, values = torch.randn(2, 1, 2, 20, 4)
+    for at in range(20):
+        kept.put(0, at, keys[:, :, at : at + 1], values[:, :, at : at + 1])
+        assert torch.equal(kept.read_up_to(0, at + 1)[0], keys[:, :, : at + 1])
+    assert torch.equal(kept.read_up_to(0, 20)[1], values)
+    kept.hold(20)
+    assert memory.held == 20 * 16
+    del kept
+    assert memory.held == 0
+
+
 @pytest.fixture
 def poisoned(tiny):
     """A model whose logits are NaN in every row that has read the token POISON."""

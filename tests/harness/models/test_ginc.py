@@ -84,6 +84,12 @@ def test_it_is_read_in_packed_rows():
     )
 
 
+def test_training_lowers_the_loss(tmp_path):
+    more = replace(TINY, documents=300)
+    still = ginc.pretrain(replace(more, rate=1e-9), tmp_path / "b")
+    assert ginc.pretrain(more, tmp_path / "a") < still - 0.5
+
+
 def suite(**changes: object) -> Suite:
     settings = {"name": "s", "version": 1, "models": ["embedded"], "seeds": [0], "epsilons": [1]}
     return Suite.model_validate(

@@ -127,6 +127,10 @@ def test_bos_is_put_before_prompts_where_the_tokenizer_wants_it(tiny, slow):
         assert score == pytest.approx(slow.ending([bos, *prefix, *query], [9, 10]), abs=TOLERANCE)
 
 
+def test_products_are_of_layers_in_float32_on_a_processor(tiny):
+    assert linear_layers(tiny.model) and not linear_layers(tiny.model.to(torch.bfloat16))
+
+
 def test_a_measure_of_one_library_is_not_believed_of_the_other(tiny_folder, tmp_path, monkeypatch):
     monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
     for chosen in (False, True, False, True):
