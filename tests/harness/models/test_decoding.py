@@ -10,6 +10,7 @@ import torch
 
 from dpicl import models
 from dpicl.core.errors import ModelError, UsageError
+from dpicl.models.pieces import KeyValues, Memory
 from tests.harness.models.tiny import SlowReader
 
 

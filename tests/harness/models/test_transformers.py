@@ -12,6 +12,7 @@ from dpicl import models
 from dpicl.core.errors import ModelError, PromptTooLong
 from dpicl.models import products
 from dpicl.models.base import ChatPrompt
+from dpicl.models.products import linear_layers
 from tests.harness.models.tiny import SlowReader
 
 TOLERANCE = 1e-4
