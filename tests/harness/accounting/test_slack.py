@@ -245,7 +245,7 @@ def test_an_epsilon_beyond_float_ratios_has_an_adversary(size, count):
 
 
 def test_rounds_of_above_threshold_are_below_their_guarantee():
-    for moved in (0.1, 0.5, 2.0):
+    for moved in (0.1, 2.0):
         for pair in threshold_rounds(1.0, moved):
             some = pair.present > 0
             losses = np.log(pair.present[some] / pair.absent[some])
