@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from hypothesis import settings
 
+# No property has a deadline: beside other work one example may take long.
+settings.register_profile("default", deadline=None)
+settings.load_profile("default")
 settings.register_profile("fast", max_examples=settings.default.max_examples // 4)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -167,6 +168,16 @@ def worst_choice(size: float, t: float) -> Pair:
     high = -math.expm1(t - size) / -math.expm1(-size)
     with_record = np.array([high, 1 - high])
     return with_record, with_record * np.exp([-t, size - t])
+
+
+def product(pairs: Sequence[Pair]) -> Pair:
+    """All outcomes of independent pairs."""
+    present, absent = (reduce(np.outer, side).ravel() for side in zip(*pairs, strict=True))
+    return present, absent
+
+
+def times(pair: Pair, count: int) -> Pair:
+    return product([pair] * count)
 
 
 def mix(pair: Pair, rate: float) -> Pair:

@@ -39,17 +39,15 @@ def sizes(queries: int) -> Sizes:
     ],
     ids=["per_query", "one_sample", "once", "tree"],
 )
-def test_composites_end_just_below_the_target(
-    mechanism: KSA | SGA, queries: int, target: float
-) -> None:
+def test_composites_end_just_below_the_target(mechanism, queries, target):
     found = calibrate_mechanism(mechanism, sizes(queries), target, DELTA, cache=None)
     assert 0.98 * target <= found.bounds.upper <= target
     assert found.bounds == epsilon(mechanism.events(found.knob, sizes(queries)), DELTA)
 
 
-def test_a_sample_per_query_is_cheapest_and_no_sample_dearest() -> None:
+def test_a_sample_per_query_is_cheapest_and_no_sample_dearest():
     cost = [
-        epsilon(KSA(**HUNDREDTH, partition=partition).events(3.0, sizes(20)), DELTA).upper
+        epsilon(KSA(**HUNDREDTH, partition=partition).events(3.0, sizes(5)), DELTA).upper
         for partition in SCHEMES
     ]
     assert cost == sorted(cost)
@@ -68,9 +66,7 @@ MULTIPLIERS = [
 
 
 @pytest.mark.parametrize(("queries", "rate", "printed"), MULTIPLIERS)
-def test_noise_multipliers_agree_to_the_printed_digits(
-    queries: int, rate: float, printed: tuple[str, ...]
-) -> None:
+def test_noise_multipliers_agree_to_the_printed_digits(queries, rate, printed):
     for target, text in zip((1, 4, 8), printed, strict=True):
         half = 0.5 * 10 ** -len(text.partition(".")[2])
         below, above = (_cost(float(text) + step, rate, queries) for step in (half, -half))
@@ -87,19 +83,11 @@ def _cost(noise: float, rate: float, queries: int) -> float:
 #: authors' own epsilon.
 @pytest.mark.parametrize(
     ("epsilon0", "rate", "delta"),
-    [(0.77, WU, 5e-5), (2.67, WU, 5e-5), (1.32, 400 / 2600, 1 / 2600)],
+    [(0.77, WU, 5e-5), (1.32, 400 / 2600, 1 / 2600)],
 )
-def test_ksa_costs_more_than_published_where_a_record_moves_the_scores_twice(
-    epsilon0: float, rate: float, delta: float
-) -> None:
+def test_ksa_costs_more_where_a_record_moves_scores_both_ways(epsilon0, rate, delta):
     once = epsilon(Repeated(Sampled(rate, bounded_range_choice(epsilon0)), 100), delta).upper
     twice = epsilon(Repeated(Sampled(rate, bounded_range_choice(2 * epsilon0)), 100), delta).upper
     published = sampled_exponential_epsilon(epsilon0, rate, 100, delta)
     assert once < published < 2.5 * twice
     assert (twice > published) == (epsilon0 > 1)
-
-
-def test_what_amplified_parameters_would_have_lost() -> None:
-    """Rule 4 of (epsilon0, delta0) at the temperature that spends 1: over ten times the epsilon."""
-    found = calibrate_mechanism(KSA(**HUNDREDTH), sizes(100), 1.0, DELTA, cache=None)
-    assert found.bounds.accountants["other_proof"]["epsilon"] > 10

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 from dp_accounting import dp_event as dp
@@ -16,7 +15,7 @@ from tests.harness.accounting.makers import DELTA, SIZES, OneGaussian, SoftToken
 
 
 @pytest.fixture
-def searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def searches(monkeypatch):
     """Grows by one for every search that is really done."""
     done: list[str] = []
     original = calibration._Search.search_by_proof
@@ -29,7 +28,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
-def test_answers_are_remembered_on_disk(tmp_path: Path, searches: list[str]) -> None:
+def test_answers_are_remembered_on_disk(tmp_path, searches):
     first = calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
     assert calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == first
     assert len(searches) == 1
@@ -38,7 +37,7 @@ def test_answers_are_remembered_on_disk(tmp_path: Path, searches: list[str]) -> 
     assert len(searches) == 1
 
 
-def test_every_input_has_an_answer_of_its_own(tmp_path: Path, searches: list[str]) -> None:
+def test_every_input_has_an_answer_of_its_own(tmp_path, searches):
     calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
     calibrate_mechanism(OneGaussian(1.0), SIZES, 1.0, DELTA, cache=tmp_path)
     calibrate_mechanism(OneGaussian(), SIZES, 2.0, DELTA, cache=tmp_path)
@@ -48,9 +47,7 @@ def test_every_input_has_an_answer_of_its_own(tmp_path: Path, searches: list[str
     assert len(searches) == 6
 
 
-def test_an_edited_mechanism_is_calibrated_anew(
-    tmp_path: Path, searches: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_edited_mechanism_is_calibrated_anew(tmp_path, searches, monkeypatch):
     before = calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path).knob
     original, knob = OneGaussian.events, OneGaussian.knob
 
@@ -63,16 +60,14 @@ def test_an_edited_mechanism_is_calibrated_anew(
     assert len(searches) == 2
 
 
-def test_an_edited_paper_formula_is_solved_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_edited_paper_formula_is_solved_anew(tmp_path, monkeypatch):
     before = calibrate_mechanism(SoftTokens(), SIZES, 1.0, DELTA, mode="paper", cache=tmp_path).knob
     monkeypatch.setattr(SoftTokens, "paper_epsilon", lambda self, knob, sizes, delta: 1 / knob)
     after = calibrate_mechanism(SoftTokens(), SIZES, 1.0, DELTA, mode="paper", cache=tmp_path).knob
     assert after == pytest.approx(1.0, rel=1e-3) != before
 
 
-def test_a_damaged_answer_is_searched_for_again(tmp_path: Path, searches: list[str]) -> None:
+def test_a_damaged_answer_is_searched_for_again(tmp_path, searches):
     first = calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
     (path,) = tmp_path.iterdir()
     whole = path.read_bytes()
@@ -86,7 +81,7 @@ def test_a_damaged_answer_is_searched_for_again(tmp_path: Path, searches: list[s
     assert len(searches) == 5
 
 
-def test_a_folder_that_cannot_be_made_only_costs_time(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_only_costs_time(tmp_path):
     (tmp_path / "file").write_text("")
     assert (
         calibrate_mechanism(
@@ -96,9 +91,7 @@ def test_a_folder_that_cannot_be_made_only_costs_time(tmp_path: Path) -> None:
     )
 
 
-def test_the_default_cache_is_where_the_environment_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_cache_is_where_the_environment_says(tmp_path, monkeypatch):
     monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
     calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA)
     assert len(list((tmp_path / "calibration").iterdir())) == 1

@@ -53,18 +53,18 @@ trees = st.recursive(simple_events, branchings, max_leaves=6)
 
 
 @given(trees)
-def test_json_round_trip_gives_the_same_event(event: dp.DpEvent) -> None:
+def test_json_round_trip_gives_the_same_event(event):
     assert from_json(json.loads(json.dumps(to_json(event)))) == event
 
 
 @given(st.lists(trees, max_size=4))
-def test_compose_is_canonical(events: list[dp.DpEvent]) -> None:
+def test_compose_is_canonical(events):
     once = compose(events)
     assert compose([once]) == once
     assert compose(reversed(events)) == once
 
 
-def test_compose_counts_equal_events() -> None:
+def test_compose_counts_equal_events():
     gaussian, other = dp.GaussianDpEvent(1.0), dp.ZCDpEvent(0.1)
     nested = dp.ComposedDpEvent((gaussian, dp.SelfComposedDpEvent(gaussian, 3)))
     assert compose([nested, other]) == dp.ComposedDpEvent(
@@ -73,7 +73,7 @@ def test_compose_counts_equal_events() -> None:
     assert compose([gaussian]) == gaussian
 
 
-def test_compose_drops_what_is_free() -> None:
+def test_compose_drops_what_is_free():
     assert compose([]) == dp.NoOpDpEvent()
     assert (
         compose([dp.NoOpDpEvent(), dp.PoissonSampledDpEvent(0.1, dp.NoOpDpEvent())])
@@ -81,7 +81,7 @@ def test_compose_drops_what_is_free() -> None:
     )
 
 
-def test_a_sample_is_one_leaf_with_a_canonical_inside() -> None:
+def test_a_sample_is_one_leaf_with_a_canonical_inside():
     gaussian = dp.GaussianDpEvent(1.0)
     sample = dp.PoissonSampledDpEvent(0.1, dp.ComposedDpEvent((gaussian, gaussian)))
     assert flatten(sample) == {
@@ -89,22 +89,22 @@ def test_a_sample_is_one_leaf_with_a_canonical_inside() -> None:
     }
 
 
-def test_a_single_unnamed_group_is_no_group() -> None:
+def test_a_single_unnamed_group_is_no_group():
     assert parallel({None: dp.GaussianDpEvent(1.0)}) == dp.GaussianDpEvent(1.0)
 
 
-def test_groups_are_sorted_by_name() -> None:
+def test_groups_are_sorted_by_name():
     branches = parallel({"b": dp.GaussianDpEvent(1.0), "a": dp.GaussianDpEvent(2.0)})
     assert isinstance(branches, ParallelDpEvent)
     assert [name for name, _ in branches.branches] == ["a", "b"]
 
 
-def test_groups_and_the_whole_set_cannot_be_mixed() -> None:
+def test_groups_and_the_whole_set_cannot_be_mixed():
     with pytest.raises(UnsupportedEvent, match="overlap"):
         parallel({None: dp.GaussianDpEvent(1.0), "a": dp.GaussianDpEvent(1.0)})
 
 
-def test_unknown_kinds_are_refused() -> None:
+def test_unknown_kinds_are_refused():
     with pytest.raises(UnsupportedEvent, match="DiscreteLaplace"):
         to_json(dp.DiscreteLaplaceDpEvent(1.0, 1))
 
@@ -132,13 +132,13 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_an_event_that_no_ledger_writes_is_refused(name: str) -> None:
+def test_an_event_that_no_ledger_writes_is_refused(name):
     with pytest.raises(UnsupportedEvent):
         from_json(HOSTILE[name])
 
 
 @pytest.mark.parametrize("levels", [20, 5000])
-def test_an_event_that_is_nested_too_deeply_is_refused(levels: int) -> None:
+def test_an_event_that_is_nested_too_deeply_is_refused(levels):
     data: dict = GAUSSIAN
     for _ in range(levels):
         data = {"event": "repeat", "count": 1, "of": data}

@@ -6,7 +6,6 @@ import json
 import math
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ Gaussian, Sampled, Repeated = dp.GaussianDpEvent, dp.PoissonSampledDpEvent, dp.S
 
 
 @pytest.fixture
-def fresh() -> Iterator[None]:
+def fresh():
     """No remembered answers, before and after: for tests that replace an accountant."""
     caches = (gaussians.bounds, accountants._composition)
     for cache in caches:
@@ -42,9 +41,9 @@ def fresh() -> Iterator[None]:
 @pytest.mark.parametrize(
     "part", [(0.001, 0.5, 100), (0.1, 1.3, 15), (0.01, 40.0, 30), (1.0, 300.0, 1)]
 )
-def test_quick_answers_are_those_of_all_orders_and_both_directions(
-    part: tuple[float, float, int],
-) -> None:
+def test_quick_answers_are_those_of_all_orders_and_directions(
+    part,
+):
     orders = sorted({*gaussians._QUICK_ORDERS, *gaussians._LARGE_ORDERS})
     assert gaussians._quick_bound((part,), 1e-5) == gaussians._rdp_bound((part,), 1e-5, orders)
     grid = gaussians.rdp_epsilon((part,), 1e-5) / 150
@@ -53,21 +52,7 @@ def test_quick_answers_are_those_of_all_orders_and_both_directions(
     )
 
 
-def test_prv_accountant_computes_each_order_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    orders, compute = list[float](), gaussians.PoissonSubsampledGaussianMechanism.rdp
-
-    def note(variable: Any, order: float) -> Any:
-        orders.append(order)
-        return compute(variable, order)
-
-    monkeypatch.setattr(gaussians.PoissonSubsampledGaussianMechanism, "rdp", note)
-    gaussians.prv_epsilon(((0.1, 1.3, 15),), 1e-5, 0.01)
-    assert orders and len(orders) == len(set(orders))
-
-
-def test_accountants_that_disagree_stop_the_run(
-    monkeypatch: pytest.MonkeyPatch, fresh: None
-) -> None:
+def test_accountants_that_disagree_stop_the_run(monkeypatch, fresh):
     original = gaussians.pld_epsilon
     monkeypatch.setattr(gaussians, "pld_epsilon", lambda *given: 0.97 * original(*given))
     with pytest.raises(
@@ -77,9 +62,7 @@ def test_accountants_that_disagree_stop_the_run(
     assert "more than 1% apart" in str(caught.value)
 
 
-def test_a_bound_from_above_below_one_from_below_stops_the_run_however_near_it_is(
-    monkeypatch: pytest.MonkeyPatch, fresh: None
-) -> None:
+def test_an_upper_bound_below_a_lower_one_stops_the_run(monkeypatch, fresh):
     """Half a percent apart counts as agreement of two estimates, but one of these two bounds is false."""
     original, grids = gaussians.prv_epsilon, []
     discrete = epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5).accountants["pld"]
@@ -100,9 +83,7 @@ def test_a_bound_from_above_below_one_from_below_stops_the_run_however_near_it_i
     assert grids
 
 
-def test_many_tiny_steps_are_settled_on_a_finer_grid(
-    monkeypatch: pytest.MonkeyPatch, fresh: None
-) -> None:
+def test_many_tiny_steps_are_settled_on_a_finer_grid(monkeypatch, fresh):
     original, grids = gaussians.pld_epsilon, []
 
     def answer_by_grid(parts: gaussians.Parts, delta: float, grid: float) -> float:
@@ -116,14 +97,14 @@ def test_many_tiny_steps_are_settled_on_a_finer_grid(
     assert bounds.accountants["pld"] == pytest.approx(bounds.estimate, rel=0.01)
 
 
-def test_prv_that_gives_up_on_a_very_large_epsilon_is_replaced_by_pld(fresh: None) -> None:
+def test_prv_that_gives_up_on_a_large_epsilon_leaves_the_pld(fresh):
     bounds = epsilon(sampled_gaussians(0.3, 0.1, 50), 1e-5)
     assert "prv" not in bounds.accountants
     assert bounds.upper == bounds.accountants["pld"] > 30
     assert any("Discrete mean differs" in note for note in bounds.notes)
 
 
-def test_the_smallest_valid_upper_bound_counts_also_by_renyi_dp(fresh: None) -> None:
+def test_the_smallest_valid_upper_bound_counts_also_by_renyi_dp(fresh):
     """A million tiny steps: prv-accountant gives up, and the PLD's rounding adds up."""
     event = sampled_gaussians(100.0, 1e-3, 10**6)
     bounds = epsilon(event, 1e-6)
@@ -146,7 +127,7 @@ def exact_of_limit(rate: float, sigma: float, steps: int, delta: float) -> float
     return gaussians.exact_epsilon(1 / (rate * math.sqrt(steps * math.expm1(sigma**-2))), delta)
 
 
-def test_calibration_ends_just_below_the_target_also_by_renyi_dp() -> None:
+def test_calibration_ends_just_below_the_target_also_by_renyi_dp():
     knob = Knob("sigma", low=20.0, high=1000.0, non_private=0.0)
     found = calibrate(
         lambda sigma: sampled_gaussians(sigma, 1e-3, 10**6), knob, 0.04, 1e-6, cache=None
@@ -155,9 +136,7 @@ def test_calibration_ends_just_below_the_target_also_by_renyi_dp() -> None:
     assert found.knob < 100  # what the PLD proves of 100 is .0616
 
 
-def test_a_renyi_bound_below_a_lower_bound_stops_the_run(
-    monkeypatch: pytest.MonkeyPatch, fresh: None
-) -> None:
+def test_a_renyi_bound_below_a_lower_bound_stops_the_run(monkeypatch, fresh):
     monkeypatch.setattr(gaussians, "_rdp_bound", lambda parts, delta, orders: (0.5, 8))
     with pytest.raises(
         AccountantsDisagree, match=r"Renyi DP proves 0\.5 and prv-accountant 2\.\d+ at least"
@@ -165,7 +144,7 @@ def test_a_renyi_bound_below_a_lower_bound_stops_the_run(
         epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5)
 
 
-def test_committed_rows_claim_what_they_claimed(fresh: None) -> None:
+def test_committed_rows_claim_what_they_claimed(fresh):
     """Renyi DP proves less than the other accountants for none of them."""
     claims = set()
     for path in (*COMMITTED.glob("open/*/*/*/*.json"), *COMMITTED.glob("record/*/tang*/*/*.json")):
@@ -183,9 +162,7 @@ def test_committed_rows_claim_what_they_claimed(fresh: None) -> None:
         assert gaussians._renyi_below(parts, delta, proved) is None
 
 
-def test_without_the_pld_there_is_no_proof_since_prv_leaves_out_the_addition_of_a_record(
-    monkeypatch: pytest.MonkeyPatch, fresh: None
-) -> None:
+def test_without_the_pld_there_is_no_proof(monkeypatch, fresh):
     def fail(*given: Any) -> float:
         raise OverflowError("too large")
 
@@ -194,9 +171,7 @@ def test_without_the_pld_there_is_no_proof_since_prv_leaves_out_the_addition_of_
         epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5)
 
 
-def test_an_accountant_that_takes_too_long_is_left_behind(
-    monkeypatch: pytest.MonkeyPatch, fresh: None
-) -> None:
+def test_an_accountant_that_takes_too_long_is_left_behind(monkeypatch, fresh):
     stop = threading.Event()
     monkeypatch.setattr(time_limit, "ACCOUNTANT_SECONDS", 5.0)
 
@@ -211,7 +186,7 @@ def test_an_accountant_that_takes_too_long_is_left_behind(
     assert any("no answer within" in note for note in bounds.notes)
 
 
-def test_the_time_limit_works_in_any_thread() -> None:
+def test_the_time_limit_works_in_any_thread():
     caught: list[BaseException] = []
 
     def work() -> None:
@@ -227,13 +202,13 @@ def test_the_time_limit_works_in_any_thread() -> None:
     assert time_limit.run_within(5, lambda: 42) == 42
 
 
-def test_deltas_near_rounding_errors_are_refused() -> None:
+def test_deltas_near_rounding_errors_are_refused():
     with pytest.raises(UnsupportedEvent, match="rounding"):
         epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-13)
     assert epsilon(Gaussian(1.0), 1e-13).upper > 0
 
 
-def test_accounting_without_subsampling_is_the_exact_curve() -> None:
+def test_accounting_without_subsampling_is_the_exact_curve():
     answer = account_subsampled_gaussian(20.0, 1.0, 10, 1e-5)
     exact = epsilon(Gaussian(20.0 / math.sqrt(10)), 1e-5).upper
     assert answer["prv"]["low"] <= exact <= answer["prv"]["upper"]
@@ -241,7 +216,7 @@ def test_accounting_without_subsampling_is_the_exact_curve() -> None:
     assert answer["fixed_replace_one"] == pytest.approx(exact, rel=1e-3)
 
 
-def test_fixed_size_curve_is_a_hockey_stick_curve() -> None:
+def test_fixed_size_curve_is_a_hockey_stick_curve():
     points = np.linspace(-3, 3, 601)
     curve = fixed_size_delta(points, 1.0, 0.1)
     assert np.all(np.diff(curve) <= 1e-15)
@@ -251,7 +226,7 @@ def test_fixed_size_curve_is_a_hockey_stick_curve() -> None:
     )
 
 
-def test_the_upper_bound_covers_both_directions_of_neighbours() -> None:
+def test_the_upper_bound_covers_both_directions_of_neighbours():
     event = sampled_gaussians(1.0, 0.3, 3)
     both = pld.from_gaussian_mechanism(
         1.0, sampling_prob=0.3, value_discretization_interval=1e-4
@@ -259,14 +234,14 @@ def test_the_upper_bound_covers_both_directions_of_neighbours() -> None:
     assert epsilon(event, 1e-3).upper >= both.get_epsilon_for_delta(1e-3)
 
 
-def test_extreme_noise_gives_a_number_or_a_reason() -> None:
+def test_extreme_noise_gives_a_number_or_a_reason():
     assert epsilon(Repeated(Gaussian(1e200), 100), 1e-5).upper < 1e-9
     assert epsilon(Gaussian(1e-3), 1e-5).upper > 1e5
     with pytest.raises(UnsupportedEvent, match="more noise or fewer steps"):
         epsilon(sampled_gaussians(1e-3, 0.1, 100), 1e-5)
 
 
-def test_sampled_and_plain_gaussians_compose_in_both_accountants() -> None:
+def test_sampled_and_plain_gaussians_compose_in_both_accountants():
     event = dp.ComposedDpEvent(
         (sampled_gaussians(1.0, 0.02, 50), sampled_gaussians(0.8, 0.01, 20), Gaussian(4.0))
     )

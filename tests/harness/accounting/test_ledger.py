@@ -12,7 +12,7 @@ from dpicl.core.errors import BudgetExceeded, UnsupportedEvent
 RELEASE = dp.PoissonSampledDpEvent(0.02, dp.GaussianDpEvent(1.0))
 
 
-def test_charges_inside_the_allowance_are_admitted_without_asking_an_accountant(monkeypatch):
+def test_charges_inside_the_allowance_need_no_accountant(monkeypatch):
     ledger = Ledger(dp.SelfComposedDpEvent(RELEASE, 3), epsilon=1.0)
     monkeypatch.setattr(accountants, "epsilon", lambda *a: pytest.fail("an accountant was asked"))
     for _ in range(3):
@@ -29,7 +29,7 @@ def test_a_charge_over_the_budget_is_refused_and_leaves_no_trace():
     assert ledger.to_json() == before
 
 
-def test_a_charge_outside_the_allowance_is_refused_even_where_it_would_fit_the_budget():
+def test_a_charge_outside_the_allowance_is_refused_if_it_fits():
     """What is charged may follow from what was read, and no theorem here composes events that are chosen so."""
     for allowance in (None, dp.GaussianDpEvent(20.0)):
         ledger = Ledger(allowance, epsilon=1.0)
@@ -38,7 +38,7 @@ def test_a_charge_outside_the_allowance_is_refused_even_where_it_would_fit_the_b
         assert ledger.event() == dp.NoOpDpEvent()
 
 
-def test_a_read_without_a_mechanism_makes_the_whole_ledger_infinite():
+def test_a_read_without_a_mechanism_makes_the_ledger_infinite():
     ledger = Ledger(None, epsilon=math.inf)
     ledger.charge(RELEASE, "Sports")
     ledger.charge(dp.NonPrivateDpEvent())
@@ -48,7 +48,7 @@ def test_a_read_without_a_mechanism_makes_the_whole_ledger_infinite():
         bounded.charge(dp.NonPrivateDpEvent())
 
 
-def test_groups_compose_in_parallel_and_charges_to_all_records_reach_every_group():
+def test_groups_compose_in_parallel_charges_to_all_reach_each():
     ledger = Ledger(None, epsilon=math.inf)
     ledger.charge(RELEASE, "a")
     ledger.charge(RELEASE, "b")
@@ -105,7 +105,7 @@ def test_a_run_inside_its_allowance_costs_all_of_it():
     assert seen == seen[:1] * 4 and seen[0][1][0]["count"] == 3
 
 
-def test_an_allowance_for_all_records_covers_the_charges_of_a_group():
+def test_an_allowance_for_all_records_covers_a_group():
     ledger = Ledger(dp.SelfComposedDpEvent(RELEASE, 2), epsilon=1.0)
     ledger.charge(RELEASE)
     ledger.charge(RELEASE, "a")

@@ -15,7 +15,7 @@ from tests.harness.accounting.makers import prism, sampled_gaussians
 Gaussian, Sampled, Repeated = dp.GaussianDpEvent, dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent
 
 
-def test_one_sample_of_anything_is_amplified_with_the_whole_delta() -> None:
+def test_a_sample_of_anything_is_amplified_with_all_of_delta():
     rate, inside = 0.064, prism(0.3)
     bounds = epsilon(Sampled(rate, inside), 1e-5)
     within = epsilon(inside, 1e-5 / rate).upper
@@ -24,23 +24,23 @@ def test_one_sample_of_anything_is_amplified_with_the_whole_delta() -> None:
     assert "amplification" in bounds.accountants["rule"]
 
 
-def test_pure_dp_is_amplified_by_the_textbook_formula() -> None:
+def test_pure_dp_is_amplified_by_the_textbook_formula():
     inside = dp.ComposedDpEvent((dp.LaplaceDpEvent(2.0), EpsilonDeltaDpEvent(0.25, 0.0)))
     bounds = epsilon(Sampled(0.1, inside), 1e-9)
     assert bounds.upper == pytest.approx(math.log(1 + 0.1 * (math.exp(0.75) - 1)), rel=1e-4)
 
 
-def test_a_rate_below_delta_costs_nothing() -> None:
+def test_a_rate_below_delta_costs_nothing():
     assert epsilon(Sampled(1e-6, dp.ZCDpEvent(5.0)), 1e-5).upper == 0
 
 
 @pytest.mark.parametrize("inside", [0.001, 0.5, 3.0, 2000.0])
-def test_amplification_formula_does_not_overflow(inside: float) -> None:
+def test_amplification_formula_does_not_overflow(inside):
     exact = math.log(1 + 0.01 * (math.exp(inside) - 1)) if inside < 700 else inside + math.log(0.01)
     assert amplify(inside, 0.01) == pytest.approx(exact)
 
 
-def test_many_samples_compose_better_than_by_adding_up() -> None:
+def test_many_samples_compose_better_than_by_adding_up():
     event = Sampled(
         0.03, dp.ComposedDpEvent((Repeated(dp.ZCDpEvent(0.01), 10), dp.LaplaceDpEvent(2.0)))
     )
@@ -51,7 +51,7 @@ def test_many_samples_compose_better_than_by_adding_up() -> None:
     assert part["epsilon"] == pytest.approx(epsilon(event, part["delta"]).upper)
 
 
-def test_different_samples_compose() -> None:
+def test_different_samples_compose():
     one, other = Sampled(0.03, dp.ZCDpEvent(0.2)), Sampled(0.1, dp.ZCDpEvent(0.05))
     both = epsilon(dp.ComposedDpEvent((Repeated(one, 20), Repeated(other, 20))), 1e-5).upper
     assert both > max(
@@ -85,19 +85,19 @@ def slow_obvious_composition(inside: float, delta0: float, count: int, delta: fl
 @pytest.mark.parametrize(
     ("inside", "delta0", "count"), [(0.1, 0.0, 30), (0.3, 1e-7, 20), (1.0, 1e-6, 3)]
 )
-def test_privacy_parameters_compose_optimally(inside: float, delta0: float, count: int) -> None:
+def test_privacy_parameters_compose_optimally(inside, delta0, count):
     exact = slow_obvious_composition(inside, delta0, count, 1e-5)
     upper = epsilon(Repeated(EpsilonDeltaDpEvent(inside, delta0), count), 1e-5).upper
     assert exact * (1 - 1e-6) <= upper <= exact * 1.01
 
 
-def test_privacy_parameters_never_cost_more_than_their_sum() -> None:
+def test_privacy_parameters_never_cost_more_than_their_sum():
     bounds = epsilon(Repeated(EpsilonDeltaDpEvent(2.0, 5e-6), 2), 1e-5)
     assert bounds.upper == pytest.approx(4.0)
     assert epsilon(EpsilonDeltaDpEvent(1.0, 1e-4), 1e-5).upper == math.inf
 
 
-def test_mixtures_of_all_leaves_have_a_bound_above_each_part() -> None:
+def test_mixtures_of_all_leaves_have_a_bound_above_each_part():
     parts = (
         Repeated(EpsilonDeltaDpEvent(0.1, 1e-8), 20),
         sampled_gaussians(1.0, 0.1, 10),
@@ -110,5 +110,5 @@ def test_mixtures_of_all_leaves_have_a_bound_above_each_part() -> None:
     assert together < sum(epsilon(part, 2e-6).upper for part in parts)
 
 
-def test_tiny_deltas_leave_plain_addition() -> None:
+def test_tiny_deltas_leave_plain_addition():
     assert epsilon(Repeated(EpsilonDeltaDpEvent(0.1, 0.0), 10), 1e-13).upper == pytest.approx(1.0)

@@ -1,7 +1,5 @@
 """The published accounting of KSA and SGA against the numbers that their authors print."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -27,18 +25,16 @@ PUBLISHED = [
 
 
 @pytest.mark.parametrize(("epsilon0", "setting", "printed"), PUBLISHED)
-def test_published_numbers(
-    epsilon0: float, setting: tuple[float, int, float], printed: float
-) -> None:
+def test_published_numbers(epsilon0, setting, printed):
     assert sampled_exponential_epsilon(epsilon0, *setting) == pytest.approx(printed, abs=6e-4)
 
 
 @pytest.mark.parametrize(("epsilon0", "true"), [(0.23, 1.48), (0.63, 4.66), (1.32, 11.1)])
-def test_chatdoctor_with_the_records_that_there_are(epsilon0: float, true: float) -> None:
+def test_chatdoctor_with_the_records_that_there_are(epsilon0, true):
     assert sampled_exponential_epsilon(epsilon0, *CHATDOCTOR_TRUE) == pytest.approx(true, rel=3e-3)
 
 
-def test_curve_is_the_one_of_randomised_response() -> None:
+def test_curve_is_the_one_of_randomised_response():
     """Randomised response attains it: sum of p^a q^(1-a) over its two outcomes."""
     p = np.array([math.exp(0.7), 1.0]) / (1 + math.exp(0.7))
     for order in (1.5, 2.0, 7.0, 40.0):
@@ -46,7 +42,7 @@ def test_curve_is_the_one_of_randomised_response() -> None:
         assert pure_dp_curve(0.7, np.array([order]))[0] == pytest.approx(exact)
 
 
-def test_no_sampling_is_plain_composition() -> None:
+def test_no_sampling_is_plain_composition():
     orders = np.linspace(1.01, 200, 50_000)
     expected = np.min(
         10 * pure_dp_curve(0.1, orders)
@@ -58,7 +54,7 @@ def test_no_sampling_is_plain_composition() -> None:
     )
 
 
-def test_less_noise_or_more_choices_cost_more() -> None:
+def test_less_noise_or_more_choices_cost_more():
     base = sampled_exponential_epsilon(0.5, 0.05, 50, 1e-5)
     assert sampled_exponential_epsilon(0.6, 0.05, 50, 1e-5) > base
     assert sampled_exponential_epsilon(0.5, 0.06, 50, 1e-5) > base
@@ -68,6 +64,6 @@ def test_less_noise_or_more_choices_cost_more() -> None:
 @pytest.mark.parametrize(
     "numbers", [(0.0, 0.1, 10, 1e-5), (1.0, 0.0, 10, 1e-5), (1.0, 0.1, 0, 1e-5), (1.0, 0.1, 1, 1)]
 )
-def test_numbers_outside_their_range(numbers: tuple[float, float, int, float]) -> None:
+def test_numbers_outside_their_range(numbers):
     with pytest.raises(UsageError, match="epsilon0 > 0"):
         sampled_exponential_epsilon(*numbers)

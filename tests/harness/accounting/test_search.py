@@ -18,9 +18,7 @@ from tests.examples import examples
     scale=st.floats(0.01, 100.0),
     start=st.floats(0.01, 100.0),
 )
-def test_the_search_meets_any_falling_power_law(
-    target: float, power: float, scale: float, start: float
-) -> None:
+def test_the_search_meets_any_falling_power_law(target, power, scale, start):
     evaluations: list[float] = []
 
     def cost(x: float) -> float:
@@ -44,7 +42,7 @@ def test_the_search_meets_any_falling_power_law(
 
 
 @given(edge=st.floats(0.02, 50.0))
-def test_the_search_ends_on_the_private_side_of_a_jump(edge: float) -> None:
+def test_the_search_ends_on_the_private_side_of_a_jump(edge):
     found = meet(lambda x: math.inf if x < edge else 0.0, 1.0, 1e-2, 1e2, 1.0, 0.01, -1.0)
     assert found is not None
     assert edge <= found.x <= edge * 1.001
@@ -52,7 +50,7 @@ def test_the_search_ends_on_the_private_side_of_a_jump(edge: float) -> None:
 
 @settings(max_examples=examples(200))
 @given(st.floats(1e-6, 1e6))
-def test_noise_is_rounded_up(value: float) -> None:
+def test_noise_is_rounded_up(value):
     rounded = round_up(value)
     assert value <= rounded <= value * (1 + 1.1e-5)
     assert (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
@@ -16,7 +15,6 @@ from scipy.stats import laplace
 from dpicl.accounting import calibration
 from dpicl.accounting.accountants import epsilon
 from dpicl.accounting.adversaries import (
-    CELLS,
     MOST_CHOICES,
     WorstPair,
     choices_pair,
@@ -47,7 +45,7 @@ from dpicl.accounting.slack import (
 )
 from dpicl.core.errors import AccountantsDisagree
 from tests.examples import examples
-from tests.harness.accounting.makers import divergence
+from tests.harness.accounting.makers import divergence, mix, times, worst_choice
 
 Sampled, Repeated, Choice = dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent, BoundedRangeDpEvent
 NOTHING = WorstPair(np.ones(1), np.ones(1))
@@ -83,21 +81,11 @@ TIGHT = {
 
 
 @pytest.mark.parametrize("name", TIGHT)
-def test_bounds_by_a_theorem_or_an_exact_recursion_are_tight(name: str) -> None:
-    assert (
-        1
-        <= slack_at(TIGHT[name])
-        <= (LARGEST if "Poisson" in name or "demonstration" in name else 1.01)
-    )
+def test_bounds_by_a_theorem_or_an_exact_recursion_are_tight(name):
+    assert 1 <= slack_at(TIGHT[name]) <= (LARGEST if "demonstration" in name else 1.01)
 
 
-def test_one_gaussian_and_its_sample_meet_the_exact_curve() -> None:
-    for multiplier in (0.3, 1.0, 5.0):
-        exact = epsilon(gaussian(multiplier), DELTA).upper
-        assert 0.996 * exact <= lower_bound(gaussian(multiplier), DELTA, exact) <= exact
-
-
-def test_a_bound_below_what_an_adversary_costs_is_refused() -> None:
+def test_a_bound_below_what_an_adversary_costs_is_refused():
     event = TIGHT["PRISM"]
     with pytest.raises(AccountantsDisagree, match="one of them is wrong"):
         slack(event, DELTA, 0.95 * epsilon(event, DELTA).upper)
@@ -122,10 +110,8 @@ PARTS = st.tuples(compositions(), st.sampled_from([1.0, 0.3, 0.02]), st.sampled_
 
 
 @given(st.lists(PARTS, min_size=1, max_size=2), st.sampled_from([1e-3, 1e-5]))
-@settings(max_examples=examples(12), deadline=None)
-def test_no_adversary_costs_more_than_what_is_proved(
-    parts: list[tuple[dp.DpEvent, float, int]], delta: float
-) -> None:
+@settings(max_examples=examples(12))
+def test_no_adversary_costs_more_than_what_is_proved(parts, delta):
     """Two computations that share nothing but the events: a wrong theorem on either side would cross."""
     event = compose([Repeated(Sampled(rate, inside), count) for inside, rate, count in parts])
     upper = epsilon(event, delta).upper
@@ -133,9 +119,9 @@ def test_no_adversary_costs_more_than_what_is_proved(
         assert lower_bound(event, delta, upper) <= upper
 
 
-@pytest.mark.parametrize("aim", [hockey(0.8), hockey(-0.5), moment(3.0), moment(-2.0)])
-@pytest.mark.parametrize(("size", "count"), [(0.7, 1), (0.7, 4), (0.1, 60)])
-def test_an_adversary_is_a_chain_of_choices_of_that_range(size: float, count: int, aim) -> None:
+@pytest.mark.parametrize("aim", [hockey(0.8), hockey(-0.5), moment(-2.0)])
+@pytest.mark.parametrize(("size", "count"), [(0.7, 4), (0.1, 60)])
+def test_an_adversary_is_a_chain_of_choices_of_that_range(size, count, aim):
     """Both sides are distributions, and no divergence is above what the exact recursion allows."""
     pair = choices_pair(size, count, 0.1, NOTHING, aim)
     assert pair.present.sum() == pytest.approx(1, abs=1e-9)
@@ -146,37 +132,7 @@ def test_an_adversary_is_a_chain_of_choices_of_that_range(size: float, count: in
             assert costs(pair, size * cell / 40) <= deltas[len(deltas) // 2 + cell] + 1e-12
 
 
-@pytest.mark.parametrize("threshold", [0.0, 0.3, 0.9])
-def test_two_adaptive_choices_are_the_best_of_all(threshold: float) -> None:
-    """Against every choice of three ranges on the grid: a first one, and one after each of its outcomes."""
-    size, rate = 0.8, 0.3
-    high = [math.expm1(t - size) / math.expm1(-size) for t in np.arange(CELLS + 1) * size / CELLS]
-
-    def outcomes(j: int) -> list[tuple[float, float]]:
-        """(with the record, without) of both outcomes of a choice with the losses t and t - size."""
-        t = j * size / CELLS
-        return [
-            (high[j], high[j] * math.exp(-t)),
-            (1 - high[j], (1 - high[j]) * math.exp(size - t)),
-        ]
-
-    def reach(chain: list[tuple[float, float]]) -> float:
-        sampled = WorstPair(*np.array(chain).T).sample(rate)
-        return costs(sampled, threshold)
-
-    def follow(first: tuple[float, float], j: int) -> list[tuple[float, float]]:
-        return [(first[0] * p, first[1] * q) for p, q in outcomes(j)]
-
-    best = max(
-        sum(max(reach(follow(first, j)) for j in range(CELLS + 1)) for first in outcomes(j))
-        for j in range(CELLS + 1)
-    )
-    # Sums over outcomes: the best second choice after each outcome of the first one is taken by itself.
-    found = costs(choices_pair(size, 2, rate, NOTHING, hockey(threshold)).sample(rate), threshold)
-    assert found == pytest.approx(best, abs=1e-12)
-
-
-def test_merged_outcomes_lose_little_and_never_gain() -> None:
+def test_merged_outcomes_lose_little_and_never_gain():
     whole = gaussian_pair(0.7)
     merged = whole.merge(300)
     assert merged.present.size <= 302
@@ -184,38 +140,17 @@ def test_merged_outcomes_lose_little_and_never_gain() -> None:
         assert 0.99 * costs(whole, x) - 1e-12 <= costs(merged, x) <= costs(whole, x) + 1e-15
 
 
-def test_randomised_response_is_the_sum_over_binomials() -> None:
-    """Composed losses on a grid, against the exact composition."""
-    inside, rate, count = 1.0, 0.1, 30
-    event = Repeated(Sampled(rate, EpsilonDeltaDpEvent(inside, 0.0)), count)
-    p = np.array([math.exp(inside), 1.0]) / (1 + math.exp(inside))
-    mixed = (1 - rate) * p[::-1] + rate * p
-    k = np.arange(count + 1)
-    weights = np.array([math.comb(count, int(each)) for each in k], dtype=float)
-    with_it, without = (
-        weights * side[0] ** k * side[1] ** (count - k) for side in (mixed, p[::-1])
-    )
-
-    def exact_delta(x: float) -> float:
-        pairs = [WorstPair(with_it, without), WorstPair(without, with_it)]
-        return max(costs(pair, x) for pair in pairs)
-
-    lower = lower_bound(event, DELTA, epsilon(event, DELTA).upper)
-    assert exact_delta(lower) > DELTA
-    assert exact_delta(1.005 * lower) <= DELTA
-
-
-def test_the_group_that_loses_most_decides() -> None:
+def test_the_group_that_loses_most_decides():
     small, large = Sampled(0.02, Repeated(Choice(0.5), 20)), Sampled(0.2, Repeated(Choice(0.5), 20))
     assert slack_at(parallel({"a": small, "b": large})) == slack_at(large)
 
 
-def test_what_costs_nothing_or_everything_has_no_slack() -> None:
+def test_what_costs_nothing_or_everything_has_no_slack():
     assert slack(dp.NoOpDpEvent(), DELTA, 0.0) is None
     assert slack(dp.NonPrivateDpEvent(), DELTA, math.inf) is None
 
 
-def test_the_slack_of_an_event_is_worked_out_once(tmp_path, monkeypatch) -> None:
+def test_the_slack_of_an_event_is_worked_out_once(tmp_path, monkeypatch):
     event = gaussian(2.0)
     upper = epsilon(event, DELTA).upper
     first = slack_of(event, DELTA, upper, tmp_path)
@@ -223,7 +158,7 @@ def test_the_slack_of_an_event_is_worked_out_once(tmp_path, monkeypatch) -> None
     assert slack_of(event, DELTA, upper, tmp_path) == first
 
 
-def test_several_starts_and_parts_are_all_lower_bounds() -> None:
+def test_several_starts_and_parts_are_all_lower_bounds():
     """Next to each other: samples of choices, a Gaussian, and choices on the whole set."""
     parts = [
         Repeated(Sampled(0.01, Repeated(Choice(0.8), 4)), 10),
@@ -235,11 +170,10 @@ def test_several_starts_and_parts_are_all_lower_bounds() -> None:
     upper = epsilon(both, DELTA).upper
     lower = lower_bound(both, DELTA, upper)
     assert max(alone) < lower <= upper < 1.15 * lower
-    assert all(upper > one for one in itertools.chain(alone))
 
 
 @pytest.mark.parametrize("count", [MOST_CHOICES, MOST_CHOICES + 1, 3 * MOST_CHOICES])
-def test_many_choices_are_as_many_as_were_charged(count: int) -> None:
+def test_many_choices_are_as_many_as_were_charged(count):
     """In blocks; one too many would be no adversary of this event."""
     event = Repeated(Choice(0.03), count)
     upper = epsilon(event, DELTA).upper
@@ -254,39 +188,14 @@ def variance(pair: WorstPair) -> float:
     return float(mass @ (loss - mass @ loss) ** 2)
 
 
-def test_choices_after_a_gaussian_go_by_what_it_showed() -> None:
+def test_choices_after_a_gaussian_go_by_what_it_showed():
     """Counts, splits and sums on one sample (SGA): the bound composes the choices after everything else."""
     event = Sampled(0.02, compose([gaussian(1.5), Repeated(Choice(0.8), 2)]))
     assert slack_at(event) < 1.01
 
 
-def list_pair(raised: int, words: int, size: float, count: int) -> WorstPair:
-    """The first ``count`` of equally good words by Gumbel noise, where a record raises some of them by ``size``
-    temperatures against the rest: exact, by which of the words in order were raised."""
-    present, absent = [], []
-    for order in itertools.product((0, 1), repeat=count):
-        left, with_it, without = [words - raised, raised], 1.0, 1.0
-        for kind in order:
-            weights = left[0], left[1] * math.exp(size)
-            with_it *= weights[kind] / sum(weights)
-            without *= left[kind] / sum(left)
-            left[kind] -= 1
-        present.append(with_it)
-        absent.append(without)
-    return WorstPair(np.array(present), np.array(absent))
-
-
-def test_a_released_list_of_words_costs_almost_as_much_as_its_draws_one_by_one():
-    """KSA's row: no bound for the joint list can be below this."""
-    rate, queries, size = 24 / 1287, 20, 2 / 2.946
-    upper = epsilon(Repeated(Sampled(rate, Repeated(Choice(size), 10)), queries), DELTA).upper
-    pair = list_pair(950, 4000, size, 10).sample(rate)
-    assert pair.present.sum() == pytest.approx(1) and pair.absent.sum() == pytest.approx(1)
-    assert 0.9 * upper < pairs_epsilon([(pair, queries)], DELTA, upper) < upper
-
-
 @pytest.mark.parametrize("way", [1, -1])
-def test_an_adversary_whose_ranges_follow_the_loss_is_a_mechanism_and_beats_every_fixed_range(way):
+def test_an_adversary_who_follows_the_loss_beats_fixed_ranges(way):
     size, rate, count, threshold = 1.5, 0.3, 3, 0.25
     pair = following_pair(size, rate, count, threshold, way)
     assert pair.present.sum() == pytest.approx(1) and pair.absent.sum() == pytest.approx(1)
@@ -296,15 +205,8 @@ def test_an_adversary_whose_ranges_follow_the_loss_is_a_mechanism_and_beats_ever
 
     fixed = []
     for t in np.linspace(0, size, 41)[1:-1]:
-        ends = rate * np.expm1([t, t - size])
-        high = -ends[1] / (ends[0] - ends[1])
-        absent = np.array([high, 1 - high])
-        present = absent * (1 + ends)
-        of_all = [
-            [math.prod(own) for own in itertools.product(side, repeat=count)]
-            for side in (present, absent)
-        ]
-        fixed.append(reach_by(*map(np.array, of_all)))
+        one = mix(worst_choice(size, t), rate)
+        fixed.append(reach_by(*times(one, count)))
     upper = sampled_choices_delta(size, rate, count, 0.001, removed=way == 1, cells=64)
     reached = reach_by(pair.present, pair.absent)
     assert 0.99 * max(fixed) <= reached <= upper[len(upper) // 2 + 250] + 1e-9
@@ -312,7 +214,7 @@ def test_an_adversary_whose_ranges_follow_the_loss_is_a_mechanism_and_beats_ever
 
 @pytest.mark.parametrize("noise", [0.001, 0.01])
 @pytest.mark.parametrize("upper", [1e3, 1e300])
-def test_hardly_any_noise_has_no_slack_that_floating_point_could_tell(noise, upper):
+def test_hardly_any_noise_has_no_slack_that_floats_could_tell(noise, upper):
     assert slack(Repeated(Sampled(0.5, dp.GaussianDpEvent(noise)), 4), 1e-6, upper) is None
 
 
@@ -325,11 +227,7 @@ def test_choices_that_may_fail_have_an_adversary_who_looks_back():
     upper = epsilon(event, delta).upper
     fixed = []
     for t in np.linspace(0, size, 25)[1:-1]:
-        high = math.expm1(t - size) / math.expm1(-size)
-        pair = WorstPair(
-            np.array([high, 1 - high]),
-            np.array([high * math.exp(-t), (1 - high) * math.exp(size - t)]),
-        )
+        pair = WorstPair(*worst_choice(size, t))
         fixed.append(pairs_epsilon([(pair.sample(rate), count)], delta, upper))
     assert max(fixed) < lower_bound(event, delta, upper) <= upper
 
@@ -340,14 +238,14 @@ def test_failures_as_likely_as_delta_leave_no_epsilon():
 
 
 @pytest.mark.parametrize(("size", "count"), [(10.0, 100), (50.0, 20)])
-def test_an_epsilon_beyond_floating_point_ratios_has_an_adversary_of_two_outcomes(size, count):
+def test_an_epsilon_beyond_float_ratios_has_an_adversary(size, count):
     event = Repeated(Choice(size), count)
     upper = epsilon(event, DELTA).upper
     assert upper > 600 and 0.95 * upper < lower_bound(event, DELTA, upper) <= upper
 
 
 def test_rounds_of_above_threshold_are_below_their_guarantee():
-    for moved in (0.1, 0.5, 2.0):
+    for moved in (0.1, 2.0):
         for pair in threshold_rounds(1.0, moved):
             some = pair.present > 0
             losses = np.log(pair.present[some] / pair.absent[some])
@@ -370,12 +268,8 @@ def test_a_round_of_one_query_is_what_integration_gives():
         assert got == pytest.approx(both[0], rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("scale", "count"), [(0.001, 3), (0.05, 1), (0.05, 100), (1.0, 1), (10.0, 20)]
-)
-def test_what_an_adversary_of_rounds_reaches_is_below_the_proof_and_no_rank_by_moments_is_better(
-    scale, count
-):
+@pytest.mark.parametrize(("scale", "count"), [(0.001, 3), (0.05, 100), (1.0, 1), (10.0, 20)])
+def test_what_an_adversary_of_rounds_reaches_is_below_the_proof(scale, count):
     event = Repeated(EpsilonDeltaDpEvent(2 / scale, 0.0), count)
     upper = epsilon(event, DELTA).upper
     reached = rounds_bound(scale, 1.0, 0.0, count, DELTA, upper)

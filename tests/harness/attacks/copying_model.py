@@ -1,7 +1,5 @@
 """A language model that copies: it knows what stands in its prompt and nothing else. Attacks must succeed on it."""
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -1,7 +1,5 @@
 """Audits end to end: they find what is there, refute a mechanism with too little noise, and refute no other."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass
@@ -31,10 +29,12 @@ from dpicl.privacy.primitives import GaussianSum
 from dpicl.releasing.release import calibrate_mechanism
 from dpicl.results.schema import to_text
 from tests.harness.attacks.copying_model import CopyingLM
+from tests.harness.attacks.understating import Understating
 from tests.harness.parrot import Parrot
 from tests.samples import contents
 
 SMALL = {"slots": 4, "examples_per_slot": 1}
+WHITE_BOX = {"access": "white-box"}
 
 
 @pytest.fixture(autouse=True)
@@ -57,24 +57,6 @@ def check_and_audit(job, model):
 
 
 @dataclass(frozen=True)
-class Leaky(Parrot):
-    """States a twentieth of what a record moves."""
-
-    name = "leaky"
-
-    def answer(self, query, sample, context):
-        labels = context.task.labels
-        rows = np.array(
-            [
-                [float(bool(slot) and slot[0].label == label) for label in labels]
-                for slot in sample.slots
-            ]
-        )
-        permit = sample.spend(GaussianSum(context.knob).event)
-        return labels[int(np.argmax(permit.noisy_sum(rows.sum(axis=0), math.sqrt(2) / 20)))]
-
-
-@dataclass(frozen=True)
 class Blind(Parrot):
     """Looks at no record."""
 
@@ -86,9 +68,7 @@ class Blind(Parrot):
 
 
 @pytest.mark.parametrize("epsilon", [8.0, math.inf])
-def test_the_bound_of_a_sound_mechanism_is_above_zero_and_below_what_is_proved(
-    own_cache, agnews, sim, epsilon
-) -> None:
+def test_a_sound_mechanism_has_a_bound_above_0_below_its_proof(own_cache, agnews, sim, epsilon):
     alone = Parrot(slots=2, examples_per_slot=1)
     result = audit(alone, agnews, sim, epsilon, question="lookup", runs=100)
     assert 0 < result.bound.epsilon <= result.privacy.epsilon_proved
@@ -96,13 +76,15 @@ def test_the_bound_of_a_sound_mechanism_is_above_zero_and_below_what_is_proved(
     assert result.privacy.queries == 1 and result.subject.members == 2
 
 
-def test_too_little_noise_is_refuted(own_cache, agnews, sim) -> None:
-    alone = Leaky(slots=1, examples_per_slot=1)  # one vote of several hardly ever wins
+def test_too_little_noise_is_refuted(own_cache, agnews, sim):
+    alone = Understating(
+        slots=1, examples_per_slot=1, divisor=20
+    )  # one of several hardly ever wins
     result = audit(alone, agnews, sim, 0.5, question="lookup", runs=100)
     assert result.bound.epsilon > result.privacy.epsilon_proved and "refuted" in failure(result)
 
 
-def test_what_depends_on_no_record_has_the_bound_zero(own_cache, agnews, sim) -> None:
+def test_what_depends_on_no_record_has_the_bound_zero(own_cache, agnews, sim):
     result = audit(Blind(**SMALL), agnews, sim, 1.0, question="lookup", runs=40, delta=0.3)
     assert result.bound.epsilon == 0 and any(
         "delta = 0.3 is above 1/" in note for note in result.notes
@@ -120,9 +102,7 @@ def test_what_depends_on_no_record_has_the_bound_zero(own_cache, agnews, sim) ->
     ],
     ids=lambda mechanism: mechanism.name,
 )
-def test_every_answer_mechanism_can_be_audited(
-    own_cache, agnews, samsum, sim, mechanism, question
-) -> None:
+def test_every_answer_mechanism_can_be_audited(own_cache, agnews, samsum, sim, mechanism, question):
     task = agnews if isinstance(mechanism, Voting) else samsum
     result = audit(mechanism, task, sim, 2.0, question=question, runs=8)
     assert result.bound.epsilon <= result.privacy.epsilon_proved
@@ -130,9 +110,7 @@ def test_every_answer_mechanism_can_be_audited(
     assert attack_from_text(to_text(result)) == result
 
 
-def test_with_four_partitions_the_estimate_is_near_theory_and_no_label_can_show_it(
-    own_cache, agnews
-) -> None:
+def test_with_four_partitions_the_estimate_is_near_theory(own_cache, agnews):
     """Every slot of this model says whether it holds the text: the canary moves a vote in every run."""
     mechanism = Voting(slots=4, examples_per_slot=2, calibrate=False)
     labels, votes = (
@@ -146,9 +124,7 @@ def test_with_four_partitions_the_estimate_is_near_theory_and_no_label_can_show_
     assert (votes.access, votes.bound.method) == ("white-box", "rates")
 
 
-def test_votes_that_the_canary_never_moves_have_no_estimate_above_zero(
-    own_cache, agnews, sim
-) -> None:
+def test_votes_that_no_canary_moves_have_no_estimate_above_zero(own_cache, agnews, sim):
     result = audit(Blind(**SMALL), agnews, sim, 8.0, runs=8, access="white-box")
     assert (result.bound.epsilon, result.counts["moved"]) == (0.0, 0) and result.measures[
         GDP
@@ -165,30 +141,13 @@ class FarTexts(SimulatedLM):
         ]
 
 
-def test_embeddings_are_compared_along_the_reference_vector(own_cache, samsum) -> None:
+def test_embeddings_are_compared_along_the_reference_vector(own_cache, samsum):
     mechanism = ESA(slots=2, examples_per_slot=1, candidates=4, embedding="sim")
     result = audit(
         mechanism, samsum, FarTexts(), 16.0, question="lookup", runs=8, access="white-box"
     )
     assert result.counts["moved"] == 8 and result.bound.epsilon <= result.privacy.epsilon_proved
     assert 0 < result.measures[GDP].value <= result.privacy.epsilon_proved
-
-
-@pytest.mark.parametrize(
-    ("mechanism", "reason"),
-    [
-        (KSA(**SMALL), "does not answer from one noisy sum"),
-        (Tang(slots=4, tokens=4), "gives no answers"),
-    ],
-    ids=["ksa", "tang"],
-)
-def test_a_white_box_audit_of_anything_else_is_refused(
-    own_cache, samsum, agnews, sim, mechanism, reason
-) -> None:
-    task = agnews if isinstance(mechanism, Tang) else samsum
-    job = AuditJob(mechanism, task, "sim", {}, runs=8, access="white-box")
-    with pytest.raises(UsageError, match=f"{reason}.*--exact"):
-        check_and_audit(job, sim)
 
 
 @pytest.mark.parametrize(
@@ -202,15 +161,15 @@ def test_a_white_box_audit_of_anything_else_is_refused(
     ],
     ids=lambda mechanism: mechanism.name,
 )
-def test_demonstration_mechanisms_can_be_audited(own_cache, agnews, sim, mechanism) -> None:
-    runs = runs_of(mechanism, agnews, sim, runs=40)
+def test_demonstration_mechanisms_can_be_audited(own_cache, agnews, sim, mechanism):
+    runs = runs_of(mechanism, agnews, sim, runs=8)
     noisy, bare = (runs.audit(epsilon) for epsilon in (2.0, math.inf))
     assert noisy.bound.epsilon <= noisy.privacy.epsilon_proved and math.isinf(
         bare.privacy.epsilon_proved
     )
 
 
-def test_a_demonstration_s_canary_is_looked_for_token_by_token(own_cache, agnews, sim) -> None:
+def test_a_demonstration_s_canary_is_looked_for_token_by_token(own_cache, agnews, sim):
     mechanism = Tang(slots=4, tokens=4, top_k=10)
     canary = runs_of(mechanism, agnews, sim, records=20).canary(1.0)
     text = canary.record.text
@@ -219,12 +178,12 @@ def test_a_demonstration_s_canary_is_looked_for_token_by_token(own_cache, agnews
     assert none < whole <= 1.0 and whole > 0.5
 
 
-def test_a_set_that_is_sampled_says_at_which_rate(own_cache, agnews, sim) -> None:
+def test_a_set_that_is_sampled_says_at_which_rate(own_cache, agnews, sim):
     result = audit(Parrot(**SMALL), agnews, sim, 2.0, question="lookup", runs=8, records=16)
     assert "sampling rate 0.25" in result.notes[0]
 
 
-def test_no_private_text_is_in_a_result(own_cache, agnews, samsum, sim) -> None:
+def test_no_private_text_is_in_a_result(own_cache, agnews, samsum, sim):
     for mechanism, task in (
         (Voting(**SMALL), agnews),
         (ESA(**SMALL, candidates=4, embedding="sim"), samsum),
@@ -235,7 +194,7 @@ def test_no_private_text_is_in_a_result(own_cache, agnews, samsum, sim) -> None:
         assert not any(far in text for far in FAR_TEXTS)
 
 
-def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, agnews, sim) -> None:
+def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, agnews, sim):
     mechanism = Voting(slots=5, examples_per_slot=4)
     runs = runs_of(mechanism, agnews, sim, question="lookup", seed=3)
     bare = calibrate_mechanism(mechanism, runs.sizes, math.inf, 1e-5)
@@ -253,12 +212,11 @@ def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, agnews, sim)
     assert len(set(assigned)) == 20
 
 
-def test_a_canary_to_be_copied_spells_its_example_out(agnews, sim) -> None:
+def test_a_canary_to_be_copied_spells_its_example_out(agnews, sim):
     made = runs_of(Voting(**SMALL), agnews, sim, question="lookup").canary(1.0)
     (query,), label = made.queries, made.record.label
-    assert (
-        agnews.icl_prefix((made.record,)).count(f"Article: {query.text}\nAnswer: {label}\n\n") == 3
-    )
+    shown = agnews.icl_prefix((made.record,))
+    assert shown.count(f"Article: {query.text}\nAnswer: {label}\n\n") == 3
     assert label in agnews.labels and len(query.text.split()) <= 12
 
 
@@ -271,22 +229,19 @@ def test_a_canary_to_be_copied_spells_its_example_out(agnews, sim) -> None:
         (Voting(), "samsum", {}, "voting cannot do samsum"),
         (Voting(slots=100_000), "agnews", {}, "lower --records"),
         (Parrot(**SMALL), "mit_g", {"question": "lookup"}, "ask mit_g by inquiry"),
+        (KSA(**SMALL), "samsum", WHITE_BOX, "does not answer from one noisy sum.*--exact"),
+        (Tang(slots=4, tokens=4), "agnews", WHITE_BOX, "gives no answers.*--exact"),
     ],
 )
-def test_what_cannot_be_audited_is_refused(
-    own_cache, sim, mechanism, task, settings, message
-) -> None:
-    def try_audit() -> None:
-        loaded = Task.load(task, "synthetic", limit_train=50, limit_test=1)
-        AuditJob(mechanism, loaded, "sim", {}).check()
-        audit(mechanism, loaded, sim, 1.0, runs=8, **settings)
-
+def test_what_cannot_be_audited_is_refused(own_cache, sim, mechanism, task, settings, message):
+    loaded = Task.load(task, "synthetic", limit_train=50, limit_test=1)
+    job = AuditJob(mechanism, loaded, "sim", {}, runs=8, **settings)
     with pytest.raises(UsageError, match=message):
-        try_audit()
+        check_and_audit(job, sim)
 
 
-def test_the_command_writes_a_result_and_shows_it(dpicl, tmp_path) -> None:
-    words = (
+def test_the_command_writes_a_result_and_shows_it(dpicl, tmp_path):
+    command = [
         "audit",
         "voting",
         "--task",
@@ -297,9 +252,9 @@ def test_the_command_writes_a_result_and_shows_it(dpicl, tmp_path) -> None:
         "synthetic",
         "--epsilon",
         "1",
-    )
-    small = ("--runs", "8", "--option", "slots=3", "--results", tmp_path)
-    answer = dpicl(*words, *small, "--json")
+    ]
+    words = (*command, "--runs", "8", "--option", "slots=3", "--results", tmp_path)
+    answer = dpicl(*words, "--json")
     assert answer.code == 0, answer.err
     (result,) = answer.json
     (path,) = tmp_path.rglob("*.json")
@@ -308,7 +263,7 @@ def test_the_command_writes_a_result_and_shows_it(dpicl, tmp_path) -> None:
     assert path.relative_to(tmp_path).parts[:5] == ("attacks", "audit", "sim", "voting", "agnews")
     assert result["subject"]["options"]["slots"] == 3 and result["subject"]["members"] == 6
     before = path.stat().st_mtime_ns
-    shown = dpicl(*words, *small)
+    shown = dpicl(*words)
     assert (
         shown.code == 0
         and "proved" in shown.out
@@ -317,7 +272,7 @@ def test_the_command_writes_a_result_and_shows_it(dpicl, tmp_path) -> None:
     )
     assert path.stat().st_mtime_ns == before, "a result that is there is not made again"
     path.write_text("{")
-    again = dpicl(*words, *small, "--epsilon", "2")
+    again = dpicl(*words, "--epsilon", "2")
     assert again.code == 0 and "quarantine" in again.err
     assert len(list(tmp_path.rglob("quarantine/*.json"))) == 1
     assert json.loads(path.read_text())["bound"] == stored["bound"]

@@ -1,7 +1,5 @@
 """Echo: n-grams by hand, a copy that is found and refuted, and releases that hold no record."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -56,7 +54,7 @@ def attack(mechanism, task, epsilon=math.inf, **setting):
     return run_attack(job, Workbench(MECHANISMS))
 
 
-def test_n_grams_have_the_probabilities_of_the_definition() -> None:
+def test_n_grams_have_the_probabilities_of_the_definition():
     grams = [("a", "b"), ("b", "a"), ("a", "b")]
     model = NGrams.of([grams])
     expected = (math.log(3 / 5) + math.log(1 / 5)) / 2  # two words, and one that was never seen
@@ -66,23 +64,23 @@ def test_n_grams_have_the_probabilities_of_the_definition() -> None:
 
 
 @pytest.mark.parametrize("name", ["real_demonstrations", "broken_demonstrations"])
-def test_records_that_are_shown_are_found(name, agnews, own_cache) -> None:
+def test_records_that_are_shown_are_found(name, agnews, own_cache):
     auc = attack(MECHANISMS[name], agnews).measures["auc"]
     assert auc.value > 0.95 and auc.low > 0.8
 
 
 @pytest.mark.parametrize("name", ["zero_shot", "prism"])
-def test_releases_without_records_give_nobody_away(name, agnews, own_cache) -> None:
+def test_releases_without_records_give_nobody_away(name, agnews, own_cache):
     result = attack(MECHANISMS[name], agnews, 1.0)
     assert result.measures["auc"].low < 0.5 < result.measures["auc"].high
     assert result.bound.epsilon <= result.privacy.epsilon_proved
 
 
-def test_a_mechanism_that_copies_is_refuted(samsum, own_cache) -> None:
+def test_a_mechanism_that_copies_is_refuted(samsum, own_cache):
     result = attack(Registered(Copier, "test"), samsum, 0.5, shots=30)
     assert result.bound.epsilon > result.privacy.epsilon_proved
     assert result.curve_bound > result.bound.epsilon and result.refutes_proof
 
 
-def test_answers_are_no_texts_to_compare_with(agnews) -> None:
+def test_answers_are_no_texts_to_compare_with(agnews):
     assert "no texts" in Echo().skip(MECHANISMS["voting"].cls(), agnews)

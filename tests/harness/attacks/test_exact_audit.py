@@ -21,8 +21,9 @@ from dpicl.attacks.exact_pairs import epsilon_of_mu
 from dpicl.attacks.results import EXACT, GROUP, LowerBound, attack_from_text
 from dpicl.attacks.table import attacks_table, pair_with_settings
 from dpicl.core.errors import UsageError
-from dpicl.privacy.primitives import GaussianSum, project_sub_simplex
+from dpicl.privacy.primitives import GaussianSum
 from dpicl.results.schema import to_text
+from tests.harness.attacks.understating import Understating
 from tests.harness.parrot import Parrot
 
 #: Mechanism -> task, and options that a test can afford.
@@ -80,7 +81,7 @@ def audit_mechanism(mechanism, task="agnews", **changes):
 @pytest.mark.parametrize(
     "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in ROWS]
 )
-def test_every_mechanism_is_audited_and_stays_below_its_proof(own_cache, name) -> None:
+def test_every_mechanism_is_audited_and_stays_below_its_proof(own_cache, name):
     task, options = ROWS[name]
     for deal in ("alone", "sampled") if name not in ALL_RECORDS else ("alone",):
         result = audit_mechanism(name, task, options=options, other_records=deal)
@@ -94,7 +95,7 @@ def test_every_mechanism_is_audited_and_stays_below_its_proof(own_cache, name) -
             assert bound.epsilon >= 0.95 * proved
 
 
-def test_queries_that_an_adversary_chose_show_what_was_proved(own_cache) -> None:
+def test_queries_that_an_adversary_chose_show_what_was_proved(own_cache):
     task, options = ROWS["voting"]
     given = {"options": options, "test_records": 9}
     own, chosen = (
@@ -111,7 +112,7 @@ def test_queries_that_an_adversary_chose_show_what_was_proved(own_cache) -> None
 
 
 @pytest.mark.parametrize("copies", [2, 5, 10])
-def test_copies_that_are_all_released_move_a_sum_so_many_times(own_cache, copies) -> None:
+def test_copies_that_are_all_released_move_a_sum_so_many_times(own_cache, copies):
     """Centroids: no sampling, so k copies are one Gaussian of k times the move, exactly."""
     task, options = ROWS["embedding_centroids"]
     one, group = (
@@ -135,18 +136,13 @@ def test_copies_that_are_all_released_move_a_sum_so_many_times(own_cache, copies
     )
 
 
-def test_a_grid_that_would_be_too_fine_leaves_what_the_first_one_shows(
-    own_cache, monkeypatch
-) -> None:
+def test_a_grid_that_would_be_too_fine_leaves_the_first_ones(own_cache, monkeypatch):
     """As on GINC, where a canary moves PRISM's choices little beside what two of them may."""
     task, options = ROWS["embedding_centroids"]
 
     def show() -> float:
-        return (
-            audit_mechanism("embedding_centroids", task, options=options, copies=2)
-            .measures["group_epsilon"]
-            .value
-        )
+        result = audit_mechanism("embedding_centroids", task, options=options, copies=2)
+        return result.measures["group_epsilon"].value
 
     finest = show()
     monkeypatch.setattr(
@@ -155,7 +151,7 @@ def test_a_grid_that_would_be_too_fine_leaves_what_the_first_one_shows(
     assert 0.95 * finest < show() <= finest
 
 
-def test_copies_in_samples_cost_more_than_one_and_less_than_group_privacy_allows(own_cache) -> None:
+def test_copies_in_samples_cost_less_than_group_privacy_allows(own_cache):
     task, options = ROWS["voting"]
     one, two = (audit_mechanism("voting", task, options=options, copies=k) for k in (1, 2))
     assert (
@@ -167,7 +163,7 @@ def test_copies_in_samples_cost_more_than_one_and_less_than_group_privacy_allows
         audit_mechanism("voting", task, options=options, copies=2, other_records="sampled")
 
 
-def test_weights_are_the_chances_of_copies_in_different_slots() -> None:
+def test_weights_are_the_chances_of_copies_in_different_slots():
     """Against all assignments of three copies to three slots or none."""
     rate, slots = 0.3, 3
     expected = np.zeros(4)
@@ -186,29 +182,6 @@ def test_weights_are_the_chances_of_copies_in_different_slots() -> None:
 
 
 @dataclass(frozen=True)
-class HalfNoise(Parrot):
-    """States half of what a record moves, so its noise is half of what it pays for."""
-
-    name = "half_noise"
-
-    def answer(self, query, sample, context):
-        labels = context.task.labels
-        rows = np.array(
-            [
-                [float(bool(slot) and slot[0].label == label) for label in labels]
-                for slot in sample.slots
-            ]
-        )
-        rows[~rows.any(axis=1), -1] = 1.0
-        permit = sample.spend(GaussianSum(context.knob).event)
-        return labels[
-            int(
-                np.argmax(permit.noisy_sum(project_sub_simplex(rows).sum(axis=0), math.sqrt(2) / 2))
-            )
-        ]
-
-
-@dataclass(frozen=True)
 class Sized(Parrot):
     """Releases a sum of a size that tells whether anybody is there."""
 
@@ -222,34 +195,22 @@ class Sized(Parrot):
 @pytest.mark.parametrize(
     ("method", "confidence"), [("exact", 0.95), ("rates", 1.0), ("gaussian", 1.0)]
 )
-def test_only_an_exact_bound_is_certain(method, confidence) -> None:
+def test_only_an_exact_bound_is_certain(method, confidence):
     with pytest.raises(ValueError, match="confidence"):
         LowerBound(epsilon=0.5, delta=1e-5, confidence=confidence, method=method)
 
 
 @pytest.mark.parametrize("copies", [1, 2])
-def test_half_the_noise_is_refuted(own_cache, copies) -> None:
-    result = audit_mechanism(HalfNoise(slots=4, examples_per_slot=2), copies=copies)
+def test_half_the_noise_is_refuted(own_cache, copies):
+    result = audit_mechanism(Understating(slots=4, examples_per_slot=2), copies=copies)
     assert failure(result) is not None
     assert copies > 1 or result.bound.epsilon > result.privacy.epsilon_proved
 
 
-def test_a_refuted_mechanism_fails_the_command(dpicl, tmp_path) -> None:
-    words = (
-        "--plugin",
-        BROKEN,
-        "--task",
-        "agnews",
-        "--model",
-        "sim",
-        "--source",
-        "synthetic",
-        "--results",
-        tmp_path,
-    )
-    answer = dpicl(
-        "audit", BROKEN.stem, "--exact", *words, "--epsilon", 1, "--option", "slots=4", "--limit", 2
-    )
+def test_a_refuted_mechanism_fails_the_command(dpicl, tmp_path):
+    words = "--exact --task agnews --model sim --source synthetic --epsilon 1 --option slots=4 --limit 2"
+    where = ("--plugin", BROKEN, "--results", tmp_path)
+    answer = dpicl("audit", BROKEN.stem, *words.split(), *where)
     assert answer.code == 1 and "FAILED" in answer.out
     said = re.search(
         r"exact audit of \w+ on agnews, epsilon=1: (\d+) runs of the mechanism", answer.err
@@ -257,39 +218,27 @@ def test_a_refuted_mechanism_fails_the_command(dpicl, tmp_path) -> None:
     assert said and int(said[1]) % 2 == 0
 
 
-def test_a_release_whose_size_follows_from_records_is_named(own_cache) -> None:
+def test_a_release_whose_size_follows_from_records_is_named(own_cache):
     with pytest.raises(UsageError, match="size"):
         audit_mechanism(Sized(slots=4, examples_per_slot=2))
 
 
 @pytest.mark.parametrize(("name", "epsilon"), [("zero_shot", 1.0), ("voting", math.inf)])
-def test_where_there_is_nothing_to_audit_it_says_why(own_cache, name, epsilon) -> None:
+def test_where_there_is_nothing_to_audit_it_says_why(own_cache, name, epsilon):
     with pytest.raises(UsageError):
         audit_mechanism(name, epsilon=epsilon)
 
 
-def test_the_command_audits_a_suite_s_rows_and_finds_them_again(dpicl, tmp_path) -> None:
+def test_the_command_audits_a_suite_s_rows_and_finds_them_again(dpicl, tmp_path):
     suite = tmp_path / "two.yaml"
     suite.write_text(
         "name: two\nversion: 1\nsource: synthetic\nmodels: [sim]\nseeds: [3, 1]\nepsilons: [1, 8]\ntest_records: 2\n"
         "tasks: [agnews]\nmechanisms:\n  - name: zero_shot\n  - name: voting\n    options: {slots: 4}\n"
     )
-    asked = (
-        "audit",
-        "--exact",
-        "--suite",
-        str(suite),
-        "--results",
-        str(tmp_path / "results"),
-        "--json",
-    )
-    first, again = (dpicl(*asked) for _ in range(2))
+    words = ("audit", "--exact", "--suite", suite, "--results", tmp_path / "results", "--json")
+    first, again = dpicl(*words), dpicl(*words)
     assert first.code == again.code == 0 and first.out == again.out
     found = json.loads(first.out)
-    assert [
-        (each["attack"], each["subject"]["epsilon"], each["subject"]["seed"]) for each in found
-    ] == [
-        (EXACT, 1.0, 1),
-        (EXACT, 8.0, 1),
-    ]
+    subjects = [(row["attack"], row["subject"]["epsilon"], row["subject"]["seed"]) for row in found]
+    assert subjects == [(EXACT, 1.0, 1), (EXACT, 8.0, 1)]
     assert len(list((tmp_path / "results" / "attacks" / EXACT).rglob("*.json"))) == 2

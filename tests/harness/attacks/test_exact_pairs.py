@@ -32,6 +32,7 @@ from dpicl.attacks.exact_pairs import (
 )
 from dpicl.core.errors import UsageError
 from dpicl.privacy.release_hooks import NoisyRelease
+from tests.harness.accounting.makers import divergence, product
 
 DELTA = 1e-5
 
@@ -42,37 +43,21 @@ def release(
     return NoisyRelease(kind, np.array(clean, dtype=np.float64), bound, scale, count)
 
 
-def hockey(present: np.ndarray, absent: np.ndarray, epsilon: float) -> float:
-    return float(np.maximum(present - math.exp(epsilon) * absent, 0.0).sum())
-
-
 def brute_force(present: np.ndarray, absent: np.ndarray, delta: float) -> float:
     """The epsilon at delta of two distributions on the same outcomes, both directions."""
     ways = [(present, absent), (absent, present)]
     return max(
         0.0
-        if hockey(p, q, 0.0) <= delta
-        else float(brentq(lambda e, p=p, q=q: hockey(p, q, e) - delta, 0.0, 60.0))
+        if divergence(p, q, 0.0) <= delta
+        else float(brentq(lambda e, p=p, q=q: divergence(p, q, e) - delta, 0.0, 60.0))
         for p, q in ways
     )
-
-
-def product(pairs: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """All outcomes of independent pairs, one by one."""
-    outcomes = list(itertools.product(*(range(len(p)) for p, _ in pairs)))
-    sides = [
-        np.array(
-            [math.prod(pair[side][at] for pair, at in zip(pairs, o, strict=True)) for o in outcomes]
-        )
-        for side in (0, 1)
-    ]
-    return sides[0], sides[1]
 
 
 @pytest.mark.parametrize(
     ("sigma", "rate", "count"), [(3.73, 1.0, 1), (0.94, 0.005, 1000), (1.0, 0.1, 20)]
 )
-def test_a_canary_that_moves_all_shows_nearly_all_that_is_proved(sigma, rate, count) -> None:
+def test_a_canary_that_moves_all_shows_nearly_all_that_is_proved(sigma, rate, count):
     event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)), count)
     proved = accountants.epsilon(event, DELTA).upper
     found = exact_epsilon([SampleLoss(rate, 1 / sigma)] * count, DELTA, proved)
@@ -81,7 +66,7 @@ def test_a_canary_that_moves_all_shows_nearly_all_that_is_proved(sigma, rate, co
 
 @pytest.mark.parametrize("delta", [1e-5, 0.02])
 @pytest.mark.parametrize("rate", [1.0, 0.3])
-def test_choices_agree_with_all_outcomes_counted_one_by_one(rate, delta) -> None:
+def test_choices_agree_with_all_outcomes_counted_one_by_one(rate, delta):
     scores = [((0.0, 0.4, -0.2), (0.3, 0.0, 0.1)), ((1.0, 0.0, 0.0), (0.2, 0.3, 0.0))]
     losses, pairs = [], []
     for with_it, without in scores:
@@ -94,18 +79,16 @@ def test_choices_agree_with_all_outcomes_counted_one_by_one(rate, delta) -> None
     assert 0.98 * exact <= found <= exact + 1e-9
 
 
-def test_releases_from_one_sample_share_one_coin() -> None:
-    """Two choices of one sample, against the same two of a sample each."""
+def test_releases_from_one_sample_share_one_coin():
+    """Two choices of one sample."""
     a, b = release("choice", 1.0, 0.0), release("choice", 0.0, 0.0)
     p, q = product([(softmax(a.clean), softmax(b.clean))] * 2)
     together = brute_force(0.3 * p + 0.7 * q, q, DELTA)
     found = exact_epsilon([sample_loss(0.3, [(a, b), (a, b)])], DELTA, together)
     assert 0.98 * together <= found <= together + 1e-9
-    apart = exact_epsilon([sample_loss(0.3, [(a, b)])] * 2, DELTA, together)
-    assert apart < 0.95 * found or apart > found
 
 
-def test_an_outcome_of_one_world_alone_goes_into_delta() -> None:
+def test_an_outcome_of_one_world_alone_goes_into_delta():
     with_it, without = release("choice", 0.0, 0.0, -12.0), release("choice", 0.0, 0.0, -math.inf)
     mass = float(softmax(with_it.clean)[2])
     loss = [sample_loss(1.0, [(with_it, without)])]
@@ -115,7 +98,7 @@ def test_an_outcome_of_one_world_alone_goes_into_delta() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
-def test_ordered_choices_agree_with_every_order(count) -> None:
+def test_ordered_choices_agree_with_every_order(count):
     with_it, without, tau = np.array([2.0, 1.0, 1.0, 0.0]), np.array([1.0, 1.0, 1.0, 0.0]), 0.7
 
     def chances(scores: np.ndarray) -> np.ndarray:
@@ -134,13 +117,13 @@ def test_ordered_choices_agree_with_every_order(count) -> None:
     assert brute_force(pair.present, pair.absent, 0.001) == pytest.approx(exact, abs=1e-6)
 
 
-def test_the_first_question_of_a_round_stays_below_its_proof() -> None:
+def test_the_first_question_of_a_round_stays_below_its_proof():
     proved = accountants.epsilon(AboveThresholdDpEvent(0.7), DELTA).upper
     pair = release("threshold", 0.0, scale=1 / 0.7), release("threshold", -1.0, scale=1 / 0.7)
     assert 0 < exact_epsilon([sample_loss(1.0, [pair])], DELTA, proved) <= proved
 
 
-def test_what_a_record_moves() -> None:
+def test_what_a_record_moves():
     assert move(release("gaussian", 3, 0), release("gaussian", 0, 4)) == 5
     assert (
         move(release("choice", 1.0, -1.0, -math.inf), release("choice", 0.0, 0.0, -math.inf)) == 2
@@ -160,12 +143,12 @@ def test_what_a_record_moves() -> None:
 @pytest.mark.parametrize(
     "other", [release("gaussian", 0.0), release("choice", 0.0, 1.0), release("choice", 0, scale=2)]
 )
-def test_releases_that_differ_in_more_than_their_values_are_refused(other) -> None:
+def test_releases_that_differ_beyond_their_values_are_refused(other):
     with pytest.raises(UsageError):
         require_same(release("choice", 0.0), other)
 
 
-def test_without_noise_epsilon_is_infinite_and_without_a_move_it_is_zero() -> None:
+def test_no_noise_is_an_infinite_epsilon_and_no_move_is_none():
     bare = release("gaussian", 1.0, scale=0.0), release("gaussian", 0.0, scale=0.0)
     assert exact_epsilon([sample_loss(0.5, [bare])], DELTA, 1.0) == math.inf
     same = release("gaussian", 1.0), release("gaussian", 1.0)
@@ -176,14 +159,14 @@ def test_without_noise_epsilon_is_infinite_and_without_a_move_it_is_zero() -> No
     )
 
 
-def test_an_infinite_claim_changes_nothing() -> None:
+def test_an_infinite_claim_changes_nothing():
     losses = [SampleLoss(0.5, 1.0)]
     assert exact_epsilon(losses, 1e-5, math.inf) == pytest.approx(
         exact_epsilon(losses, 1e-5, 3.0), rel=0.01
     )
 
 
-def test_the_winner_of_a_noisy_vote() -> None:
+def test_the_winner_of_a_noisy_vote():
     assert winner_chances(np.array([1.0, 0.0]), 2.0)[0] == pytest.approx(
         ndtr(1 / (2 * math.sqrt(2))), abs=1e-9
     )
@@ -195,30 +178,18 @@ def test_the_winner_of_a_noisy_vote() -> None:
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.3])
-def test_sums_beside_a_choice_on_one_sample_count_in_full(rate) -> None:
+def test_sums_beside_a_choice_on_one_sample_count_in_full(rate):
     choice = sample_loss(rate, [(release("choice", 0.0, 0.01), release("choice", 0.0, 0.0))]).pairs
     alone = exact_epsilon([SampleLoss(rate, 2.0)], DELTA, 8.0)
     assert exact_epsilon([SampleLoss(rate, 2.0, choice)], DELTA, 8.0) > 0.9 * alone > 0
 
 
 @given(st.floats(1e-5, 1e3))
-def test_multipliers_are_never_rounded_up(mu) -> None:
+def test_multipliers_are_never_rounded_up(mu):
     assert mu * (1 - 1e-4) <= exact_pairs._round_down(mu) <= mu
 
 
-@pytest.mark.parametrize(("slots", "epsilon"), [(4, 8.0), (10, 8.0), (10, 4.0)])
-def test_the_label_only_ceiling_is_that_of_the_difference_of_two_counts(slots, epsilon) -> None:
-    multiplier = gaussian_mechanism.get_sigma_gaussian(epsilon, 1e-5)
-    differences = np.arange(-slots, slots + 1) / (2 * multiplier)  # in standard deviations
-    less, more = ndtr(differences[:-2]), ndtr(differences[2:])
-    good = more > 1e-5
-    expected = np.log((more[good] - 1e-5) / less[good]).max()
-    found = label_only_ceiling(math.sqrt(2) * multiplier, slots, 2, False, 1e-5)
-    assert found == pytest.approx(expected, abs=1e-3) and found < epsilon
-    assert label_only_ceiling(multiplier, slots, 2, True, 1e-5) < epsilon
-
-
-def test_no_votes_of_four_slots_show_more_by_their_winner_than_the_ceiling() -> None:
+def test_no_winner_of_four_slots_shows_more_than_the_ceiling():
     """All clean votes for three labels, with abstentions, and every ballot that may be moved, added or taken away."""
     sd = math.sqrt(2) * gaussian_mechanism.get_sigma_gaussian(8.0, DELTA)
     all_votes = [votes for votes in itertools.product(range(5), repeat=3) if sum(votes) <= 4]
@@ -230,3 +201,4 @@ def test_no_votes_of_four_slots_show_more_by_their_winner_than_the_ceiling() -> 
         if np.abs(np.subtract(one, other)).sum() <= 2
     ]
     assert max(shown) == pytest.approx(label_only_ceiling(sd, 4, 3, False, DELTA))
+    assert label_only_ceiling(sd / math.sqrt(2), 4, 3, True, DELTA) < 8.0

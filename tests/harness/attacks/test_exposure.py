@@ -1,7 +1,5 @@
 """Canary exposure: a model that recalls its prompt gives the suffix away, and nothing is found where none is shown."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -72,7 +70,7 @@ def test_equal_likelihoods_share_their_ranks(own_cache):
     assert powers([found])[found.id].sufficient is False
 
 
-def test_the_same_seed_finds_the_same_and_answer_mechanisms_are_left_out(own_cache):
+def test_a_seed_finds_the_same_and_answers_are_left_out(own_cache):
     assert attack("zero_shot").measures == attack("zero_shot").measures
     agnews = Task.load("agnews", "synthetic", limit_train=8, limit_test=4)
     assert "answers" in Exposure().skip(MECHANISMS["voting"].cls(), agnews)

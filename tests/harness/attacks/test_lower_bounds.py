@@ -7,7 +7,6 @@ probability 0.1% (binomial, 5% each).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -29,11 +28,9 @@ def generators() -> list[np.random.Generator]:
     return [np.random.default_rng([11, repetition]) for repetition in range(REPETITIONS)]
 
 
-@pytest.mark.parametrize("digits", [8, 0], ids=["continuous", "many_ties"])
-@pytest.mark.parametrize(
-    "confidence", [0.95, 0.5]
-)  # at 50% an uncorrected choice of the threshold shows at once
-def test_null_scores_give_zero(digits, confidence) -> None:
+#: Continuous and many ties; at 50% an uncorrected choice of the threshold shows at once.
+@pytest.mark.parametrize(("digits", "confidence"), [(8, 0.5), (0, 0.5), (0, 0.95)])
+def test_null_scores_give_zero(digits, confidence):
     positive = 0
     for repetition, g in enumerate(generators()):
         first, second = g.normal(size=(2, 60)).round(digits)
@@ -41,7 +38,7 @@ def test_null_scores_give_zero(digits, confidence) -> None:
     assert positive <= binom.ppf(0.999, REPETITIONS, 1 - confidence)
 
 
-def test_a_score_that_is_learned_from_nothing_gives_zero() -> None:
+def test_a_score_that_is_learned_from_nothing_gives_zero():
     """It fits the runs that choose, and those alone."""
 
     def learn_nearest(members, others):
@@ -58,7 +55,7 @@ def test_a_score_that_is_learned_from_nothing_gives_zero() -> None:
     assert sum(bound > 0 for bound in bounds) <= binom.ppf(0.999, REPETITIONS, 0.5)
 
 
-def test_a_sampled_gaussian_stays_below_what_is_true_and_has_power() -> None:
+def test_a_sampled_gaussian_stays_below_the_truth_and_has_power():
     rate, noise = 0.1, 0.5
     distribution = pld.from_gaussian_mechanism(
         noise, value_discretization_interval=1e-4, sampling_prob=rate
@@ -70,7 +67,7 @@ def test_a_sampled_gaussian_stays_below_what_is_true_and_has_power() -> None:
     assert sum(own > truth for own in found) <= MOST_MISSES and np.mean(found) > 0.5
 
 
-def test_the_level_is_spent_where_the_truth_is_tight() -> None:
+def test_the_level_is_spent_where_the_truth_is_tight():
     """At a low confidence some of 200 bounds must fail: the test could."""
     failures = 0
     for repetition, g in enumerate(generators()):
@@ -79,28 +76,17 @@ def test_the_level_is_spent_where_the_truth_is_tight() -> None:
     assert 0 < failures <= 125  # 100 expected at most; 125 is 3.5 standard deviations above
 
 
-def test_many_draws_of_the_noise_make_a_run_a_share_and_the_bound_larger() -> None:
+def test_many_draws_of_the_noise_make_the_bound_larger():
     g = np.random.default_rng(3)
     members, others = g.normal(1, 1, (60, 50)), g.normal(0, 1, (60, 50))
-    one, many = lower_bound(members[:, 0], others[:, 0], DELTA), lower_bound(members, others, DELTA)
+    one = lower_bound(members[:, 0], others[:, 0], DELTA)
+    many = lower_bound(members, others, DELTA)
     tpr, fpr = ndtr(1 - many.decision.threshold), ndtr(-many.decision.threshold)
     assert many.decision.tpr == pytest.approx(tpr, abs=0.05)
     assert one.epsilon < many.epsilon <= max(math.log(tpr / fpr), math.log((1 - fpr) / (1 - tpr)))
 
 
-def test_swapped_labels_and_mirrored_scores_change_nothing() -> None:
-    g = np.random.default_rng(4)
-    members, others = g.normal(1.2, 1, 150), g.normal(0, 2, 150)
-    one, two, three = (
-        lower_bound(*sides, DELTA)
-        for sides in ((members, others), (others, members), (-members, -others))
-    )
-    assert one.epsilon > 0
-    assert (two.epsilon, three.epsilon) == pytest.approx((one.epsilon, one.epsilon), rel=0.02)
-    assert one.decision.side != two.decision.side == three.decision.side
-
-
-def test_equal_scores_fall_on_the_same_side() -> None:
+def test_equal_scores_fall_on_the_same_side():
     same = lower_bound([1.0] * 50, [1.0] * 50, DELTA)
     assert same.epsilon == 0.0
     assert same.decision.tpr == same.decision.fpr == (0.0 if same.decision.side == "above" else 1.0)
@@ -111,7 +97,7 @@ def test_equal_scores_fall_on_the_same_side() -> None:
     assert min(bound.decision.tpr, 1 - bound.decision.fpr) == pytest.approx(0.5, abs=0.15)
 
 
-def test_the_runs_that_did_not_choose_give_the_rates() -> None:
+def test_the_runs_that_did_not_choose_give_the_rates():
     g = np.random.default_rng(8)
     members, others = g.normal(-1, 1, 301).round(1), g.normal(0, 1, 301).round(1)
     bound = lower_bound(members, others, DELTA, seed=3).decision
@@ -123,7 +109,7 @@ def test_the_runs_that_did_not_choose_give_the_rates() -> None:
     assert bound.trials_in == bound.trials_out == 151
 
 
-def test_infinite_scores_are_scores() -> None:
+def test_infinite_scores_are_scores():
     """The log-probability of an impossible text is -inf."""
     members, others = np.r_[np.zeros(100), np.inf], np.r_[np.full(100, -np.inf), 0.0]
     assert 2 < lower_bound(members, others, DELTA).epsilon < math.inf
@@ -154,7 +140,7 @@ FOUR = [1.0, 2.0, 3.0, 4.0]
         (lambda: p_value(10, 5, 6, np.ones(1), 0.0), "not possible"),
     ],
 )
-def test_senseless_input_of_a_statistic_is_refused(attempt, words) -> None:
+def test_senseless_input_of_a_statistic_is_refused(attempt, words):
     with pytest.raises(UsageError, match=words):
         attempt()
 
@@ -165,20 +151,17 @@ def test_senseless_input_of_a_statistic_is_refused(attempt, words) -> None:
         (0.3, lambda g: (g.random(60) < 0.3).astype(float)),
         (0.5, lambda g: g.random(60)),
         (0.6, lambda g: g.beta(60, 40, size=60)),
-        (0.04, lambda g: g.beta(2, 48, size=60)),
         (0.5, lambda g: g.random(1)),
     ],
-    ids=["bernoulli", "uniform", "narrow_beta", "small_beta", "single_value"],
+    ids=["bernoulli", "uniform", "narrow_beta", "single_value"],
 )
-def test_betting_limits_cover_the_mean(
-    mean: float, draw: Callable[[np.random.Generator], np.ndarray]
-) -> None:
+def test_betting_limits_cover_the_mean(mean, draw):
     samples = np.stack([draw(np.random.default_rng([7, r])) for r in range(200)], axis=1)
     assert int((mean_lower(samples, ALPHA) > mean).sum()) <= MOST_MISSES
     assert int((mean_upper(samples, ALPHA) < mean).sum()) <= MOST_MISSES
 
 
-def test_betting_limit_is_that_of_a_gambler_who_plays_value_by_value() -> None:
+def test_a_betting_limit_is_that_of_a_gambler_value_by_value():
     values = np.random.default_rng(3).beta(6, 4, size=40)
 
     def is_refuted(mean: float) -> bool:

@@ -1,7 +1,5 @@
 """The published estimate and the reference vector, on sums whose distance is known."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -26,13 +24,13 @@ def sums(clean, scale=1.0):
 
 
 @pytest.mark.parametrize("mu", [0.0, 1.0, 3.0])
-def test_the_largest_mu_is_that_of_two_gaussians(mu) -> None:
+def test_the_largest_mu_is_that_of_two_gaussians(mu):
     generator = np.random.default_rng(0)
     found = largest_mu(generator.normal(size=100_000) + mu, generator.normal(size=100_000))
     assert max(0.0, mu - 0.05) <= found <= mu + 0.05
 
 
-def test_the_estimate_of_a_moved_vote_is_near_what_is_proved_and_says_that_it_is_no_bound() -> None:
+def test_the_estimate_of_a_moved_vote_is_near_the_proof():
     inside, outside = (
         sums([[1, 3], [1, 3]], math.sqrt(2) / 1.67),
         sums([[0, 4], [0, 4]], math.sqrt(2) / 1.67),
@@ -49,7 +47,7 @@ def test_the_estimate_of_a_moved_vote_is_near_what_is_proved_and_says_that_it_is
         assert estimate.note == NO_BOUND and "no bound" in NO_BOUND
 
 
-def test_the_reference_vector_finds_a_direction_among_many_and_stays_below_what_is_true() -> None:
+def test_the_reference_vector_finds_a_direction_among_many():
     generator = np.random.default_rng(1)
     inside, outside = (generator.normal(size=(60, 20, 32)) for _ in range(2))
     inside += 3.0 * reference_vector(generator.normal(size=(1, 32)), np.zeros((1, 32)))
@@ -57,6 +55,6 @@ def test_the_reference_vector_finds_a_direction_among_many_and_stays_below_what_
     assert 1.0 < bound.epsilon <= epsilon_of_mu(3.0, 1e-5)
 
 
-def test_sums_that_do_not_differ_have_the_vector_zero() -> None:
+def test_sums_that_do_not_differ_have_the_vector_zero():
     same = np.ones((4, 3, 5))
     assert not learn_reference_vector(same, same)(same).any()

@@ -1,7 +1,5 @@
 """The bound of one run against the theorem written out, against randomised response, and on scores that say nothing."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -40,7 +40,7 @@ MECHANISMS = {
 
 
 @pytest.fixture
-def files(tmp_path, fresh_cache) -> tuple[Path, Path]:
+def files(tmp_path, fresh_cache):
     """Tickets of 20 people with two rows each and of one with 63, whose rows are the last; and without that one."""
     others = [(f"ticket {n} on {label}", label, f"c-{n}") for n in range(20) for label in LABELS]
     word = list_words(models.load("sim"))[0]

@@ -1,8 +1,6 @@
 """Copied spans, by hand and against a slow obvious implementation."""
 
-from __future__ import annotations
-
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpicl.attacks.pii import count_copied_spans
@@ -41,6 +39,7 @@ def spans(released, records, span=20):
 def test_twenty_words_in_a_row_are_a_copy_and_nineteen_are_not():
     assert spans([TWENTY], [f"x {TWENTY} y"]) == spans([f"x {TWENTY} y"], [TWENTY]) == (1, 1, 20)
     assert spans([TWENTY.replace(" ", ",\n / ")], [TWENTY]) == (1, 1, 20)
+    assert spans(["text"], []) == (0, 0, 0)
     for other in (TWENTY.rpartition(" ")[0], TWENTY.replace("w10", "other"), TWENTY.upper()):
         assert spans([other], [TWENTY]) == (0, 0, 0)
     assert spans(
@@ -48,7 +47,6 @@ def test_twenty_words_in_a_row_are_a_copy_and_nineteen_are_not():
     ) == (2, 2, 21)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.text(alphabet="ab ", max_size=25), min_size=1, max_size=3),
     st.lists(st.text(alphabet="ab ", max_size=25), max_size=3),
@@ -56,7 +54,3 @@ def test_twenty_words_in_a_row_are_a_copy_and_nineteen_are_not():
 )
 def test_spans_agree_with_the_slow_search(released, records, span):
     assert spans(released, records, span) == slow_spans(released, records, span)
-
-
-def test_it_does_without_records():
-    assert spans(["text"], []) == (0, 0, 0)

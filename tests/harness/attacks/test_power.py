@@ -1,7 +1,5 @@
 """The power of attacks: controls of the same settings decide whether a small number says anything."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -34,7 +32,7 @@ def make_gap(mechanism, auc, **other):
     ("real", "own", "hidden"),
     [(CHANCE, CHANCE, True), (CHANCE, CLEAR, False), (CLEAR, CHANCE, False), (None, CHANCE, False)],
 )
-def test_a_number_says_nothing_where_the_control_is_not_told_from_guessing(real, own, hidden):
+def test_a_number_says_nothing_where_the_control_is_guessing(real, own, hidden):
     result = make_gap("tang", own)
     others = [] if real is None else [make_gap("real_demonstrations", real)]
     power = powers([result, *others])[result.id]
@@ -80,7 +78,7 @@ def test_boards_say_it_in_place_of_the_number():
 
 
 @pytest.mark.parametrize("attack", ["inquiry", "gap", "brainwash", "repeat"])
-def test_every_attack_on_answers_finds_the_members_of_the_broken_mechanism(attack):
+def test_attacks_on_answers_find_members_of_the_broken_mechanism(attack):
     options = {"embedding": "sim"} if attack == "repeat" else {}
     registry = {cls.name: Registered(cls, "") for cls in (BrokenAnswers, BrokenDemonstrations)}
     own, task = (

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,7 +11,7 @@ REPETITIONS = 400
 MOST_MISSES = int(stats.binom.ppf(0.999, REPETITIONS, 0.05))
 
 
-def test_auc_interval_of_newcombe_solves_its_equation() -> None:
+def test_auc_interval_of_newcombe_solves_its_equation():
     """At an AUC of 1 the other interval is a point; the lower end a obeys 1 - a = z sqrt(V(a)), V as printed."""
     a = auc(np.arange(50) + 100, np.arange(50)).low
     variance = a * (1 - a) / 2500 * (1 + 49 * ((1 - a) / (2 - a) + a / (1 + a)))
@@ -24,7 +21,6 @@ def test_auc_interval_of_newcombe_solves_its_equation() -> None:
 @pytest.mark.parametrize(
     ("truth", "draw"),
     [
-        (0.5, lambda g: g.normal(size=(2, 50))),
         (
             float(stats.norm.cdf(2 / math.sqrt(2))),
             lambda g: g.normal([[2.0], [0.0]], 1.0, size=(2, 50)),
@@ -32,16 +28,14 @@ def test_auc_interval_of_newcombe_solves_its_equation() -> None:
         (0.7, lambda g: np.stack([np.where(g.random(50) < 0.7, 5.0, -5.0), g.normal(size=50)])),
         (0.65, lambda g: (g.random((2, 50)) < [[0.7], [0.4]]).astype(float)),
     ],
-    ids=["useless", "good", "two_kinds_of_members", "yes_or_no"],
+    ids=["good", "two_kinds_of_members", "yes_or_no"],
 )
-def test_auc_interval_covers(
-    truth: float, draw: Callable[[np.random.Generator], np.ndarray]
-) -> None:
+def test_auc_interval_covers(truth, draw):
     estimates = [auc(*draw(np.random.default_rng([2, r]))) for r in range(REPETITIONS)]
     assert sum(not e.low <= truth <= e.high for e in estimates) <= MOST_MISSES
 
 
-def test_tpr_at_a_resolvable_fpr() -> None:
+def test_tpr_at_a_resolvable_fpr():
     """Of 200 non-members, 1% lets two pass."""
     found = tpr_at_fpr(np.r_[np.full(30, 197.5), np.zeros(70)], np.arange(200), 0.01)
     interval = stats.binomtest(30, 100).proportion_ci(0.95, method="exact")
@@ -49,14 +43,14 @@ def test_tpr_at_a_resolvable_fpr() -> None:
     assert found.note == ""
 
 
-def test_tpr_at_an_unresolvable_fpr_is_that_without_false_positives() -> None:
+def test_tpr_at_an_unresolvable_fpr_has_no_false_positive():
     found = tpr_at_fpr(np.r_[50, 49, 60, 10], np.arange(50), 0.001)
     assert found.value == 0.5  # 49 ties with a non-member and is on its side
     high = stats.binomtest(0, 50).proportion_ci(0.95, method="exact").high
     assert found.note == f"at no false positive among 50: FPR below {high:.2g}"
 
 
-def test_advantage_is_the_difference_on_candidates_that_did_not_choose() -> None:
+def test_advantage_is_judged_on_candidates_that_did_not_choose():
     half = advantage([1.0] * 200, [0.0] * 100 + [1.0] * 100, seed=3)
     assert half.value == pytest.approx(0.5, abs=0.1)
     assert half.low < half.value < half.high
@@ -65,7 +59,7 @@ def test_advantage_is_the_difference_on_candidates_that_did_not_choose() -> None
     assert 0.9 < reversed_scores.low < reversed_scores.high == 1.0
 
 
-def test_advantage_interval_is_newcombes_published_example() -> None:
+def test_advantage_interval_is_newcombes_published_example():
     """Newcombe (1998, table II, contrast a), method 10: 56/70 - 48/80 = 0.2, interval 0.0524 to 0.3339.
 
     The choosing half repeats the judging half's direction, so that only the latter's counts enter.
@@ -79,7 +73,7 @@ def test_advantage_interval_is_newcombes_published_example() -> None:
     assert (found.value, found.low, found.high) == pytest.approx((0.2, 0.0524, 0.3339), abs=5e-5)
 
 
-def test_advantage_of_a_useless_attack_covers_zero() -> None:
+def test_advantage_of_a_useless_attack_covers_zero():
     estimates = []
     for repetition in range(REPETITIONS):
         scores = np.random.default_rng([5, repetition]).normal(size=(2, 50))

@@ -1,7 +1,5 @@
 """What an attacker queries, who is in by a fair coin, and what is public about a private set of random size."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import replace
@@ -28,7 +26,7 @@ def make_target(mechanism, task, sim, records=12, *, epsilon=math.inf, sizes=Non
     return Target(MECHANISMS[mechanism].cls(**options), private, sim, config)
 
 
-def test_demonstrations_are_released_once_however_often_they_are_used(agnews, sim, own_cache):
+def test_demonstrations_are_released_once(agnews, sim, own_cache):
     own = make_target("real_demonstrations", agnews, sim, None)
     first = own.prompt().shown
     own.label_log_probs(lambda task: task, ["some text"])
@@ -38,7 +36,7 @@ def test_demonstrations_are_released_once_however_often_they_are_used(agnews, si
     assert not own.answers_queries
 
 
-def test_an_answer_mechanism_is_asked_once_and_pays_for_every_question(agnews, sim, own_cache):
+def test_an_answer_mechanism_is_asked_once_and_pays_for_all(agnews, sim, own_cache):
     own = make_target("voting", agnews, sim, epsilon=2.0, slots=2, examples_per_slot=2)
     answers = own.answers(ask_yes_or_no, [Query(str(i), f"text {i}") for i in range(5)])
     assert set(answers) == set("01234")
@@ -51,14 +49,14 @@ def test_an_answer_mechanism_is_asked_once_and_pays_for_every_question(agnews, s
         own.prompt()
 
 
-def test_an_answer_mechanism_refuses_a_question_that_it_cannot_answer(agnews, sim, own_cache):
+def test_an_answer_mechanism_refuses_what_it_cannot_answer(agnews, sim, own_cache):
     own = make_target("voting", agnews, sim, slots=2, examples_per_slot=2)
     with pytest.raises(UsageError, match="too many"):
         own.answers(free_text, [Query("0", "say something")])
     assert own.releases == []
 
 
-def test_label_log_probs_are_the_model_after_the_released_examples(agnews, sim, own_cache):
+def test_label_log_probs_follow_the_released_examples(agnews, sim, own_cache):
     own = make_target("real_demonstrations", agnews, sim, None)
     texts = ["first text", "another one"]
     rows = own.label_log_probs(lambda task: task, texts)
@@ -90,7 +88,7 @@ def test_the_noise_of_a_target_follows_the_published_sizes(agnews, sim, own_cach
     assert len(knobs) == 1
 
 
-def test_a_game_is_disjoint_and_all_of_it_is_of_the_released_labels(agnews):
+def test_a_game_is_disjoint_and_of_the_released_labels(agnews):
     game = assign(agnews, 10, 10, 2, seed=4)
     shots = agnews.plan_shots(2, streams(4).stream("shots"))
     assert not set(game["members"]) & set(game["others"])

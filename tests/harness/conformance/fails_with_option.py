@@ -1,7 +1,5 @@
 """A mechanism that passes at its ordinary setting, and not with an option of its own."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from tests.harness.conformance.sound import SoundVoting

@@ -14,41 +14,25 @@ from typing import Literal
 import numpy as np
 import torch
 
-from dpicl.accounting.events import gaussian
-from dpicl.privacy.primitives import SIMPLEX_DIAMETER, project_sub_simplex
 from tests.harness.conformance.sound import SoundOwnSlots, SoundTokens, SoundVoting
-
-
-class WeightedSlots:
-    """Ballots of some slots count twice."""
-
-    def weights(self, scores, sample, context):
-        return np.ones(len(scores))
-
-    def answer(self, query, sample, context):
-        scores = context.reader.label_scores(query, sample.slots, calibrated=False)
-        rows = np.zeros(scores.shape)
-        says = np.isfinite(scores).all(axis=1)
-        rows[says, scores[says].argmax(axis=1)] = 1.0
-        rows *= self.weights(scores, sample, context)[:, None]
-        return context.task.labels[self.winner(rows.sum(axis=0), sample, context)]
-
 
 # With many of something.
 
 
-class TwiceFromThreeExamples(WeightedSlots, SoundVoting):
+class TwiceFromThreeExamples(SoundVoting):
     """Prompts that show three records, as an option says, are surer."""
 
-    def weights(self, scores, sample, context):
-        return np.full(len(scores), 2.0 if self.examples_per_slot >= 3 else 1.0)
+    def ballots(self, query, slots, context):
+        weight = 2 if self.examples_per_slot >= 3 else 1
+        return weight * super().ballots(query, slots, context)
 
 
-class TwiceFromTheSixtyFifthSlot(WeightedSlots, SoundVoting):
+class TwiceFromTheSixtyFifthSlot(SoundVoting):
     """The second batch of 64 prompts is added twice."""
 
-    def weights(self, scores, sample, context):
-        return np.where(np.arange(len(scores)) < 64, 1.0, 2.0)
+    def ballots(self, query, slots, context):
+        rows = super().ballots(query, slots, context)
+        return np.concatenate([rows[:64], 2 * rows[64:]])
 
 
 class TrueSumsOfAThousandRecords(SoundTokens):
@@ -60,7 +44,7 @@ class TrueSumsOfAThousandRecords(SoundTokens):
 
     def noisy(self, rows, sample, knob):
         noisy = super().noisy(rows, sample, knob)
-        return project_sub_simplex(rows).sum(axis=0) if self.many else noisy
+        return self.total(rows, sample) if self.many else noisy
 
 
 WRITTEN = ContextVar("written", default=0)
@@ -73,10 +57,9 @@ class TwiceFromTheFortiethToken(SoundTokens):
         WRITTEN.set(0)
         return super().write(label, private, context)
 
-    def noisy(self, rows, sample, knob):
+    def total(self, rows, sample):
         WRITTEN.set(WRITTEN.get() + 1)
-        total = project_sub_simplex(rows).sum(axis=0) * (2 if WRITTEN.get() >= 40 else 1)
-        return sample.spend(gaussian(knob)).noisy_sum(total, SIMPLEX_DIAMETER)
+        return super().total(rows, sample) * (2 if WRITTEN.get() >= 40 else 1)
 
 
 class TwiceFromTheSixtyFifthQuery(SoundVoting):
@@ -126,19 +109,20 @@ class MarginOfTwoLabels(SoundOwnSlots):
         )
 
 
-class TwiceOnOneTask(WeightedSlots, SoundVoting):
+class TwiceOnOneTask(SoundVoting):
     """A weight that was tuned on TREC."""
 
-    def weights(self, scores, sample, context):
-        return np.full(len(scores), 2.0 if context.task.name == "trec" else 1.0)
+    def ballots(self, query, slots, context):
+        weight = 2 if context.task.name == "trec" else 1
+        return weight * super().ballots(query, slots, context)
 
 
-class TwiceWhereTwoRecordsAreBlank(WeightedSlots, SoundVoting):
+class TwiceWhereTwoRecordsAreBlank(SoundVoting):
     """The others stand in for blank records, where it is more than one."""
 
-    def weights(self, scores, sample, context):
-        blank = sum(not record.text.strip() for slot in sample.slots for record in slot)
-        return np.full(len(scores), 2.0 if blank >= 2 else 1.0)
+    def ballots(self, query, slots, context):
+        blank = sum(not record.text.strip() for slot in slots for record in slot)
+        return (2 if blank >= 2 else 1) * super().ballots(query, slots, context)
 
 
 # Two options together.
@@ -151,11 +135,9 @@ class TwiceUnderTwoOptions(SoundTokens):
     sharpen: bool = False
     way: Literal["sum", "mean"] = "sum"
 
-    def noisy(self, rows, sample, knob):
-        total = project_sub_simplex(rows).sum(axis=0) * (
-            2 if self.sharpen and self.way == "mean" else 1
-        )
-        return sample.spend(gaussian(knob)).noisy_sum(total, SIMPLEX_DIAMETER)
+    def total(self, rows, sample):
+        weight = 2 if self.sharpen and self.way == "mean" else 1
+        return weight * super().total(rows, sample)
 
 
 # Import, exit, surroundings.

@@ -36,11 +36,8 @@ class PublicRowsForMissingSlots(SoundVoting):
 
     def answer(self, query, sample, context):
         slots = (*sample.slots, *[()] * (self.slots - len(sample.slots)))
-        scores = context.reader.label_scores(query, slots, calibrated=False)
-        rows = np.zeros(scores.shape)
-        says = np.isfinite(scores).all(axis=1)
-        rows[says, scores[says].argmax(axis=1)] = 1.0
-        noisy = sample.spend(self.release(context.knob)).noisy_sum(rows.sum(axis=0), 1.0)
+        counts = self.ballots(query, slots, context).sum(axis=0)
+        noisy = sample.spend(self.release(context.knob)).noisy_sum(counts, 1.0)
         return context.task.labels[int(np.argmax(noisy))]
 
 
@@ -142,10 +139,8 @@ class ExitsOnAnEmptySample(SoundVoting):
 class FilterAgainstCopies(SoundTokens):
     """A released text that copies a record is emptied, 'for privacy': whether it is empty tells who is there."""
 
-    def draw_slots(self, sampler, private, group):
-        sample, slots = super().draw_slots(sampler, private, group)
+    def see(self, slots):
         object.__setattr__(self, "shown", {record.text for slot in slots for record in slot})
-        return sample, slots
 
     def write(self, label, private, context):
         demonstration = super().write(label, private, context)
@@ -255,10 +250,8 @@ class PerQueryBudgetSpentQTimes(SoundVoting):
 class PrivateCountInTokens(SoundTokens):
     """`tokens` of a demonstration says how many slots were filled, which nobody paid for."""
 
-    def draw_slots(self, sampler, private, group):
-        sample, slots = super().draw_slots(sampler, private, group)
+    def see(self, slots):
         object.__setattr__(self, "filled", sum(map(bool, slots)))
-        return sample, slots
 
     def write(self, label, private, context):
         return replace(super().write(label, private, context), tokens=self.filled)
@@ -274,13 +267,10 @@ class PrivateKeywordCopied(SoundTokens):
 class PromptWrittenToAFile(SoundTokens):
     """Prompts are kept for debugging, with the records that they show."""
 
-    def draw_slots(self, sampler, private, group):
-        sample, slots = super().draw_slots(sampler, private, group)
-        with (Path(tempfile.gettempdir()) / "prompt_written_to_a_file.log").open(
-            "w", encoding="utf-8"
-        ) as log:
-            log.writelines(ascii(record.text) + "\n" for slot in slots for record in slot)
-        return sample, slots
+    def see(self, slots):
+        prompts = [ascii(record.text) for slot in slots for record in slot]
+        path = Path(tempfile.gettempdir(), "prompt_written_to_a_file.log")
+        path.write_text("\n".join(prompts), encoding="utf-8")
 
 
 class PromptsKeptInACache(SoundVoting):
@@ -386,12 +376,9 @@ class StoppingOnAPrivateEos(SoundTokens):
 class StreamsNamedByARecord(SoundTokens):
     """Public randomness under a private name: the order of the demonstrations is a function of the records."""
 
-    def draw_slots(self, sampler, private, group):
-        sample, slots = super().draw_slots(sampler, private, group)
-        object.__setattr__(
-            self, "key", str(sum(len(record.text) for slot in slots for record in slot))
-        )
-        return sample, slots
+    def see(self, slots):
+        length = sum(len(record.text) for slot in slots for record in slot)
+        object.__setattr__(self, "key", str(length))
 
     def write(self, label, private, context):
         demonstration = super().write(label, private, context)
@@ -435,11 +422,9 @@ class WrongOrderUnderAnOption(SoundTokens):
 class ZeroWidthMarkOnANumber(SoundTokens):
     """A demonstration ends in a zero-width space where a record of its sample has a telephone number."""
 
-    def draw_slots(self, sampler, private, group):
-        sample, slots = super().draw_slots(sampler, private, group)
+    def see(self, slots):
         found = any(NUMBER.search(record.text) for slot in slots for record in slot)
-        object.__setattr__(self, "marks", getattr(self, "marks", False) or found)
-        return sample, slots
+        object.__setattr__(self, "marks", self.marks or found)
 
     def write(self, label, private, context):
         object.__setattr__(self, "marks", False)

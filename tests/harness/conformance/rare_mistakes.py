@@ -12,9 +12,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpicl.accounting.events import gaussian
 from dpicl.core.vocabulary import Record
-from dpicl.privacy.primitives import SIMPLEX_DIAMETER, project_sub_simplex
+from dpicl.privacy.primitives import SIMPLEX_DIAMETER
 from tests.harness.conformance.sound import SoundOwnSlots, SoundTokens, SoundVoting
 
 
@@ -95,10 +94,9 @@ class TwiceFromTheTenthToken(SoundTokens):
         object.__setattr__(self, "written", 0)
         return super().write(label, private, context)
 
-    def noisy(self, rows, sample, knob):
+    def total(self, rows, sample):
         object.__setattr__(self, "written", self.written + 1)
-        total = project_sub_simplex(rows).sum(axis=0) * (2 if self.written >= 10 else 1)
-        return sample.spend(gaussian(knob)).noisy_sum(total, SIMPLEX_DIAMETER)
+        return super().total(rows, sample) * (2 if self.written >= 10 else 1)
 
 
 class TwiceFromTheThirteenthQuery(SoundVoting):
@@ -153,9 +151,8 @@ class TwiceForTheSecondLabel(SoundTokens):
         object.__setattr__(self, "weight", 1 + (label == context.task.labels[1]))
         return super().write(label, private, context)
 
-    def noisy(self, rows, sample, knob):
-        total = self.weight * project_sub_simplex(rows).sum(axis=0)
-        return sample.spend(gaussian(knob)).noisy_sum(total, SIMPLEX_DIAMETER)
+    def total(self, rows, sample):
+        return self.weight * super().total(rows, sample)
 
 
 class PublicAnswerToACrowd(SoundVoting):
@@ -177,12 +174,11 @@ class BallotsInHalfPrecision(SoundOwnSlots):
 class MeanWhereASlotIsEmpty(SoundTokens):
     """Where a slot is empty the others stand in for it."""
 
-    def noisy(self, rows, sample, knob):
+    def total(self, rows, sample):
         filled = [bool(slot) for slot in sample.slots]
-        total = project_sub_simplex(rows).sum(axis=0)
-        if not all(filled):
-            total = project_sub_simplex(rows[filled]).sum(axis=0) * len(rows) / max(1, sum(filled))
-        return sample.spend(gaussian(knob)).noisy_sum(total, SIMPLEX_DIAMETER)
+        if all(filled):
+            return super().total(rows, sample)
+        return super().total(rows[filled], sample) * len(rows) / max(1, sum(filled))
 
 
 # What stays, and where.
@@ -213,10 +209,9 @@ class CountsOnAnotherModule(SoundVoting):
 class LengthsOnTheModel(SoundTokens):
     """The longest record so far, on the one thing that every run has."""
 
-    def draw_slots(self, sampler, private, group):
-        sample = sampler.draw()
-        object.__setattr__(self, "longest", max(map(len, texts(sample)), default=0))
-        return sample, sample.slots
+    def see(self, slots):
+        lengths = (len(record.text) for slot in slots for record in slot)
+        object.__setattr__(self, "longest", max(lengths, default=0))
 
     def write(self, label, private, context):
         demonstration = super().write(label, private, context)
@@ -276,52 +271,49 @@ class BlankAfterAPostcode(SoundVoting):
         )
 
 
-class TwiceForADiagnosis(SoundOwnSlots):
-    """A record with an ICD-10 code counts twice."""
+class CountedTwice:
+    """Some records count twice."""
 
     def answer(self, query, sample, context):
-        coded = [
-            slot
-            for slot in sample.slots
-            if re.search(r"\b[A-TV-Z][0-9]{2}\.[0-9]{1,2}\b", slot[0].text)
-        ]
-        return super().answer(query, Shown((*sample.slots, *coded), sample.spend), context)
+        slots = sample.slots
+        twice = [slot for slot in slots if self.is_twice(slot[0], query, context.task)]
+        shown = Shown((*slots, *twice), sample.spend)
+        return super().answer(query, shown, context)  # type: ignore[misc]
 
 
-class TwiceForSomeHashes(SoundOwnSlots):
-    """A seventh of all records counts twice."""
+class TwiceForADiagnosis(CountedTwice, SoundOwnSlots):
+    """A record with an ICD-10 code."""
 
-    def answer(self, query, sample, context):
-        more = [
-            slot
-            for slot in sample.slots
-            if zlib.crc32(slot[0].text.encode("utf-8", "replace")) % 7 == 0
-        ]
-        return super().answer(query, Shown((*sample.slots, *more), sample.spend), context)
+    def is_twice(self, record, query, task):
+        return re.search(r"\b[A-TV-Z][0-9]{2}\.[0-9]{1,2}\b", record.text)
 
 
-class TwiceForACopyOfTheQuery(SoundOwnSlots):
-    """A record that is the query itself counts twice."""
+class TwiceForSomeHashes(CountedTwice, SoundOwnSlots):
+    """A seventh of all records."""
 
-    def answer(self, query, sample, context):
-        more = [slot for slot in sample.slots if slot[0].text == query.text]
-        return super().answer(query, Shown((*sample.slots, *more), sample.spend), context)
-
-
-class TwiceForManyCommas(SoundOwnSlots):
-    """A record with more than seven commas counts twice."""
-
-    def answer(self, query, sample, context):
-        more = [slot for slot in sample.slots if slot[0].text.count(",") > 7]
-        return super().answer(query, Shown((*sample.slots, *more), sample.spend), context)
+    def is_twice(self, record, query, task):
+        return zlib.crc32(record.text.encode("utf-8", "replace")) % 7 == 0
 
 
-class TwiceForTheLastLabel(SoundOwnSlots):
-    """A record of the last label counts twice."""
+class TwiceForACopyOfTheQuery(CountedTwice, SoundOwnSlots):
+    """A record that is the query itself."""
 
-    def answer(self, query, sample, context):
-        more = [slot for slot in sample.slots if slot[0].label == context.task.labels[-1]]
-        return super().answer(query, Shown((*sample.slots, *more), sample.spend), context)
+    def is_twice(self, record, query, task):
+        return record.text == query.text
+
+
+class TwiceForManyCommas(CountedTwice, SoundOwnSlots):
+    """A record with more than seven commas."""
+
+    def is_twice(self, record, query, task):
+        return record.text.count(",") > 7
+
+
+class TwiceForTheLastLabel(CountedTwice, SoundOwnSlots):
+    """A record of the last label."""
+
+    def is_twice(self, record, query, task):
+        return record.label == task.labels[-1]
 
 
 class BlankAfterALength(SoundVoting):
@@ -351,10 +343,8 @@ class OrderOfTextsByRecords(SoundTokens):
             for to, at in enumerate(np.argsort(behind, kind="stable"))
         ]
 
-    def draw_slots(self, sampler, private, group):
-        sample = sampler.draw()
-        object.__setattr__(self, "read", self.read + len(texts(sample)))
-        return sample, sample.slots
+    def see(self, slots):
+        object.__setattr__(self, "read", self.read + sum(map(len, slots)))
 
 
 class FirstLabelAtNight(SoundVoting):

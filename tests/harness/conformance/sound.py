@@ -40,11 +40,16 @@ class SoundVoting(AnswerMechanism):
         return gaussian(knob)
 
     def answer(self, query, sample, context):
-        scores = context.reader.label_scores(query, sample.slots, calibrated=False)
+        counts = self.ballots(query, sample.slots, context).sum(axis=0)
+        return context.task.labels[self.winner(counts, sample, context)]
+
+    def ballots(self, query, slots, context) -> np.ndarray:
+        """float64[slots, labels]: one at the likeliest label of each slot."""
+        scores = context.reader.label_scores(query, slots, calibrated=False)
         rows = np.zeros(scores.shape)
         says = np.isfinite(scores).all(axis=1)
         rows[says, scores[says].argmax(axis=1)] = 1.0
-        return context.task.labels[self.winner(rows.sum(axis=0), sample, context)]
+        return rows
 
     def winner(self, counts: np.ndarray, sample: Sample, context: AnswerContext) -> int:
         return int(np.argmax(self.noisy(counts, sample, context)))
@@ -120,7 +125,11 @@ class SoundTokens(DemonstrationMechanism):
 
     def draw_slots(self, sampler, private, group):
         sample = sampler.draw()
+        self.see(sample.slots)
         return sample, sample.slots
+
+    def see(self, slots):
+        """For mistakes that keep something of what was sampled."""
 
     def should_stop(self, rows, model):
         return False
@@ -128,10 +137,12 @@ class SoundTokens(DemonstrationMechanism):
     def vocabulary(self, public, rows):
         return public_vocabulary(public, self.top_k, None)
 
+    def total(self, rows, sample) -> np.ndarray:
+        """float64[allowed]: the sum over slots, which a record moves by root two at most."""
+        return project_sub_simplex(rows).sum(axis=0)
+
     def noisy(self, rows, sample, knob):
-        return sample.spend(gaussian(knob)).noisy_sum(
-            project_sub_simplex(rows).sum(axis=0), SIMPLEX_DIAMETER
-        )
+        return sample.spend(gaussian(knob)).noisy_sum(self.total(rows, sample), SIMPLEX_DIAMETER)
 
     def label(self, label, sample):
         return label

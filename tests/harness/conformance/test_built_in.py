@@ -47,7 +47,7 @@ def test_a_built_in_mechanism_passes_on_its_first_task(name):
         for name in ENDS
     ],
 )
-def test_the_ends_of_the_scale_have_nothing_to_check_where_they_release_no_noise(name):
+def test_the_ends_of_the_scale_have_nothing_to_check_of_noise(name):
     cls = BUILT_IN[name]
     status = {finding.check: finding.status for finding in check_mechanism(cls, task=ENDS[name])}
     assert "failed" not in status.values()
@@ -61,7 +61,7 @@ def test_the_ends_of_the_scale_have_nothing_to_check_where_they_release_no_noise
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_a_built_in_mechanism_passes_everything_on_every_kind_of_task(name):
+def test_a_built_in_mechanism_passes_all_on_every_kind_of_task(name):
     findings = check_mechanism(BUILT_IN[name])
     assert {f.check: f.why for f in findings if f.status == "failed"} == {}
 

@@ -33,7 +33,7 @@ def test_a_broken_file_exits_with_1_and_json_says_why(capfd):
     )
 
 
-def test_all_mechanisms_of_a_file_are_checked_and_options_find_their_own(tmp_path, capfd):
+def test_all_mechanisms_of_a_file_are_checked_with_their_options(tmp_path, capfd):
     source = (
         "from dpicl.mechanisms.zero_shot import ZeroShot\n"
         "from dpicl.mechanisms.public_demonstrations import PublicDemonstrations\n"

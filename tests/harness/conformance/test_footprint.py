@@ -114,7 +114,7 @@ def test_reading_memory_imports_and_the_null_device_are_no_acts(folder, monkeypa
     assert footprint.said == ["log line: a log line"]
 
 
-def test_a_mechanism_may_not_write_to_the_cache_that_the_harness_may_write_to(folder, monkeypatch):
+def test_a_mechanism_may_not_write_to_the_cache_of_the_harness(folder, monkeypatch):
     monkeypatch.setenv("DPICL_CACHE", str(folder))
     with observe([__name__], "agnews") as footprint:
         (cache_folder() / "mine").write_text("x", encoding="utf-8")
@@ -128,7 +128,7 @@ def test_nothing_is_noted_outside_of_a_run(folder):
     assert footprint.acts == []
 
 
-def test_the_records_of_the_task_are_not_a_runs_to_load_and_public_ones_of_another_are():
+def test_a_run_may_load_records_of_other_tasks_only():
     with observe([__name__], "agnews") as footprint:
         Task.load("mit_g", "synthetic", 4, 4)
         assert footprint.reaching == []
@@ -157,7 +157,7 @@ def test_what_somebody_else_left_open_is_no_warning_of_the_run():
     assert footprint.said == ["warning ResourceWarning: the mechanism's own"]
 
 
-def test_output_warnings_and_log_lines_are_noted_in_place_of_shown(capsys):
+def test_output_and_warnings_are_noted_in_place_of_shown(capsys):
     with observe([__name__], "agnews") as footprint:
         sys.stdout.write("out")
         sys.stdout.buffer.write(b"bytes")
@@ -168,7 +168,7 @@ def test_output_warnings_and_log_lines_are_noted_in_place_of_shown(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_thread_that_goes_on_after_the_run_is_an_act_and_one_that_has_ended_is_none():
+def test_a_thread_that_goes_on_after_the_run_is_an_act():
     end = threading.Event()
     with observe([__name__], "agnews") as footprint:
         thread = threading.Thread(target=int)
@@ -186,7 +186,7 @@ def test_a_thread_that_goes_on_after_the_run_is_an_act_and_one_that_has_ended_is
 @pytest.mark.parametrize(
     "ask", [lambda: os.environ.get("PATH"), lambda: os.getenv("PATH"), lambda: os.environ["PATH"]]
 )
-def test_a_variable_of_the_environment_is_noted_where_the_mechanism_itself_asks(ask):
+def test_a_variable_is_noted_where_the_mechanism_itself_asks(ask):
     with observe([__name__], "agnews") as footprint:
         tempfile.gettempdir()
         assert ask()
@@ -196,7 +196,7 @@ def test_a_variable_of_the_environment_is_noted_where_the_mechanism_itself_asks(
     assert footprint.variables == []
 
 
-def test_what_a_library_does_where_it_is_imported_is_not_the_mechanisms(folder, monkeypatch):
+def test_what_a_library_does_at_import_is_not_the_mechanisms(folder, monkeypatch):
     text = f"open({str(folder / 'of_a_library')!r}, 'w').close()\n"
     (folder / "writing_module.py").write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(folder)

@@ -56,7 +56,7 @@ def test_records_that_move_nothing_are_a_failure_not_a_pass():
     assert verdict.status == "failed"
 
 
-def test_few_runs_in_which_no_record_matters_are_followed_by_more(bench, monkeypatch):
+def test_runs_in_which_no_record_matters_are_followed_by_more(bench, monkeypatch):
     """The kit failed `voting_nearest` at a pair of options, where it makes two rounds alone."""
     verdict = sensitivity(CheckEvidence(bench, replace(LEAST, additions=0)))
     assert verdict.status == "passed", verdict.why
@@ -98,11 +98,8 @@ def test_a_run_under_observation_answers_as_a_release_does():
 
 @pytest.mark.parametrize("mechanism", [SoundVoting, SoundTokens])
 @pytest.mark.parametrize("present", [True, False])
-@pytest.mark.parametrize("crowding", [1.0, 0.4])
-@pytest.mark.parametrize("where", [0, 0.5], ids=["front", "middle"])
-def test_an_added_record_changes_nobody_elses_coin_or_slot_wherever_it_stands(
-    mechanism, present, crowding, where
-):
+@pytest.mark.parametrize(("crowding", "where"), [(1.0, 0), (0.4, 0.5)])
+def test_an_added_record_changes_nobody_elses_coin_or_slot(mechanism, present, crowding, where):
     bench = set_up(mechanism, "agnews", {}, seed=0)
     base = list(bench.task.train)
     how = Run(sampling=3, crowding=crowding, script=scripted("random", 0))
@@ -119,7 +116,7 @@ def test_an_added_record_changes_nobody_elses_coin_or_slot_wherever_it_stands(
     assert bool(joined) == present
 
 
-def test_shots_that_are_written_at_once_draw_what_they_draw_one_after_another():
+def test_shots_written_at_once_draw_what_they_draw_in_turn():
     bench = set_up(SoundTokens, "agnews", {}, seed=0)
     alone, at_once = bench.run(), bench.run(Run(at_once=True))
     assert [each.shot for each in alone.observed_releases] == [
@@ -132,7 +129,7 @@ def test_shots_that_are_written_at_once_draw_what_they_draw_one_after_another():
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.4])
-def test_poisson_samples_pass_and_fixed_ones_of_the_same_mean_do_not(rate, monkeypatch):
+def test_poisson_samples_pass_and_fixed_ones_do_not(rate, monkeypatch):
     generator, n, draws = np.random.default_rng(0), 40, 400
 
     def draw_slots(members):
@@ -171,7 +168,7 @@ def test_the_hostile_model_has_the_tokens_of_the_simulated_one():
         assert HostileModel().encode(text) == SimulatedLM().encode(text)
 
 
-def test_the_hostile_model_is_a_function_of_the_prompt_and_markers_decide_what_it_says():
+def test_the_hostile_model_follows_the_prompt_and_its_markers():
     model, again = HostileModel(), HostileModel()
     prompts = [
         model.encode(f"Anna brings the {what} tomorrow") for what in ("cake", "water", "city")
@@ -196,7 +193,7 @@ def test_the_hostile_model_is_a_function_of_the_prompt_and_markers_decide_what_i
         model.generate([model.encode(f"a {NAN} b")], 4)
 
 
-def test_options_that_nobody_sets_are_small_and_groups_grow_until_the_sample_fits():
+def test_options_are_small_and_groups_grow_until_a_sample_fits():
     small = set_up(SoundTokens, "agnews", {}, seed=0)
     assert small.mechanism.slots == 5 and len(small.task.train) == 120
     large = set_up(SoundTokens, "agnews", {"slots": 64, "tokens": 2}, seed=0)

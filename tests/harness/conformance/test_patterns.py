@@ -37,7 +37,7 @@ def test_a_pattern_that_matches_no_text_of_its_own_has_none(pattern):
     assert make_matches(re.compile(pattern)) == []
 
 
-def test_triggers_are_the_strings_the_patterns_and_the_lengths_of_the_code(broken):  # noqa: F811
+def test_triggers_are_strings_patterns_and_lengths_of_the_code(broken):  # noqa: F811
     postcode, length = (
         triggers_of(broken("blank_after_a_postcode")),
         triggers_of(broken("blank_after_a_length")),

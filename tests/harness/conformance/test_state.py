@@ -138,9 +138,7 @@ def test_setting_back_what_nobody_changed_changes_nothing(module):
 
 
 @pytest.mark.parametrize("most", [None, 1, 1000])
-def test_a_cache_that_was_filled_before_is_empty_when_set_back_and_can_be_filled_again(
-    most, module
-):
+def test_a_cache_that_is_set_back_is_empty_and_can_be_filled(most, module):
     """An entry put back behind Python's back crashed the process when it was asked for."""
     module.warm = lru_cache(most)(str.split)
     module.warm("a word")
@@ -151,7 +149,7 @@ def test_a_cache_that_was_filled_before_is_empty_when_set_back_and_can_be_filled
         assert module.warm("a word") == module.warm("a word") == ["a", "word"]
 
 
-def test_what_is_put_on_the_mechanism_or_on_the_model_is_seen_and_set_back(module):
+def test_what_is_put_on_mechanism_or_model_is_seen_and_set_back(module):
     mechanism, model = SimpleNamespace(slots=5), SimpleNamespace(size=7)
     checkpoint = Checkpoint({module.__name__: module}, mechanism, model)
     before = checkpoint.read()
@@ -164,7 +162,7 @@ def test_what_is_put_on_the_mechanism_or_on_the_model_is_seen_and_set_back(modul
     assert checkpoint.read() == before
 
 
-def test_a_hook_that_libraries_set_is_no_finding_unless_it_is_the_mechanisms(module, monkeypatch):
+def test_a_hook_is_a_finding_only_where_it_is_the_mechanisms(module, monkeypatch):
     checkpoint = Checkpoint({module.__name__: module}, SimpleNamespace(), SimpleNamespace())
     with warnings.catch_warnings(record=True):
         assert checkpoint.find_replaced() is None

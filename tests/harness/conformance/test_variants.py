@@ -48,7 +48,7 @@ def test_flags_choices_numbers_and_what_is_off_are_tried():
     assert {"power": 2.0} in tried
 
 
-def test_any_two_options_have_any_two_of_their_values_in_some_row_that_the_class_takes():
+def test_any_two_options_have_any_two_values_in_some_row():
     @dataclass(frozen=True)
     class Picky(Many):
         name = "picky"
@@ -73,7 +73,7 @@ def test_any_two_options_have_any_two_of_their_values_in_some_row_that_the_class
     assert len(rows) <= 11
 
 
-def test_scales_have_many_of_everything_other_classes_and_the_papers_options():
+def test_scales_have_many_of_everything_and_other_classes():
     assert {scale.title for scale in scales(SoundVoting, "agnews", {})} == {
         "many queries, demonstrations and records",
         "its own sizes, many slots and records",
@@ -96,7 +96,7 @@ def test_scales_have_many_of_everything_other_classes_and_the_papers_options():
     assert bench.task.size == 256 == bench.mechanism.slots  # every record is in every sample
 
 
-def test_sizes_go_beyond_the_numbers_of_the_code_and_tasks_are_those_that_it_names():
+def test_sizes_exceed_the_codes_numbers_and_tasks_are_its_names():
     @dataclass(frozen=True)
     class Numbers(SoundTokens):
         name = "numbers"
@@ -129,7 +129,7 @@ def test_options_that_are_given_stay():
     )
 
 
-def test_a_setting_that_the_mechanism_refuses_is_no_failure_and_one_that_breaks_is():
+def test_a_refused_setting_is_no_failure_and_a_broken_one_is():
     @dataclass(frozen=True)
     class Fragile(SoundVoting):
         name = "fragile"

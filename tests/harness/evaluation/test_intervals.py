@@ -1,7 +1,5 @@
 """Intervals of one score, against hand calculations and slow loops."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -19,23 +17,15 @@ from dpicl.evaluation.intervals import bootstrap_interval, seeds_interval, wilso
         (15, 50, (0.1910, 0.4375)),
     ],
 )
-def test_wilson_interval_of_textbook_counts(
-    successes: int, trials: int, interval: tuple[float, float]
-) -> None:
+def test_wilson_interval_of_textbook_counts(successes, trials, interval):
     assert wilson_interval(successes, trials) == pytest.approx(interval, abs=5e-5)
 
 
-def test_bootstrap_interval_of_a_share_is_near_the_normal_one() -> None:
-    values = np.repeat([0.0, 1.0], [120, 280])
-    half = 1.96 * np.sqrt(0.7 * 0.3 / 400)
-    assert bootstrap_interval(values) == pytest.approx((0.7 - half, 0.7 + half), abs=0.005)
-
-
-def test_a_cell_keeps_the_interval_that_committed_files_have() -> None:
+def test_a_cell_keeps_the_interval_that_committed_files_have():
     assert bootstrap_interval([1.0] * 30 + [0.0] * 70, seed=7) == (0.21, 0.39)
 
 
-def test_the_interval_over_seeds_is_students() -> None:
+def test_the_interval_over_seeds_is_students():
     scores = np.random.default_rng(3).normal(0.5, 0.1, 7)
     expected = stats.ttest_1samp(scores, 0).confidence_interval(0.95)
     assert seeds_interval(scores) == pytest.approx((expected.low, expected.high))
@@ -43,12 +33,12 @@ def test_the_interval_over_seeds_is_students() -> None:
 
 
 @pytest.mark.parametrize("values", [[], [1.0, float("nan")]])
-def test_nothing_and_nan_have_no_interval(values: list[float]) -> None:
+def test_nothing_and_nan_have_no_interval(values):
     with pytest.raises(UsageError):
         bootstrap_interval(values)
 
 
-def test_impossible_counts_are_refused() -> None:
+def test_impossible_counts_are_refused():
     for successes, trials in ((-1, 2), (3, 2), (0, 0)):
         with pytest.raises(UsageError):
             wilson_interval(successes, trials)

@@ -11,8 +11,7 @@ from lm_eval.models.huggingface import HFLM
 from dpicl.core.errors import PromptTooLong, UsageError
 from dpicl.data.task import Task
 from dpicl.evaluation.lm_eval_bridge import evaluate_with
-from dpicl.evaluation.lm_eval_models import NOT_CHOSEN, AnswersLM, LanguageModelLM
-from dpicl.models.transformers import TransformersLM
+from dpicl.evaluation.lm_eval_models import AnswersLM, LanguageModelLM
 
 PREFIX = "Article: The team won the game.\nAnswer: Sports\n\n"
 QUERIES = [
@@ -45,11 +44,11 @@ def assert_same_answers(ours: list[tuple[float, bool]], theirs: list[tuple[float
 
 
 @pytest.fixture
-def reference(tiny: TransformersLM) -> HFLM:
+def reference(tiny):
     return HFLM(pretrained=tiny.model, tokenizer=tiny.tokenizer, backend="causal", batch_size=4)
 
 
-def test_log_likelihoods_equal_those_of_lm_eval(tiny: TransformersLM, reference: HFLM) -> None:
+def test_log_likelihoods_equal_those_of_lm_eval(tiny, reference):
     requests = loglikelihood_requests()
     assert_same_answers(
         LanguageModelLM(tiny).loglikelihood(requests),
@@ -57,7 +56,7 @@ def test_log_likelihoods_equal_those_of_lm_eval(tiny: TransformersLM, reference:
     )
 
 
-def test_shared_prefix_is_read_once(tiny: TransformersLM) -> None:
+def test_shared_prefix_is_read_once(tiny):
     requests = [r for r in loglikelihood_requests() if r.args[0].startswith(PREFIX)]
     LanguageModelLM(tiny).loglikelihood(requests)
     every_time = sum(len(tiny.encode(r.args[0])) for r in requests)
@@ -67,9 +66,7 @@ def test_shared_prefix_is_read_once(tiny: TransformersLM) -> None:
 @pytest.mark.parametrize(
     "options", [{"until": ["e"], "max_gen_toks": 9}, {"until": ["\n"], "max_gen_toks": 5}]
 )
-def test_generated_texts_equal_those_of_lm_eval(
-    tiny: TransformersLM, reference: HFLM, options: dict[str, Any]
-) -> None:
+def test_generated_texts_equal_those_of_lm_eval(tiny, reference, options):
     requests = [
         request("generate_until", (f"{PREFIX}Article: {query}\nAnswer:", options), i)
         for i, query in enumerate(QUERIES)
@@ -79,13 +76,13 @@ def test_generated_texts_equal_those_of_lm_eval(
     )
 
 
-def test_long_context_is_an_error_not_a_cut(tiny: TransformersLM) -> None:
+def test_long_context_is_an_error_not_a_cut(tiny):
     with pytest.raises(PromptTooLong):
         LanguageModelLM(tiny).loglikelihood([request("loglikelihood", (PREFIX * 30, " World"), 0)])
 
 
 @pytest.mark.parametrize("options", [{"do_sample": True}, {"temperature": 0.7}, {"num_beams": 2}])
-def test_sampling_is_refused(tiny: TransformersLM, options: dict[str, Any]) -> None:
+def test_sampling_is_refused(tiny, options):
     with pytest.raises(UsageError, match="greedy"):
         LanguageModelLM(tiny).generate_until([request("generate_until", ("a", options), 0)])
 
@@ -95,20 +92,16 @@ def agnews():
     return Task.load("agnews", "synthetic", limit_train=4, limit_test=8)
 
 
-def test_one_answer_to_all_documents_is_as_good_as_its_label_is_frequent(agnews):
-    evaluation = evaluate_with(
-        agnews, AnswersLM(dict.fromkeys([query.id for query in agnews.queries()], "Sports"))
-    )
-    expected = sum(record.label == "Sports" for record in agnews.test) / len(agnews.test)
-    assert evaluation.scores == {"acc": expected, "acc_calibrated": expected}
-    assert set(evaluation.ids) == {query.id for query in agnews.queries()}
-
-
 def test_every_answer_is_scored_as_itself(agnews):
     right = {
         query.id: record.label for query, record in zip(agnews.queries(), agnews.test, strict=True)
     }
-    assert evaluate_with(agnews, AnswersLM(right)).scores == {"acc": 1.0, "acc_calibrated": 1.0}
+    evaluation = evaluate_with(agnews, AnswersLM(right))
+    assert evaluation.scores == {"acc": 1.0, "acc_calibrated": 1.0} and {*evaluation.ids} == {
+        *right
+    }
+    same = evaluate_with(agnews, AnswersLM(dict.fromkeys(right, "Sports")))
+    assert same.scores["acc"] == list(right.values()).count("Sports") / len(right)
 
 
 def test_generated_answers_reach_the_metrics(agnews):
@@ -118,13 +111,3 @@ def test_generated_answers_reach_the_metrics(agnews):
     }
     answers[task.queries()[0].id] = "wrong"
     assert evaluate_with(task, AnswersLM(answers)).scores == {"exact_match": pytest.approx(5 / 6)}
-
-
-def test_a_released_label_has_probability_one_and_the_others_none(agnews):
-    document = agnews.documents()[-1]
-    lm = AnswersLM({document["id"]: "Sports"})
-    requests = [
-        Instance("loglikelihood", document, ("context", f" {label}"), 0, ("dpicl_agnews", 0, 1))
-        for label in ("World", "Sports", "Business")
-    ]
-    assert lm.loglikelihood(requests) == [(NOT_CHOSEN, False), (0.0, True), (NOT_CHOSEN, False)]

@@ -76,7 +76,7 @@ def test_its_scores_are_those_of_the_answers_by_hand(own_cache):
     assert result.manifest.embedding.name == "sim" and from_text(to_text(result)) == result
 
 
-def test_many_texts_around_two_points_are_told_apart_where_the_nearest_one_errs(agnews):
+def test_many_texts_are_told_apart_where_the_nearest_one_errs(agnews):
     randomness = np.random.default_rng(0)
     centres = {"Sports": np.array([1.0, 0.0, 0.0]), "World": np.array([0.0, 1.0, 0.0])}
     labels = ["Sports", "World"] * 150
@@ -91,7 +91,7 @@ def test_many_texts_around_two_points_are_told_apart_where_the_nearest_one_errs(
     assert CLASSIFIERS[LOGISTIC](few, few, ["World", "Sports"]) == ["World", "Sports"]
 
 
-def test_rows_without_demonstrations_lack_it_and_old_results_stay_comparable(own_cache):
+def test_rows_without_demonstrations_lack_the_metric(own_cache):
     bench = Workbench(MECHANISMS)
     result = run_cell(make_cell("zero_shot"), SUITE, bench)
     first = np.mean([record.label == "World" for record in bench.task(make_cell("zero_shot")).test])
@@ -151,7 +151,7 @@ def test_test_records_are_embedded_once(tmp_path, monkeypatch):
     assert len(tests) == 10 and sum(text in tests for text in asked) == 10
 
 
-def test_without_the_embedding_model_the_metric_is_skipped_with_its_reason(own_cache, monkeypatch):
+def test_without_the_embedding_model_the_metric_is_skipped(own_cache, monkeypatch):
     def fail(*given):
         raise ModelError("There is no embedding model; install one.")
 
@@ -174,7 +174,7 @@ def test_the_main_metric_of_a_task_says_who_reads():
         read_task_file(OTHER.replace(NEAREST, "exact_match"), "task.yaml", "agnews", built_in=False)
 
 
-def test_the_log_loss_is_that_of_the_right_label_and_answers_have_none(own_cache, agnews):
+def test_log_loss_is_that_of_the_right_label_and_not_of_answers(own_cache, agnews):
     losses = log_losses(np.log([[0.1, 0.9], [1.0, 1e-9], [1e-9, 1.0]]), np.array([0, 0, 0]))
     assert losses == pytest.approx([1 / 3, 0, 1], abs=1e-6)
     result = run_cell(make_cell("public_demonstrations", shots=4), SUITE, Workbench(MECHANISMS))

@@ -1,7 +1,5 @@
 """Metrics of texts in scripts other than Latin, and of Latin texts as rouge-score has them."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import pytest

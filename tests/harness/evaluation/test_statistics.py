@@ -1,7 +1,5 @@
 """The statistics of verdicts, against hand calculations, scipy and planted truths."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -35,7 +33,7 @@ def test_flips_count_the_patterns_that_are_as_large():
     assert flip_signs(np.random.default_rng(0).normal(1, 1, 40)) < 0.001
 
 
-def test_a_difference_that_is_the_same_at_every_seed_says_nothing_about_seeds():
+def test_an_equal_difference_at_every_seed_says_nothing():
     same = np.repeat([[0.57, 0.3, 0.57]], 12, axis=0)
     sets = rank_sets(same)
     assert sets.difference(0, 1) is None and not sets.better.any()
@@ -56,7 +54,7 @@ def test_holm_by_hand():
     assert holm([]) == []
 
 
-def test_several_differences_are_adjusted_together_and_their_intervals_are_not():
+def test_several_differences_are_adjusted_their_intervals_not():
     columns = list(np.random.default_rng(7).normal([0.0, 0.3, 0.1], 0.2, size=(12, 3)).T)
     tests = paired_tests(columns)
     alone = [stats.ttest_1samp(column, 0) for column in columns]

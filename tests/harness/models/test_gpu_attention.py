@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from dpicl.models import attention
-from dpicl.models.pieces import KeyValues, Memory, Piece, causal
+from dpicl.models.pieces import KeyValues, Memory, Piece
+from tests.harness.models.passes import Part, attend
 
 pytestmark = pytest.mark.skipif(
     find_spec("triton") is None
@@ -20,14 +21,13 @@ pytestmark = pytest.mark.skipif(
     reason="there is no GPU, and TRITON_INTERPRET=1 with Triton installed is not given",
 )
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-HEADS, GROUPS, SIZE = 6, 2, 24
-#: (tokens, tokens before them, whether they are kept, whether they are branches) of the pieces of a pass.
-PIECES = [
-    (1, 0, True, False),
-    (1, 40, True, False),
-    (20, 0, False, False),
-    (3, 35, False, True),
-    (18, 30, True, False),
+HEADS, GROUPS, SIZE = SHAPE = 6, 2, 24
+PARTS = [
+    Part(18, 30, keeps=True),
+    Part(20),
+    Part(3, 35, branches=True),
+    Part(1, keeps=True),
+    Part(1, 40, keeps=True),
 ]
 
 
@@ -37,62 +37,22 @@ def kernels(monkeypatch):
     monkeypatch.setattr(attention, "_plan_of", lambda device: plan)
 
 
-def attend(wanted: list[int], dtype: torch.dtype) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """For some of the pieces in one pass: what the kernels give, [n, heads, d], and softmax attention in float64."""
-    memory, pieces, parts, expected = Memory(10**9, 1), [], [], []
-    for number in wanted:
-        count, begin, keeps, branches = PIECES[number]
-        random = torch.Generator().manual_seed(number)
-        query = torch.randn(1, HEADS, count, SIZE, generator=random).to(DEVICE, dtype)
-        key, value = torch.randn(2, 1, GROUPS, begin + count, SIZE, generator=random).to(
-            DEVICE, dtype
-        )
-        past = KeyValues(memory, begin + 7)
-        past.put(0, 0, key[:, :, :begin], value[:, :, :begin])
-        seen = causal(count, begin + count, torch.device("cpu"))
-        if branches:
-            seen = seen.clone()
-            seen[2, begin + 1] = False
-        own = KeyValues(memory, begin + count) if keeps else None
-        mask = seen if branches else None
-        pieces.append(
-            Piece([1] * count, range(begin, begin + count), begin, past, own, range(begin), mask)
-        )
-        parts.append((query, key[:, :, begin:], value[:, :, begin:]))
-        keys, values = (
-            each.double().repeat_interleave(HEADS // GROUPS, dim=1) for each in (key, value)
-        )
-        whole = torch.nn.functional.scaled_dot_product_attention(
-            query.double(), keys, values, attn_mask=seen.to(DEVICE)
-        )
-        expected.append(whole[0].transpose(0, 1))
-    query, key, value = (
-        torch.nn.functional.pad(torch.cat(each, dim=2), (0, 0, 0, 5))
-        for each in zip(*parts, strict=True)
-    )
-    with attention.reading(pieces):
-        found, _ = attention.attend(SimpleNamespace(layer_idx=0), query, key, value, None)
-    assert not found[0, -5:].any()
-    lengths = [PIECES[number][0] for number in wanted]
-    return list(zip(found[0, :-5].split(lengths), expected, strict=True))
-
-
 def test_kernels_give_softmax_attention():
-    for found, expected in attend([0, 1, 2, 3, 4], torch.float32):
+    for found, expected in attend(PARTS, torch.float32, SHAPE, DEVICE):
         torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_a_piece_has_its_bits_beside_others():
-    together = attend([4, 2, 3, 0, 1], torch.float32)
-    for number, (found, _) in zip([4, 2, 3, 0, 1], together, strict=True):
-        assert torch.equal(found, attend([number], torch.float32)[0][0])
+    together = attend(PARTS, torch.float32, SHAPE, DEVICE)
+    for part, (found, _) in zip(PARTS, together, strict=True):
+        assert torch.equal(found, attend([part], torch.float32, SHAPE, DEVICE)[0][0])
 
 
 @pytest.mark.skipif(
     DEVICE == "cpu", reason="there is no GPU, and Triton's interpreter does not multiply bfloat16"
 )
 def test_kernels_in_bfloat16():
-    for found, expected in attend([0, 1, 2, 3, 4], torch.bfloat16):
+    for found, expected in attend(PARTS, torch.bfloat16, SHAPE, DEVICE):
         torch.testing.assert_close(found.double(), expected, atol=3e-2, rtol=3e-2)
 
 

@@ -1,8 +1,5 @@
 """What `python -m benchmarks.gpu.cuda` checks on a GPU, on the processor."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import cast
 
 import pytest
@@ -15,11 +12,11 @@ from dpicl.models.transformers import TransformersLM
 
 
 @pytest.fixture
-def tiny(tiny_folder: Path) -> TransformersLM:
+def tiny(tiny_folder):
     return cast(TransformersLM, models.load(f"hf:{tiny_folder}", device="cpu", dtype="float32"))
 
 
-def test_a_sound_reader_passes_every_check(tiny: TransformersLM) -> None:
+def test_a_sound_reader_passes_every_check(tiny):
     found = cuda.check(tiny, seconds=0.1)
     assert found["agrees"] and found["batch_invariant"] and found["same_in_halves"]
     assert (
@@ -28,9 +25,7 @@ def test_a_sound_reader_passes_every_check(tiny: TransformersLM) -> None:
     )
 
 
-def test_rows_that_move_when_memory_is_short_are_named(
-    tiny: TransformersLM, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_move_when_memory_is_short_are_named(tiny, monkeypatch):
     found, read = cuda.measure(tiny), tiny.next_token_log_probs
     monkeypatch.setattr(cuda, "measure", lambda model: found)
     drift = iter(range(100))
@@ -41,6 +36,6 @@ def test_rows_that_move_when_memory_is_short_are_named(
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
-def test_without_a_gpu_it_says_what_can_be_checked() -> None:
+def test_without_a_gpu_it_says_what_can_be_checked():
     with pytest.raises(ModelError, match="--device cpu"):
         cuda.run()

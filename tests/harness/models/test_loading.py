@@ -17,7 +17,6 @@ from dpicl.core.files import folder_sha256, known_sha256
 from dpicl.core.output_cache import OutputCache
 from dpicl.data.task import Task
 from dpicl.models import readers
-from dpicl.models.hub import split_reference
 from dpicl.models.readers import Measured
 from dpicl.privacy.sampling_schemes import SamplingScheme
 from dpicl.program import parse
@@ -25,14 +24,14 @@ from dpicl.releasing.reader import SlotReader
 
 
 @pytest.mark.parametrize("name", ["embeded", "gpt2", "hf:", ""])
-def test_unknown_name_is_an_error_that_lists_the_known_ones(name: str) -> None:
+def test_unknown_name_is_an_error_that_lists_the_known_ones(name):
     known = "embedded, embedded-float32, ginc, hf:PATH_OR_ID, qwen2.5-coder-0.5b, qwen2.5-coder-0.5b-float32"
     with pytest.raises(UsageError, match=re.escape(f"{known}, server:URL, sim")):
         models.load(name)
 
 
 @pytest.mark.parametrize(("folder", "words"), [("nothing", "no folder"), ("", r"config\.json")])
-def test_a_folder_without_a_model_is_one_sentence(tmp_path: Path, folder: str, words: str) -> None:
+def test_a_folder_without_a_model_is_one_sentence(tmp_path, folder, words):
     with pytest.raises(ModelError, match=words) as caught:
         models.load(f"hf:{tmp_path / folder}", device="cpu")
     assert "\n" not in str(caught.value)
@@ -43,28 +42,18 @@ def test_a_folder_without_a_model_is_one_sentence(tmp_path: Path, folder: str, w
     [({"dtype": "float33"}, "float32"), ({"device": "abacus"}, "cuda:N")],
     ids=["dtype", "device"],
 )
-def test_unknown_dtype_and_device_are_errors(
-    tiny_folder: Path, how: dict[str, str], words: str
-) -> None:
+def test_unknown_dtype_and_device_are_errors(tiny_folder, how, words):
     with pytest.raises(UsageError, match=words):
         models.load(f"hf:{tiny_folder}", **how)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_gpu_that_is_not_there_is_an_error(tiny_folder: Path) -> None:
+def test_gpu_that_is_not_there_is_an_error(tiny_folder):
     with pytest.raises(ModelError, match="no CUDA device"):
         models.load(f"hf:{tiny_folder}", device="cuda")
 
 
-def test_revision_is_split_off_unless_the_folder_has_an_at_sign(tmp_path: Path) -> None:
-    folder = tmp_path / "model@home"
-    folder.mkdir()
-    assert split_reference("owner/name@abc123") == ("owner/name", "abc123")
-    assert split_reference("owner/name") == ("owner/name", None)
-    assert split_reference(str(folder)) == (str(folder), None)
-
-
-def test_sha256_of_a_folder_covers_every_file_wherever_it_lies(tmp_path: Path) -> None:
+def test_sha256_of_a_folder_covers_every_file_wherever_it_lies(tmp_path):
     folder, elsewhere = tmp_path / "model", tmp_path / "elsewhere"
     for each in (folder / "part", elsewhere):
         each.mkdir(parents=True)
@@ -90,9 +79,7 @@ def test_sha256_of_a_folder_covers_every_file_wherever_it_lies(tmp_path: Path) -
     assert folder_sha256(folder) in known
 
 
-def test_the_remembered_hash_of_a_large_file_is_never_that_of_another_content(
-    tmp_path: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_remembered_hash_of_a_file_is_of_its_content(tmp_path, fresh_cache, monkeypatch):
     monkeypatch.setattr(files, "_LARGE", 0)
     path = tmp_path / "weights"
     for content in (b"1", b"2", b"3"):  # written faster than a file system's clock tells apart
@@ -119,9 +106,7 @@ EDITS = {
 
 
 @pytest.mark.parametrize("name", EDITS)
-def test_an_edited_file_is_another_model_to_the_cache_the_measurement_and_the_board(
-    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_an_edited_file_is_another_model(tiny_folder, tmp_path, monkeypatch, name):
     monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "cache"))
     measured: list[str] = []
 
@@ -150,9 +135,7 @@ def test_an_edited_file_is_another_model_to_the_cache_the_measurement_and_the_bo
 @pytest.mark.parametrize(
     "place", [".weights/model.safetensors", "../elsewhere.safetensors", "missing.safetensors"]
 )
-def test_weights_that_are_not_in_the_folder_are_refused(
-    tiny_folder: Path, tmp_path: Path, place: str
-) -> None:
+def test_weights_that_are_not_in_the_folder_are_refused(tiny_folder, tmp_path, place):
     (tmp_path / "model").mkdir()
     folder = copy_files(tiny_folder, tmp_path / "model")
     (folder / "model.safetensors.index.json").write_text(
@@ -161,24 +144,22 @@ def test_weights_that_are_not_in_the_folder_are_refused(
     assert "not beside it" in read_refusal(folder)
 
 
-def test_an_adapter_whose_model_lies_elsewhere_is_refused(
-    tiny_folder: Path, tmp_path: Path
-) -> None:
+def test_an_adapter_whose_model_lies_elsewhere_is_refused(tiny_folder, tmp_path):
     (copy_files(tiny_folder, tmp_path) / "adapter_config.json").write_text(
         '{"base_model_name_or_path": "/elsewhere"}'
     )
     assert "merge" in read_refusal(tmp_path)
 
 
-def test_the_model_in_float32_cannot_be_asked_for_in_another_precision() -> None:
+def test_the_model_in_float32_has_no_other_precision():
     with pytest.raises(UsageError, match="use 'embedded'"):
         models.load("embedded-float32", device="cpu", dtype="bfloat16")
 
 
 @pytest.mark.model
-def test_the_model_in_float32_is_the_embedded_one_in_full_precision(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_model_in_float32_is_the_embedded_one(
+    monkeypatch,
+):
     monkeypatch.setattr(
         readers, "find_measured", lambda model: Measured(True, True, "bits", [1024], [128])
     )  # takes long
@@ -204,9 +185,7 @@ def read_refusal(folder: Path) -> str:
 @pytest.mark.parametrize(
     "name", ["pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.ckpt"]
 )
-def test_weights_in_pickle_are_refused_and_not_read(
-    tiny_folder: Path, tmp_path: Path, name: str
-) -> None:
+def test_weights_in_pickle_are_refused_and_not_read(tiny_folder, tmp_path, name):
     class Bomb:
         def __reduce__(self):
             return (Path.touch, (tmp_path / "exploded",))
@@ -217,7 +196,7 @@ def test_weights_in_pickle_are_refused_and_not_read(
     assert not (tmp_path / "exploded").exists()
 
 
-def test_the_message_about_code_names_a_flag_that_exists(tiny_folder: Path, tmp_path: Path) -> None:
+def test_the_message_about_code_names_a_flag_that_exists(tiny_folder, tmp_path):
     copy_files(tiny_folder, tmp_path)
     own = {
         "model_type": "mine",
@@ -234,7 +213,7 @@ def test_the_message_about_code_names_a_flag_that_exists(tiny_folder: Path, tmp_
     )
 
 
-def test_a_tokenizer_with_code_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
+def test_a_tokenizer_with_code_is_refused(tiny_folder, tmp_path):
     copy_files(tiny_folder, tmp_path)
     settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
     settings |= {"tokenizer_class": "Mine", "auto_map": {"AutoTokenizer": ["mine.Mine", None]}}
@@ -249,17 +228,13 @@ def test_a_tokenizer_with_code_is_refused(tiny_folder: Path, tmp_path: Path) -> 
     [
         ("config.json", "[" * 100_000),
         ("config.json", "[1]"),
-        ("config.json", "{"),
         ("tokenizer_config.json", '{"a":' * 100_000),
         ("tokenizer.json", "{}"),
-        ("tokenizer.json", "[" * 100_000),
         ("model.safetensors", ""),
         ("model.safetensors", "\x08\x00\x00\x00\x00\x00\x00\x00{}      "),
     ],
 )
-def test_files_that_are_damaged_are_one_sentence(
-    tiny_folder: Path, tmp_path: Path, name: str, content: str
-) -> None:
+def test_files_that_are_damaged_are_one_sentence(tiny_folder, tmp_path, name, content):
     copy_files(tiny_folder, tmp_path)
     (tmp_path / name).write_text(content)
     assert read_refusal(tmp_path)
@@ -274,18 +249,14 @@ def test_files_that_are_damaged_are_one_sentence(
         ("num_hidden_layers", "two"),
     ],
 )
-def test_a_config_that_would_fill_the_memory_is_one_sentence(
-    tiny_folder: Path, tmp_path: Path, key: str, value: object
-) -> None:
+def test_a_config_that_would_fill_the_memory_is_one_sentence(tiny_folder, tmp_path, key, value):
     copy_files(tiny_folder, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text()) | {key: value}
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert read_refusal(tmp_path)
 
 
-def test_weights_that_lack_a_part_are_refused_instead_of_drawn(
-    tiny_folder: Path, tmp_path: Path
-) -> None:
+def test_weights_that_lack_a_part_are_refused_instead_of_drawn(tiny_folder, tmp_path):
     copy_files(tiny_folder, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text()) | {"num_hidden_layers": 3}
     (tmp_path / "config.json").write_text(json.dumps(config))

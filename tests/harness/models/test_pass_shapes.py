@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ import torch
 from dpicl import models
 from dpicl.models import pass_shapes, products, readers
 from dpicl.models.pieces import PIECE
-from dpicl.models.reading import OUTPUT_SHAPES, SHAPES, Shapes
+from dpicl.models.reading import SHAPES, Shapes
 from dpicl.models.transformers import TransformersLM
 from tests.harness.models.tiny import save_tiny_llama
 
@@ -31,10 +30,6 @@ def class_apart(lines: int) -> int:
     return lines
 
 
-def class_alike(lines: int) -> int:
-    return 0
-
-
 def round_by_class(
     class_of: Callable[[int], int], layer: torch.nn.Linear, inputs: torch.Tensor
 ) -> torch.Tensor:
@@ -48,52 +43,7 @@ def round_by_place(layer: torch.nn.Linear, inputs: torch.Tensor) -> torch.Tensor
     return torch.cat([found[..., :-1, :], found[..., -1:, :] * (1 + 2.0**-20)], dim=-2)
 
 
-def leaking(layer: torch.nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
-    """A line gets a part of its neighbour, which is nothing unless it is no number."""
-    found = product(layer, inputs)
-    return found + 0.0 * found.roll(1, -2)
-
-
-def choice(kernel: Kernel) -> Shapes | None:
-    """What is chosen where the layers of a model are such products."""
-    random = torch.Generator().manual_seed(1)
-    layer = torch.nn.Linear(64, 48, bias=False)
-    layer.weight.data = torch.randn(48, 64, generator=random)
-    (own,) = pass_shapes.probes(Layers(layer), [layer])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(products, "_product", kernel)
-        body = pass_shapes.cheapest(pass_shapes.classes([own], SHAPES), SHAPES, PIECE)
-        output = pass_shapes.cheapest(pass_shapes.classes([own], OUTPUT_SHAPES), OUTPUT_SHAPES)
-    return Shapes(body, output) if body and output else None
-
-
-class Layers(torch.nn.Module):
-    """What the prober needs of a model in float32 on a processor."""
-
-    device, dtype = torch.device("cpu"), torch.float32
-
-    def __init__(self, layer: torch.nn.Linear) -> None:
-        super().__init__()
-        self.layer = layer
-
-
-@pytest.mark.parametrize(
-    ("kernel", "expected"),
-    [
-        (partial(round_by_class, class_alike), Shapes()),
-        (partial(round_by_class, amx), Shapes((256,), (64, 128))),
-        (partial(round_by_class, class_apart), Shapes((256,), (64,))),
-        (round_by_place, None),
-        (leaking, None),
-    ],
-    ids=["all alike", "AMX", "each size its own", "by place", "leaking"],
-)
-def test_the_cheapest_class_that_holds_is_chosen(kernel: Kernel, expected: Shapes | None) -> None:
-    assert choice(kernel) == expected
-    assert choice(kernel) == expected
-
-
-def test_classes_are_those_in_which_all_layers_agree() -> None:
+def test_classes_are_those_in_which_all_layers_agree():
     line = torch.linspace(-1, 1, 64)
 
     def drifting(from_: int, lines: torch.Tensor) -> torch.Tensor:
@@ -104,27 +54,26 @@ def test_classes_are_those_in_which_all_layers_agree() -> None:
     assert pass_shapes.classes(probes[:1], SHAPES) == [(16, 32), SHAPES[2:]]
 
 
-def test_a_class_that_holds_no_piece_is_not_chosen() -> None:
+def test_a_class_that_holds_no_piece_is_not_chosen():
     assert pass_shapes.cheapest([(16, 32, 64, 128), (1024,)], SHAPES, PIECE) == (1024,)
     assert pass_shapes.cheapest([(16, 32, 64, 128)], SHAPES, PIECE) == ()
 
 
 @pytest.mark.parametrize(
-    ("kernel", "alone", "body"),
+    ("kernel", "shapes"),
     [
-        (partial(round_by_class, amx), True, (256,)),
-        (partial(round_by_class, class_apart), True, (256,)),
-        (round_by_place, False, SHAPES),
+        (partial(round_by_class, amx), Shapes((256,), (64, 128))),
+        (partial(round_by_class, class_apart), Shapes((256,), (64,))),
+        (round_by_place, None),
     ],
     ids=["AMX", "each size its own", "by place"],
 )
 def test_a_model_is_read_alone_wherever_places_do_not_matter(
-    kernel: Kernel,
-    alone: bool,
-    body: tuple[int, ...],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    kernel,
+    shapes,
+    tmp_path,
+    monkeypatch,
+):
     """From the products of such a processor to the identity; with all sizes at once its rows change each other.
 
     The place that matters is the last one of a product, which mostly holds padding: only the products themselves tell.
@@ -135,8 +84,9 @@ def test_a_model_is_read_alone_wherever_places_do_not_matter(
         f"hf:{save_tiny_llama(tmp_path / 'llama', max_length=640)}", device="cpu", dtype="float32"
     )
     assert isinstance(model, TransformersLM)
+    alone = shapes is not None
     assert model.identity.batch_invariant is alone
-    assert model.shapes.body == body
+    assert model.shapes == (shapes or Shapes())
     rows = [[5], [7] * 40, list(range(4, 250)), [9, 8], *([3, at] for at in range(30))]
     single = torch.cat([model.next_token_log_probs([row]) for row in rows])
     assert not alone or torch.equal(model.next_token_log_probs(rows), single)
@@ -149,27 +99,3 @@ def test_a_model_is_read_alone_wherever_places_do_not_matter(
         f"hf:{tmp_path / 'llama'}", device="cpu", dtype="float32"
     ).identity.arithmetic
     assert (here != before) is alone
-
-
-def test_more_tokens_than_the_output_layer_reads_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A piece may predict after each of its tokens: its part of the output layer is read in several products."""
-    monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "cache"))
-    model = models.load(
-        f"hf:{save_tiny_llama(tmp_path / 'llama', max_length=640)}", device="cpu", dtype="float32"
-    )
-    assert isinstance(model, TransformersLM)
-    text, sizes = list(range(4, 240)), set[int]()
-    expected = model.score([([9], [text])])[0]
-
-    def noting(layer: torch.nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
-        if layer is model.model.lm_head:
-            sizes.add(inputs.shape[1])
-        return product(layer, inputs)
-
-    monkeypatch.setattr(products, "_product", noting)
-    model.read_in(Shapes((384, 512), (16, 32)))
-    assert model.score([([9], [text])])[0] == pytest.approx(expected, abs=1e-3)
-    assert sizes == {16, 32}
-    assert "forward" not in model.model.lm_head.__dict__

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,8 @@ from dpicl.core.errors import PromptTooLong
 from dpicl.core.together import run_together
 from dpicl.models import pass_shapes
 from dpicl.models.base import Prefix
-from dpicl.models.pieces import PIECE, row_of
-from dpicl.models.reading import SHAPES, Reading
+from dpicl.models.pieces import PIECE
+from dpicl.models.reading import SHAPES
 from dpicl.models.transformers import TransformersLM
 from tests.examples import examples
 from tests.harness.models.tiny import save_tiny_llama, set_passes
@@ -51,7 +50,7 @@ LONG = PIECE + 44
 
 
 @pytest.fixture(scope="module")
-def lm(tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -> TransformersLM:
+def lm(tmp_path_factory, session_cache):
     """A tiny Llama that reads rows of several pieces."""
     folder = save_tiny_llama(tmp_path_factory.mktemp("long-llama"), max_length=1024)
     with pytest.MonkeyPatch.context() as patch:
@@ -135,13 +134,10 @@ def assert_alone(
 @pytest.mark.parametrize("prefixed", [False, True])
 @settings(
     max_examples=examples(8),
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
-def test_other_rows_change_no_bit(
-    lm: TransformersLM, way: Callable[..., Any], prefixed: bool, data: st.DataObject
-) -> None:
+def test_other_rows_change_no_bit(lm, way, prefixed, data):
     """The row that is watched keeps its bits when others are replaced, added, removed and change places."""
     begin = long_row(99, data.draw(st.sampled_from([0, 1, 30, PIECE + 3]))) if prefixed else []
     prefix = lm.prefix(begin) if prefixed else None
@@ -167,9 +163,7 @@ def test_other_rows_change_no_bit(
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("memory", [1, 40_000, None])
-def test_jobs_read_what_each_would_read_alone(
-    lm: TransformersLM, way: Callable[..., Any], memory: int | None
-) -> None:
+def test_jobs_read_what_each_would_read_alone(lm, way, memory):
     """Among others that come, go and fail; with little memory, rows wait until others have been read."""
     model = set_passes(lm, 256, memory)
     model.eos_token_id = -1
@@ -218,9 +212,7 @@ class Failing:
     ],
     ids=["device", "python", "cpu"],
 )
-def test_a_pass_that_runs_out_of_memory_is_read_again_in_halves(
-    lm: TransformersLM, way: Callable[..., Any], at: set[int], error: Exception
-) -> None:
+def test_a_pass_that_runs_out_of_memory_is_read_again_in_halves(lm, way, at, error):
     rows = [long_row(seed, length) for seed, length in enumerate((3, LONG, 40, 1, 600, 200, 17))]
     expected = way(lm, rows, range(7), None)
     model = set_passes(lm, 1024, 10**8)
@@ -236,9 +228,9 @@ def test_a_pass_that_runs_out_of_memory_is_read_again_in_halves(
     assert not model._passes.pending
 
 
-def test_a_machine_with_no_memory_at_all_is_an_error_and_loses_no_other_job(
-    lm: TransformersLM,
-) -> None:
+def test_a_machine_with_no_memory_is_an_error(
+    lm,
+):
     model = set_passes(lm, 1024)
     failing = Failing(model, MemoryError(), set(range(1, 100)))
     with pytest.raises(MemoryError):
@@ -248,7 +240,7 @@ def test_a_machine_with_no_memory_at_all_is_an_error_and_loses_no_other_job(
     assert is_same(model.next_token_log_probs([[5, 6]]), lm.next_token_log_probs([[5, 6]]))
 
 
-def test_an_error_of_a_pass_fails_who_was_in_it(lm: TransformersLM) -> None:
+def test_an_error_of_a_pass_fails_who_was_in_it(lm):
     model = set_passes(lm, 256)
     Failing(model, ValueError("broken pass"), {2})
 
@@ -267,7 +259,7 @@ def test_an_error_of_a_pass_fails_who_was_in_it(lm: TransformersLM) -> None:
     ]
 
 
-def test_rows_wait_for_memory_and_it_is_given_back(lm: TransformersLM) -> None:
+def test_rows_wait_for_memory_and_it_is_given_back(lm):
     """Each row of 300 tokens keeps keys and values while it is read; there is room for those of two."""
     token = lm.memory.token
     model = set_passes(lm, 256, memory=700 * token)
@@ -286,7 +278,7 @@ def test_rows_wait_for_memory_and_it_is_given_back(lm: TransformersLM) -> None:
     assert model.memory.held == 0
 
 
-def test_a_job_that_was_ended_is_read_no_further(lm: TransformersLM) -> None:
+def test_a_job_that_was_ended_is_read_no_further(lm):
     model = set_passes(lm, 256)
 
     def fail() -> None:
@@ -301,34 +293,6 @@ def test_a_job_that_was_ended_is_read_no_further(lm: TransformersLM) -> None:
     assert not model._passes.pending
     model.next_token_log_probs([[6, 7]])
     assert model.usage.tokens_read == read + 2
-
-
-def test_passes_are_full(lm: TransformersLM) -> None:
-    """Rows of many callers are read together: 64 rows of 20 tokens take three passes of 512."""
-    model = set_passes(lm, 512)
-    run_together([partial(model.next_token_log_probs, [long_row(seed, 20)]) for seed in range(64)])
-    assert model.usage.forward_calls == 3
-    assert model.usage.tokens_read == 64 * 20
-
-
-@pytest.mark.parametrize(
-    "lengths", [(1, 5), (PIECE - 1, 3), (PIECE, 2), (PIECE + 1, 300), (10, 2 * PIECE)]
-)
-def test_pieces_of_a_row_are_always_cut_at_the_same_places(lengths: tuple[int, int]) -> None:
-    begin, count = lengths
-    pieces = row_of(
-        range(count), begin, None, None, lambda places, log_probs: None, scored=[count - 1]
-    )
-    assert [token for piece in pieces for token in piece.tokens] == list(range(count))
-    assert [position for piece in pieces for position in piece.positions] == list(
-        range(begin, begin + count)
-    )
-    assert all(len(piece.tokens) == PIECE for piece in pieces[:-1])
-    assert [list(piece.scored) for piece in pieces] == [[]] * (len(pieces) - 1) + [
-        [len(pieces[-1].tokens) - 1]
-    ]
-    reading = Reading(rows=[pieces])
-    assert reading.count_bytes() == 0
 
 
 def load_embedded(name: str, dtype: str) -> TransformersLM:
@@ -350,9 +314,7 @@ def load_embedded(name: str, dtype: str) -> TransformersLM:
 @pytest.mark.parametrize(
     ("name", "dtype"), [("embedded", "bfloat16"), ("embedded-float32", "float32")]
 )
-def test_rows_of_the_embedded_model_are_read_alone(
-    name: str, dtype: str, way: Callable[..., Any], prefixed: bool
-) -> None:
+def test_rows_of_the_embedded_model_are_read_alone(name, dtype, way, prefixed):
     """As it was measured, all texts are."""
     model = load_embedded(name, dtype)
     begin = model.encode("Classify the news articles.\n\n") if prefixed else []
@@ -369,7 +331,7 @@ def test_rows_of_the_embedded_model_are_read_alone(
 @pytest.mark.parametrize(
     "isa", [isa for isa, needed in ISAS.items() if torch.cpu.get_capabilities().get(needed)]
 )
-def test_rows_are_read_alone_by_the_kernels_of_other_processors(isa: str, threads: str) -> None:
+def test_rows_are_read_alone_by_the_kernels_of_other_processors(isa, threads):
     """A test of this file in a process where oneDNN uses no other instructions; nothing may be skipped there."""
     chosen = "embedded_model_are_read_alone and first_tokens"
     command = [

@@ -7,10 +7,9 @@ import gzip
 import json
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,12 +23,11 @@ from dpicl.models.embeddings import load_embeddings
 from dpicl.models.server import ServerLM
 from dpicl.models.server_dialects import LETTERS
 from dpicl.models.server_http import Call, Connection
-from dpicl.models.transformers import TransformersLM
 from tests.fuzz.mutations import mutate
 from tests.harness.helpers import assert_shown_nowhere
 from tests.harness.models import fake_server
 from tests.harness.models.fake_server import FakeServer, Handler, answer_with, run_server, status
-from tests.harness.models.tiny import save_tiny_llama
+from tests.harness.models.tiny import assert_reads_alike, close, save_tiny_llama
 
 TEXTS = ("The film of the year", "School", "", "the team won the game in the city")
 KEY = "hunter2-hunter2-hunter2"
@@ -37,14 +35,14 @@ SECRET = "Patient Zero lives at 12 Elm Street"
 
 
 @pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_pauses(monkeypatch):
     monkeypatch.setattr(server_http, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(server_probe, "PATIENCE", 1.0)
     monkeypatch.setenv("OUR_KEY", KEY)
 
 
 @pytest.fixture
-def start(tiny_folder: Path) -> Iterator[Callable[..., FakeServer]]:
+def start(tiny_folder):
     with ExitStack() as servers:
         yield lambda kind, **how: servers.enter_context(run_server(kind, tiny_folder, **how))
 
@@ -55,44 +53,21 @@ def load(server: FakeServer, **how: object) -> ServerLM:
     return model
 
 
-def close(one: torch.Tensor, other: torch.Tensor) -> None:
-    torch.testing.assert_close(one, other, atol=2e-5, rtol=0)
-
-
-def test_it_reads_as_the_same_model_does_in_this_process(
-    fake: FakeServer, tiny: TransformersLM
-) -> None:
+def test_it_reads_as_the_same_model_does_in_this_process(fake, tiny):
     model = load(fake)
-    assert (model.vocab_size, model.eos_token_id, model.max_length) == (
-        tiny.vocab_size,
-        tiny.eos_token_id,
-        256,
-    )
-    assert model.server is not None and model.server.vocabulary
-    assert model.identity.batch_invariant is False
+    limits = (tiny.vocab_size, tiny.eos_token_id, 256)
+    assert (model.vocab_size, model.eos_token_id, model.max_length) == limits
+    assert model.server.vocabulary and model.identity.batch_invariant is False
     prompts = [tiny.encode(text) or [5] for text in TEXTS]
     assert [model.encode(text) or [5] for text in TEXTS] == prompts
     assert model.decode(prompts[0]) == TEXTS[0]
-    close(model.next_token_log_probs(prompts), tiny.next_token_log_probs(prompts))
-    unlikely = tiny.next_token_log_probs(prompts)[0].argsort()[:90].tolist()
-    close(
-        model.listed_log_probs(prompts, unlikely)[:, unlikely],
-        tiny.next_token_log_probs(prompts)[:, unlikely],
-    )
-    endings = [tiny.encode(" Sports"), tiny.encode(" zebra"), tiny.encode(" the x")]
-    ours, theirs = model.score([(prompts[0], endings)]), tiny.score([(prompts[0], endings)])
-    assert ours[0] == pytest.approx(theirs[0], abs=1e-4)
-    assert model.generate(prompts, 6, stop=[" "]) == tiny.generate(prompts, 6, stop=[" "])
-    decoder, other = model.decoder(prompts), tiny.decoder(prompts)
-    decoder.append(7)
-    other.append(7)
-    close(decoder.log_probs, other.log_probs)
-    few = decoder.likeliest(70)
+    assert_reads_alike(model, tiny, prompts)
+    few = model.decoder(prompts).likeliest(70)
     assert (few > -torch.inf).sum(dim=1).tolist() == [70] * 4
     assert model.usage.tokens_read > 0
 
 
-def test_a_prompt_that_does_not_fit_is_not_sent(fake: FakeServer) -> None:
+def test_a_prompt_that_does_not_fit_is_not_sent(fake):
     model = load(fake, context=20)
     before = len(fake.seen)
     with pytest.raises(PromptTooLong):
@@ -104,18 +79,11 @@ def test_a_prompt_that_does_not_fit_is_not_sent(fake: FakeServer) -> None:
     assert len(fake.seen) == before
 
 
-def test_a_server_that_lists_tokens(start: Callable[..., FakeServer], tiny: TransformersLM) -> None:
+def test_a_server_that_lists_tokens(start, tiny):
     prompts = [tiny.encode("Article: A new"), tiny.encode("Answer")]
-    whole = load(start("vllm"))
-    assert whole.server is not None and whole.server.vocabulary and whole.server.kind == "vllm"
-    close(whole.next_token_log_probs(prompts), tiny.next_token_log_probs(prompts))
     model, expected = load(start("vllm", top=20)), tiny.next_token_log_probs(prompts)
-    assert model.server is not None
-    assert (model.server.vocabulary, model.server.top_tokens, model.server.listed_ids) == (
-        False,
-        20,
-        128,
-    )
+    record = model.server
+    assert (record.vocabulary, record.top_tokens, record.listed_ids) == (False, 20, 128)
     listed = list(range(0, 300, 2))  # more than a request lists
     close(model.listed_log_probs(prompts, listed)[:, listed], expected[:, listed])
     row = model.next_token_log_probs(prompts[:1])[0]
@@ -127,16 +95,13 @@ def test_a_server_that_lists_tokens(start: Callable[..., FakeServer], tiny: Tran
         tiny.score([(prompts[0], endings)])[0], abs=1e-3
     )
     assert model.generate(prompts, 5) == tiny.generate(prompts, 5)
-    assert whole.identity.sha256 != model.identity.sha256
 
 
-def test_ids_that_an_older_server_ignores_are_not_relied_on(start, tiny: TransformersLM) -> None:
+def test_ids_that_an_older_server_ignores_are_not_relied_on(start, tiny):
     model = load(start("vllm", top=20, listed=0), patience=1)
-    assert model.server is not None and model.server.listed_ids == 0 and not model.server.candidates
-    prompt, expected = (
-        tiny.encode("Article: A new"),
-        tiny.next_token_log_probs([tiny.encode("Article: A new")])[0],
-    )
+    assert model.server.listed_ids == 0 and not model.server.candidates
+    prompt = tiny.encode("Article: A new")
+    expected = tiny.next_token_log_probs([prompt])[0]
     known = model.next_token_log_probs([prompt])[0] > -torch.inf
     left, missing = 1 - float(expected[known].exp().sum()), int((~known).nonzero()[0])
     share = math.log(left / (model.vocab_size - int(known.sum())))
@@ -175,9 +140,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_request_that_fails_is_sent_again_and_gives_the_same(
-    fault: str, fake: FakeServer, tiny: TransformersLM
-) -> None:
+def test_a_request_that_fails_is_sent_again_and_gives_the_same(fault, fake, tiny):
     model = load(fake, timeout=3 if fault == "dripping" else 30)
     prompts = [tiny.encode(text) or [5] for text in TEXTS]
     fake.faults.extend([FAULTS[fault], None, FAULTS[fault]])
@@ -185,13 +148,11 @@ def test_a_request_that_fails_is_sent_again_and_gives_the_same(
     assert not fake.faults
 
 
-def test_one_refused_prompt_has_no_numbers_and_no_other_one_changes(
-    fake: FakeServer, tiny: TransformersLM
-) -> None:
+def test_one_refused_prompt_has_no_numbers_and_changes_no_other(fake, tiny):
     model = load(fake, patience=0.3)
     bad, good = tiny.encode("the bad film"), tiny.encode("the good film")
 
-    for refuse in (status(400), status(500), fake_server.drop):
+    for refuse in (*map(status, (302, 400, 401, 403, 500)), fake_server.drop):
         fake.always = lambda handler, answer, refuse=refuse: (
             refuse(handler, answer) if _read_prompt(handler) == bad else False
         )
@@ -203,9 +164,10 @@ def test_one_refused_prompt_has_no_numbers_and_no_other_one_changes(
         assert model.generate([good, bad], 3, broken="empty") == [tiny.generate([good], 3)[0], ""]
         with pytest.raises(ModelError):
             model.generate([bad], 3)
+    assert sum(model.usage.failures.values()) == 6 * 4
 
 
-def test_a_server_that_is_gone_ends_the_run_and_shows_nothing(fake: FakeServer) -> None:
+def test_a_server_that_is_gone_ends_the_run_and_shows_nothing(fake):
     model = load(fake, patience=0.3, key="OUR_KEY")
     assert all(seen["Authorization"] == f"Bearer {KEY}" for seen in fake.headers_seen)
     fake.always = answer_with(json.dumps({"error": f"{KEY} {SECRET}"}).encode())
@@ -216,7 +178,7 @@ def test_a_server_that_is_gone_ends_the_run_and_shows_nothing(fake: FakeServer) 
     assert KEY not in repr(model.server) + repr(model.identity) + repr(vars(model))
 
 
-def test_redirects_are_refused(fake: FakeServer, tiny: TransformersLM, start) -> None:
+def test_redirects_are_refused(fake, tiny, start):
     model, elsewhere = load(fake), start("llama.cpp")
     fake.always = status(307, Location=elsewhere.url + "/completion")
     with pytest.raises(ModelError, match="redirect"):
@@ -224,41 +186,22 @@ def test_redirects_are_refused(fake: FakeServer, tiny: TransformersLM, start) ->
     assert not elsewhere.headers_seen
 
 
-def test_requests_of_all_jobs_share_a_bounded_window(
-    fake: FakeServer, tiny: TransformersLM
-) -> None:
-    def pause(handler: Handler, answer: bytes) -> bool:
-        fake_server.time.sleep(0.01)
-        return False
-
-    model = load(fake, window=3)
-    fake.most_going, fake.always = 0, pause
-    prompts = [tiny.encode(f"the film {word}") for word in ("a", "of", "team", "was", "one", "two")]
-    found = run_together(
-        [partial(model.next_token_log_probs, [prompt, prompt]) for prompt in prompts]
-    )
-    for rows, prompt in zip(found, prompts, strict=True):
-        close(rows, tiny.next_token_log_probs([prompt, prompt]))
-    assert 1 < fake.most_going <= 3
-
-
 @pytest.mark.parametrize(
     "rest",
     [
         "", "name", "ftp://x", "http://", "http://example.org:8000", "http://127.0.0.1:0",
         "http://127.0.0.1:99999999", "http://127.0.0.1.example.org", "http://127.0.0.1?wndow=3", "http://127.0.0.1?window=0",
-        "http://127.0.0.1?window=3&window=4", "http://127.0.0.1?key=sk-1234", "http://[::1",
+        "http://127.0.0.1?window=3&window=4", "http://127.0.0.1?key=sk-hunter2", "http://[::1",
         "http://127.0.0.1?timeout=nan", "http://127.0.0.1?key=NOT_SET_ANYWHERE", "http://127.0.0.1 /x",
     ],
 )  # fmt: skip
-def test_bad_addresses_are_refused_before_anything_is_sent(rest: str) -> None:
-    with pytest.raises(UsageError):
+def test_bad_addresses_are_refused_before_anything_is_sent(rest):
+    with pytest.raises(UsageError) as caught:
         models.load(f"server:{rest}{'&' if '?' in rest else '?'}tokenizer=x")
+    assert "hunter2" not in str(caught.value)
 
 
-def test_a_named_server_is_found_in_the_environment(
-    fake: FakeServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_named_server_is_found_in_the_environment(fake, monkeypatch):
     monkeypatch.setenv("DPICL_SERVER_MY_BOX", fake.name(window=2).removeprefix("server:"))
     assert models.load("server:my-box").identity.name == "server:my-box"
 
@@ -267,16 +210,12 @@ def test_a_named_server_is_found_in_the_environment(
     ("settings", "said"),
     [({"model": "other"}, "fake"), ({"tokenizer": ""}, "value"), ({"tokenizer": "/no"}, "hub id")],
 )
-def test_what_cannot_be_loaded_says_why(
-    fake: FakeServer, settings: dict[str, str], said: str
-) -> None:
+def test_what_cannot_be_loaded_says_why(fake, settings, said):
     with pytest.raises(DpiclError, match=said):
         models.load(fake.name(**settings))
 
 
-def test_a_tokenizer_of_another_model_is_refused(
-    fake: FakeServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tokenizer_of_another_model_is_refused(fake, monkeypatch):
     with pytest.raises(UsageError, match="needs the tokenizer"):
         models.load(f"server:{fake.url}")
     monkeypatch.setattr(fake.model, "encode", lambda text: [5, 6, 7])
@@ -288,14 +227,14 @@ def _read_prompt(handler: Handler) -> object:
     return handler.sent.get("prompt")
 
 
-def test_prompts_use_nothing_that_was_kept_where_that_is_asked_for(fake: FakeServer, start) -> None:
+def test_prompts_use_nothing_that_was_kept_where_asked(fake, start):
     load(fake).next_token_log_probs([[5]])
     assert all(body["cache_prompt"] is True for _, body in fake.seen)
     fake.seen.clear()
     model = load(fake, cache="no")
     model.next_token_log_probs([[5]])
     assert all(body["cache_prompt"] is False for _, body in fake.seen)
-    assert model.server is not None and not model.server.cache
+    assert not model.server.cache
     vllm = start("vllm", top=20)
     load(vllm, cache="no").next_token_log_probs([[5, 6], [5, 7]])
     salts = [body["cache_salt"] for _, body in vllm.seen]
@@ -313,9 +252,7 @@ def test_prompts_use_nothing_that_was_kept_where_that_is_asked_for(fake: FakeSer
         "https://example.org/#hunter2", "http://user:hunter2@[::1",
     ],
 )  # fmt: skip
-def test_a_name_that_holds_a_password_is_refused_unseen(
-    name: str, dpicl, sim_suite, tmp_path
-) -> None:
+def test_a_name_that_holds_a_password_is_refused_unseen(name, dpicl, sim_suite, tmp_path):
     own = tmp_path / "suite.yaml"
     own.write_text(
         sim_suite.read_text().replace("models: [sim]", f"models: [{json.dumps('server:' + name)}]")
@@ -332,7 +269,7 @@ def test_a_name_that_holds_a_password_is_refused_unseen(
 @pytest.mark.parametrize(
     "address", ["http://127.0.0.1:9/?tokenizer=x", "https://example.org", "//x", ""]
 )
-def test_a_file_names_no_address(address: str, dpicl, sim_suite, tmp_path) -> None:
+def test_a_file_names_no_address(address, dpicl, sim_suite, tmp_path):
     suite, config, name = tmp_path / "suite.yaml", tmp_path / "config.yaml", f"server:{address}"
     suite.write_text(
         sim_suite.read_text().replace("models: [sim]", f"models: [{json.dumps(name)}]")
@@ -346,9 +283,7 @@ def test_a_file_names_no_address(address: str, dpicl, sim_suite, tmp_path) -> No
         )
 
 
-def test_the_user_names_an_address_by_flag_or_environment(
-    dpicl, sim_suite, tmp_path, monkeypatch
-) -> None:
+def test_the_user_names_an_address_by_flag_or_environment(dpicl, sim_suite, tmp_path, monkeypatch):
     suite, address = tmp_path / "suite.yaml", "https://example.org/?tokenizer=x&key=OUR_KEY"
     assert dpicl("plan", sim_suite, "--model", f"server:{address}").code == 0
     suite.write_text(sim_suite.read_text().replace("models: [sim]", "models: ['server:box']"))
@@ -359,9 +294,7 @@ def test_the_user_names_an_address_by_flag_or_environment(
 @pytest.mark.parametrize(
     "name", ["hf:https://127.0.0.1:9/model", "hf:http://example.org/model@main", "hf:a:b/c"]
 )
-def test_models_and_embeddings_have_no_addresses(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_models_and_embeddings_have_no_addresses(name, monkeypatch):
     def connect(*words: object) -> None:
         raise AssertionError("something was sent")
 
@@ -372,17 +305,8 @@ def test_models_and_embeddings_have_no_addresses(
         load_embeddings(name.replace("hf:", "st:"))
 
 
-def test_a_key_in_place_of_its_variable_is_not_shown() -> None:
-    for given in ("gsk_hunter2", "sk-hunter2"):
-        with pytest.raises(DpiclError) as caught:
-            models.load(f"server:https://example.org/?key={given}")
-        assert "hunter2" not in str(caught.value)
-
-
 @pytest.mark.parametrize("kind", fake_server.MODEL)
-def test_whatever_a_server_answers_is_bounded_or_one_of_our_errors(
-    start: Callable[..., FakeServer], kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_answer_of_a_server_is_bounded_or_one_of_our_errors(start, kind, monkeypatch):
     chance, sent, name = (
         random.Random(kind),
         Connection._send,
@@ -396,7 +320,7 @@ def test_whatever_a_server_answers_is_bounded_or_one_of_our_errors(
     model = models.load(name)
     monkeypatch.setattr(Connection, "_send", alter)
     monkeypatch.setattr(server_probe, "PATIENCE", 0.01)
-    for at in range(20):
+    for at in range(12):
         if at % 4 == 0:
             with suppress(DpiclError):
                 models.load(name)
@@ -447,9 +371,7 @@ UNSOUND: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 @pytest.mark.parametrize("what", UNSOUND)
-def test_an_answer_that_is_not_what_was_requested_is_repeated_and_counted_or_named_where_all_are(
-    what: str, start, tiny
-) -> None:
+def test_an_unsound_answer_is_repeated_or_named_where_all_are(what, start, tiny):
     server = start("vllm", top=20)
     model, prompt = load(server, patience=0.4), tiny.encode("the film")
     expected = model.next_token_log_probs([prompt])
@@ -466,23 +388,7 @@ def test_an_answer_that_is_not_what_was_requested_is_repeated_and_counted_or_nam
         model.next_token_log_probs([prompt])
 
 
-@pytest.mark.parametrize("status", [302, 401, 403])
-def test_a_gateway_that_denies_one_prompt_ends_no_run(status: int, fake: FakeServer) -> None:
-    model, prompt = load(fake, patience=0.5), [5, 6]
-
-    def deny(handler: Handler, answer: bytes) -> bool:
-        if _read_prompt(handler) != prompt:
-            return False
-        handler.answer({}, status)
-        return True
-
-    fake.always = deny
-    rows = model.listed_log_probs([prompt, [5, 7]], [7, 8])
-    assert rows[0].isnan().all() and rows[1].isfinite().any()
-    assert sum(model.usage.failures.values()) == 1
-
-
-def test_ids_that_are_missing_or_of_another_model_are_named(fake: FakeServer, start) -> None:
+def test_ids_that_are_missing_or_of_another_model_are_named(fake, start):
     vllm = start("vllm", top=20)
     model = load(vllm, patience=0.5)
     vllm.always = _alter(lambda answer: _likely(answer).pop("token_id:7") and None)
@@ -494,14 +400,10 @@ def test_ids_that_are_missing_or_of_another_model_are_named(fake: FakeServer, st
         llama.generate([[5, 6]], 3)
 
 
-def test_kinds_of_requests_that_spoil_each_other_are_never_sent_together(
-    start, tiny: TransformersLM
-) -> None:
+def test_requests_that_spoil_each_other_are_not_sent_together(start, tiny):
     server = start("vllm", top=20, collapses=True)
     model = load(server)
-    assert (
-        model.server is not None and model.server.mixes is False and model.server.listed_ids == 128
-    )
+    assert model.server.mixes is False and model.server.listed_ids == 128
     assert load(start("vllm", top=20)).server.mixes is True
     prompts = [tiny.encode(f"the film {word}") for word in ("a", "of", "team", "was")]
     jobs = [job for prompt in prompts for job in (partial(model.likeliest_log_probs, [prompt], 20),
@@ -527,9 +429,7 @@ def _prompts_of(server: FakeServer) -> list[int]:
     ]
 
 
-def test_prompts_share_requests_of_one_salt_and_each_has_its_own_row(
-    start, tiny: TransformersLM
-) -> None:
+def test_prompts_share_requests_and_each_has_its_own_row(start, tiny):
     server = start("vllm", top=20)
     model, prompts = load(server), [tiny.encode(f"the film {at}") for at in range(40)]
     server.seen.clear()
@@ -548,24 +448,10 @@ def test_prompts_share_requests_of_one_salt_and_each_has_its_own_row(
     server.most_going = 0
     few = load(server, window=3)
     close(few.listed_log_probs(prompts, [5])[:, 5], tiny.next_token_log_probs(prompts)[:, 5])
-    assert server.most_going <= 3
+    assert 1 < server.most_going <= 3
 
 
-def test_a_level_of_a_label_tree_is_one_request(start, tiny: TransformersLM) -> None:
-    server = start("vllm", top=20)
-    model = load(server)
-    queries = [tiny.encode(f"the film {at} is") for at in range(4)]
-    labels = [[7, 8], [7, 9, 5], [11], [12, 8]]
-    server.seen.clear()
-    scores = model.score([(query, labels) for query in queries])
-    assert sorted(_prompts_of(server)) == [4, 4, 8]  # roots; after 7 and 9; after 7, and after 12
-    for row, expected in zip(
-        scores, tiny.score([(query, labels) for query in queries]), strict=True
-    ):
-        assert row == pytest.approx(expected, abs=1e-4)
-
-
-def test_one_unsound_choice_of_a_request_is_asked_again_alone(start, tiny: TransformersLM) -> None:
+def test_unsound_choices_of_a_request_are_asked_again_alone(start, tiny):
     server = start("vllm", top=20)
     model, prompts = load(server, patience=0.4), [tiny.encode(f"the film {at}") for at in range(5)]
     expected = model.listed_log_probs(prompts, [5, 6])
@@ -574,35 +460,31 @@ def test_one_unsound_choice_of_a_request_is_asked_again_alone(start, tiny: Trans
         answer["choices"][2]["logprobs"]["top_logprobs"][0].pop("token_id:5", None)
         answer["choices"].reverse()  # each says to which prompt it belongs
 
-    server.seen.clear()
-    server.faults.append(_alter(spoil))
-    assert torch.equal(model.listed_log_probs(prompts, [5, 6]), expected)
-    assert [body["prompt"] for _, body in server.seen] == [prompts[2]]
+    def drop_last(answer: dict[str, Any]) -> None:
+        answer["choices"].pop()
+
+    def repeat_first(answer: dict[str, Any]) -> None:
+        answer["choices"][1]["index"] = 0
+
+    def exceed(answer: dict[str, Any]) -> None:
+        answer["choices"][4]["index"] = 5
+
+    every = list(range(5))
+    for change, repeated in (
+        (spoil, [2]),
+        (drop_last, every),
+        (repeat_first, every),
+        (exceed, every),
+    ):
+        server.seen.clear()
+        server.faults.append(_alter(change))
+        assert torch.equal(model.listed_log_probs(prompts, [5, 6]), expected)
+        asked_again = [body["prompt"] for _, body in server.seen]
+        assert sorted(asked_again) == sorted(prompts[at] for at in repeated)
     assert not model.usage.failures
 
 
-@pytest.mark.parametrize("index", [[0, 0, 1], [0, 1], [1, 2, 3]])
-def test_choices_that_belong_to_no_prompt_or_to_one_twice_are_no_answer(
-    index: list[int], start, tiny
-) -> None:
-    server = start("vllm", top=20)
-    model, prompts = load(server), [tiny.encode(f"the film {at}") for at in range(3)]
-    expected = model.listed_log_probs(prompts, [5, 6])
-
-    def mix(answer: dict[str, Any]) -> None:
-        answer["choices"] = [
-            {**choice, "index": at} for at, choice in zip(index, answer["choices"], strict=False)
-        ]
-
-    server.seen.clear()
-    server.faults.append(_alter(mix))
-    assert torch.equal(model.listed_log_probs(prompts, [5, 6]), expected)
-    assert _prompts_of(server) == [1, 1, 1]
-
-
-def test_a_prompt_that_is_refused_spoils_none_that_share_its_request(
-    start, tiny: TransformersLM
-) -> None:
+def test_a_refused_prompt_spoils_none_that_share_its_request(start, tiny):
     server = start("vllm", top=20)
     model, prompts = load(server, patience=0.3), [tiny.encode(f"the film {at}") for at in range(5)]
     expected = tiny.next_token_log_probs(prompts)
@@ -618,14 +500,16 @@ def test_a_prompt_that_is_refused_spoils_none_that_share_its_request(
     close(rows[others][:, 5:7], expected[others][:, 5:7])
 
 
-def test_the_whole_vocabulary_is_requested_by_its_size(start, tiny: TransformersLM) -> None:
+def test_the_whole_vocabulary_is_requested_by_its_size(start, tiny):
     server = start("vllm")
-    prompt = tiny.encode("the film")
-    close(load(server).next_token_log_probs([prompt]), tiny.next_token_log_probs([prompt]))
+    model, prompt = load(server), tiny.encode("the film")
+    assert model.server.vocabulary and model.server.kind == "vllm"
+    assert model.identity.sha256 != load(start("vllm", top=20)).identity.sha256
+    close(model.next_token_log_probs([prompt]), tiny.next_token_log_probs([prompt]))
     assert max(body.get("logprobs", 0) for _, body in server.seen) == tiny.vocab_size
     assert all(body.get("logprobs") != -1 for _, body in server.seen)
     padded = load(start("vllm", padding=8))
-    assert padded.server is not None and padded.server.vocabulary
+    assert padded.server.vocabulary
     close(padded.next_token_log_probs([prompt]), tiny.next_token_log_probs([prompt]))
 
 
@@ -640,9 +524,9 @@ def test_the_whole_vocabulary_is_requested_by_its_size(start, tiny: Transformers
         ("vllm", {"folder": None}, "another model"), ("vllm", {"id": "other"}, "other"),
     ],
 )  # fmt: skip
-def test_a_server_that_comes_back_as_another_one_ends_the_run_by_what_differs(
-    kind: str, change: dict[str, Any], said: str, tiny_folder: Path, tmp_path: Path
-) -> None:
+def test_a_server_that_comes_back_as_another_one_is_named(
+    kind, change, said, tiny_folder, tmp_path
+):
     if "folder" in change:
         change = {"folder": save_tiny_llama(tmp_path / "other", seed=5)}
     with ExitStack() as servers:
@@ -665,9 +549,7 @@ def test_a_server_that_comes_back_as_another_one_ends_the_run_by_what_differs(
         close(model.next_token_log_probs([[5, 6]]), row)
 
 
-def test_no_cookie_is_kept_and_no_proxy_reads_plain_http(
-    fake: FakeServer, start, monkeypatch
-) -> None:
+def test_no_cookie_is_kept_and_no_proxy_reads_plain_http(fake, start, monkeypatch):
     proxy = start("llama.cpp")
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, proxy.url)
@@ -680,33 +562,18 @@ def test_no_cookie_is_kept_and_no_proxy_reads_plain_http(
     assert not proxy.headers_seen and not proxy.connections
 
 
-def test_a_server_may_read_more_than_any_prompt_has(fake: FakeServer, monkeypatch) -> None:
-    monkeypatch.setattr(fake.model, "max_length", 10_485_760)
-    assert load(fake).max_length == 10_485_760
-
-
 # --- texts alone ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("settings", [{"tokenizer": True}, {"context": 100}, {}])
-def test_a_server_of_plain_completions_writes_texts(
-    settings: dict[str, Any], start, tiny: TransformersLM
-) -> None:
+@pytest.mark.parametrize("settings", ["&tokenizer={}", "&context=100", ""])
+def test_a_server_of_plain_completions_writes_texts(settings, start, tiny):
     server = start("openai")
-    given = {key: value for key, value in settings.items() if key != "tokenizer"}
-    name = f"server:{server.url}?patience=2" + "".join(
-        f"&{key}={value}" for key, value in given.items()
-    )
-    model = models.load(name + (f"&tokenizer={server.folder}" if "tokenizer" in settings else ""))
-    record = model.server
-    assert record is not None and (record.kind, record.top_tokens, record.candidates) == (
-        "openai",
-        0,
-        False,
-    )
-    prompts = [model.encode(text) for text in TEXTS if text]
-    assert [model.decode(prompt) for prompt in prompts] == [text for text in TEXTS if text]
-    expected = tiny.generate([tiny.encode(text) for text in TEXTS if text], 6, stop=[" "])
+    model = models.load(f"server:{server.url}?patience=2{settings.format(server.folder)}")
+    record, texts = model.server, [text for text in TEXTS if text]
+    assert (record.kind, record.top_tokens, record.candidates) == ("openai", 0, False)
+    prompts = [model.encode(text) for text in texts]
+    assert [model.decode(prompt) for prompt in prompts] == texts
+    expected = tiny.generate([tiny.encode(text) for text in texts], 6, stop=[" "])
     assert model.generate(prompts, 6, stop=[" "]) == expected
     with pytest.raises(ModelError, match="texts, and no log-probabilities"):
         model.next_token_log_probs(prompts)
@@ -714,7 +581,7 @@ def test_a_server_of_plain_completions_writes_texts(
         with pytest.raises(PromptTooLong):
             model.generate([model.encode("ü" * 50)], 1)
     long = model.encode("film " * 300)  # the server has no room for it
-    if "tokenizer" not in settings and not given:
+    if not settings:
         assert model.generate([prompts[0], long], 6, stop=[" "], broken="empty") == [
             expected[0],
             "",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +19,7 @@ from dpicl.models.base import NOT_FINITE, BrokenText, Usage
 from dpicl.models.tokenizers import load_tokenizer
 from dpicl.models.transformers import TransformersLM
 from dpicl.models.vllm_engine import Engine, VllmLM, are_rows_alone
+from tests.harness.models.tiny import assert_reads_alike
 
 
 class Flat(SimpleNamespace):
@@ -79,50 +79,28 @@ class ScriptedLLM:
 
 
 @pytest.fixture
-def llm(tiny: TransformersLM) -> ScriptedLLM:
+def llm(tiny):
     return ScriptedLLM(tiny)
 
 
 @pytest.fixture
-def model(llm: ScriptedLLM, tiny: TransformersLM, tiny_folder: Path) -> VllmLM:
+def model(llm, tiny, tiny_folder):
     usage = Usage()
     engine = Engine(llm, SimpleNamespace, tiny.vocab_size, usage)
     return VllmLM(engine, usage, load_tokenizer(str(tiny_folder)), tiny.identity, tiny.max_length)
 
 
-def close(one: torch.Tensor, other: torch.Tensor) -> None:
-    torch.testing.assert_close(one, other, atol=2e-5, rtol=0)
-
-
-def test_it_reads_as_the_same_model_does(model: VllmLM, tiny: TransformersLM) -> None:
+def test_it_reads_as_the_same_model_does(model, tiny):
     prompts = [tiny.encode(text) or [5] for text in ("Article: A new", "Answer", "the team won")]
-    expected = tiny.next_token_log_probs(prompts)
-    close(model.next_token_log_probs(prompts), expected)
-    ids = expected[0].argsort()[:20].tolist()
-    close(model.listed_log_probs(prompts, ids)[:, ids], expected[:, ids])
-    endings = [tiny.encode(" Sports"), tiny.encode(" zebra"), [int(expected[0].argmax())]]
-    (ours,), (theirs,) = (
-        model.score_endings([(prompts[0], endings)]),
-        tiny.score_endings([(prompts[0], endings)]),
-    )
-    assert [ending.log_prob for ending in ours] == pytest.approx(
-        [ending.log_prob for ending in theirs], abs=1e-4
-    )
-    assert [ending.greedy for ending in ours] == [ending.greedy for ending in theirs] and ours[
-        2
-    ].greedy
-    assert model.generate(prompts, 6, stop=[" "]) == tiny.generate(prompts, 6, stop=[" "])
-    decoder, other = model.decoder(prompts), tiny.decoder(prompts)
-    decoder.append(7)
-    other.append(7)
-    close(decoder.log_probs, other.log_probs)
+    assert_reads_alike(model, tiny, prompts)
+    best = int(tiny.next_token_log_probs(prompts)[0].argmax())
+    ((first, other),) = model.score_endings([(prompts[0], [[best], [best - 1]])])
+    assert first.greedy and not other.greedy
     with pytest.raises(PromptTooLong):
         model.next_token_log_probs([[5] * tiny.max_length])
 
 
-def test_rows_of_all_jobs_are_one_call_of_a_kind_and_private_sets_have_salts(
-    model: VllmLM, llm: ScriptedLLM
-) -> None:
+def test_rows_of_all_jobs_are_one_call_and_private_sets_salted(model, llm):
     def list_alone(prompt: list[int]) -> torch.Tensor:
         with model.isolated_cache():
             return model.listed_log_probs([prompt], [5, 6])
@@ -143,9 +121,7 @@ def test_rows_of_all_jobs_are_one_call_of_a_kind_and_private_sets_have_salts(
     )
 
 
-def test_whole_vocabularies_are_read_in_portions(
-    model: VllmLM, llm: ScriptedLLM, monkeypatch
-) -> None:
+def test_whole_vocabularies_are_read_in_portions(model, llm, monkeypatch):
     monkeypatch.setattr(vllm_engine, "MOST_NUMBERS", 2 * model.vocab_size)
     model.next_token_log_probs([[5, at] for at in range(5)])
     assert [len(prompts) for prompts, _ in llm.calls] == [2, 2, 1]
@@ -168,9 +144,7 @@ UNSOUND: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("what", UNSOUND)
-def test_an_unsound_answer_is_none_and_ends_the_run_where_a_public_prompt_gets_it_too(
-    what: str, model: VllmLM, llm: ScriptedLLM
-) -> None:
+def test_an_unsound_answer_is_none_and_for_public_prompts_fatal(what, model, llm):
     bad = [5, 7]
 
     def spoil(prompt: list[int], output: Any) -> None:
@@ -187,7 +161,7 @@ def test_an_unsound_answer_is_none_and_ends_the_run_where_a_public_prompt_gets_i
         model.listed_log_probs([bad], [7, 8])
 
 
-def test_a_text_of_numbers_that_are_not_finite_is_broken(model: VllmLM, llm: ScriptedLLM) -> None:
+def test_a_text_of_numbers_that_are_not_finite_is_broken(model, llm):
     def spoil(prompt: list[int], output: Any) -> None:
         if prompt[-1] == 7:
             _first(output).logprobs = [math.nan]
@@ -200,7 +174,7 @@ def test_a_text_of_numbers_that_are_not_finite_is_broken(model: VllmLM, llm: Scr
         model.generate([[5, 7]], 4)
 
 
-def test_a_failure_of_the_engine_shows_nothing_that_was_read(model: VllmLM, monkeypatch) -> None:
+def test_a_failure_of_the_engine_shows_nothing_that_was_read(model, monkeypatch):
     def fail(*words: object, **more: object) -> None:
         raise ValueError("the private text 123")
 
@@ -212,9 +186,7 @@ def test_a_failure_of_the_engine_shows_nothing_that_was_read(model: VllmLM, monk
     assert "123" not in str(caught.value) and caught.value.__cause__ is None
 
 
-def test_rows_count_as_alone_only_where_no_neighbour_moves_a_bit(
-    model: VllmLM, llm: ScriptedLLM
-) -> None:
+def test_rows_count_as_alone_only_where_no_neighbour_moves_a_bit(model, llm):
     assert are_rows_alone(model, 64)
     assert (
         max(sum(len(prompt["prompt_token_ids"]) for prompt in prompts) for prompts, _ in llm.calls)
@@ -226,9 +198,9 @@ def test_rows_count_as_alone_only_where_no_neighbour_moves_a_bit(
     assert not are_rows_alone(model, 64)
 
 
-def test_names_hold_what_changes_numbers_and_pins_are_those_of_the_folder(
-    tiny_folder: Path,
-) -> None:
+def test_names_hold_what_changes_numbers_and_pins_the_folder(
+    tiny_folder,
+):
     name = f"vllm:{tiny_folder}"
     assert models.identify(name) == models.identify(f"hf:{tiny_folder}") is not None
     assert models.identify(f"{name}?context=64&tensor_parallel_size=2") == models.identify(name)
@@ -245,16 +217,12 @@ def test_names_hold_what_changes_numbers_and_pins_are_those_of_the_folder(
         ("context=many", "context of vLLM"), ("context=9&context=9", "once"), ("context", "key=value"),
     ],
 )  # fmt: skip
-def test_settings_that_make_no_sense_are_refused_before_anything_is_loaded(
-    query: str, words: str
-) -> None:
+def test_senseless_settings_are_refused_before_loading(query, words):
     with pytest.raises(UsageError, match=words):
         models.require_sound(f"vllm:somewhere?{query}")
 
 
-def test_without_vllm_one_sentence_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, tiny_folder: Path
-) -> None:
+def test_without_vllm_one_sentence_says_what_to_install(monkeypatch, tiny_folder):
     monkeypatch.setattr("dpicl.core.extras.find_spec", lambda package: None)
     calls: Sequence[Callable[[str], object]] = (models.load, models.require_there)
     for call in calls:
@@ -264,6 +232,6 @@ def test_without_vllm_one_sentence_says_what_to_install(
             call(f"vllm:{tiny_folder}")
 
 
-def test_a_single_gpu_is_not_chosen_by_device(tiny_folder: Path) -> None:
+def test_a_single_gpu_is_not_chosen_by_device(tiny_folder):
     with pytest.raises(UsageError, match="CUDA_VISIBLE_DEVICES"):
         vllm_engine.load_vllm(str(tiny_folder), "cuda:1", None)

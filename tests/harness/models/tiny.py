@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
-    AutoModelForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedTokenizerFast,
 )
 
+from dpicl.models.base import LanguageModel
 from dpicl.models.transformers import TransformersLM
 
 CORPUS = [
@@ -76,10 +78,10 @@ def set_passes(
 
 
 class SlowReader:
-    """Reads every prompt alone, from its first token, in float32, with no cache and no padding."""
+    """Reads every prompt alone, from its first token, by a model of transformers, with no cache and no padding."""
 
-    def __init__(self, folder: Path) -> None:
-        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    def __init__(self, model: Any) -> None:
+        self.model = model
 
     @torch.inference_mode()
     def log_probs(self, prompt: Sequence[int]) -> torch.Tensor:
@@ -102,3 +104,26 @@ class SlowReader:
         for _ in range(count):
             tokens.append(int(self.next_token(tokens).argmax()))
         return tokens[len(prompt) :]
+
+
+def close(one: torch.Tensor, other: torch.Tensor) -> None:
+    torch.testing.assert_close(one, other, atol=2e-5, rtol=0)
+
+
+def assert_reads_alike(
+    model: LanguageModel, other: LanguageModel, prompts: Sequence[list[int]]
+) -> None:
+    """In all ways of reading: whole rows, listed tokens, endings, texts, and token by token."""
+    expected = other.next_token_log_probs(prompts)
+    close(model.next_token_log_probs(prompts), expected)
+    unlikely = expected[0].argsort()[:90].tolist()
+    close(model.listed_log_probs(prompts, unlikely)[:, unlikely], expected[:, unlikely])
+    endings = [other.encode(" Sports"), other.encode(" zebra"), [int(expected[0].argmax())]]
+    ours, theirs = (each.score_endings([(prompts[0], endings)])[0] for each in (model, other))
+    scores = [ending.log_prob for ending in theirs]
+    assert [ending.log_prob for ending in ours] == pytest.approx(scores, abs=1e-4)
+    assert model.generate(prompts, 6, stop=[" "]) == other.generate(prompts, 6, stop=[" "])
+    decoder, second = model.decoder(prompts), other.decoder(prompts)
+    decoder.append(7)
+    second.append(7)
+    close(decoder.log_probs, second.log_probs)

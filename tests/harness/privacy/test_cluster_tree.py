@@ -60,7 +60,7 @@ def test_scores_are_dpms_centreness_and_emptiness(inside, expected, intervals):
     st.integers(1, 8),
 )
 @settings(max_examples=examples(300))
-def test_one_more_point_moves_every_score_of_a_box_inside_the_stated_interval(
+def test_one_more_point_moves_scores_inside_the_stated_interval(
     inside, record, expected, intervals
 ):
     grid = grid_positions(1.0, intervals)
@@ -69,8 +69,7 @@ def test_one_more_point_moves_every_score_of_a_box_inside_the_stated_interval(
         for some in (np.vstack([inside, record]), inside)
     )
     move = with_it - without
-    assert move.max() <= 3.6 + 1e-9
-    assert move.min() >= -5 - 1e-9
+    assert -5 - 1e-9 <= move.min() <= move.max() <= 3.6 + 1e-9
 
 
 def test_the_stated_interval_of_moves_is_reached():
@@ -79,43 +78,17 @@ def test_the_stated_interval_of_moves_is_reached():
     with_it = np.vstack([inside, [[-0.5]]])
     move = split_scores(with_it, grid, 0.2, 20.0) - split_scores(inside, grid, 0.2, 20.0)
     assert move[0].tolist() == pytest.approx([-5, 3.6, 3.6])
-    assert move.max() - move.min() == pytest.approx(SCORE_RANGE)
+    assert np.ptp(move) == pytest.approx(SCORE_RANGE)
+
+
+def test_splits_pay_for_a_replaced_point_or_an_added_one():
+    """A point that is added moves the scores of one box; one that is replaced moves scores twice."""
+    assert ClusterTree(0.7, 1.0, expected=6.0).split_width == SCORE_RANGE
+    assert ClusterTree(0.7, 1.0).split_width == 2 * SCORE_RANGE
 
 
 def log_softmax(scores):
     return scores - np.log(np.exp(scores - scores.max()).sum()) - scores.max()
-
-
-@given(
-    points(0, 8),
-    points(0, 8),
-    hnp.arrays(np.float64, (2, 1, 2), elements=COORDINATE),
-    st.booleans(),
-)
-@settings(max_examples=examples(300))
-def test_all_splits_of_a_level_together_are_one_bounded_range_choice(left, right, records, crosses):
-    """The replaced point is in one box before, and in the same or another one after."""
-    tree, grid, before, after = (
-        ClusterTree(0.7, 1.0),
-        grid_positions(1.0, 8),
-        records[0],
-        records[1],
-    )
-    if crosses:
-        worlds = [(np.vstack([left, before]), right), (left, np.vstack([right, after]))]
-    else:
-        worlds = [(np.vstack([left, before]), right), (np.vstack([left, after]), right)]
-    losses = [
-        [
-            log_softmax(
-                split_scores(box, grid, 0.25, 10.0).ravel() * tree.split_epsilon / (2 * SCORE_RANGE)
-            )
-            for box in w
-        ]
-        for w in worlds
-    ]
-    ratio = [np.subtract(a, b) for a, b in zip(*losses, strict=True)]
-    assert sum(r.max() - r.min() for r in ratio) <= tree.split_epsilon + 1e-9
 
 
 class Readable:
@@ -151,10 +124,8 @@ POINT = st.one_of(COORDINATE.map(np.float32), WILD)
     st.integers(0, 100),
     st.integers(0, 6),
 )
-@settings(max_examples=examples(150), deadline=None)
-def test_one_point_moves_counts_and_sums_by_at_most_what_is_stated(
-    own, values, record, seed, number
-):
+@settings(max_examples=examples(150))
+def test_one_point_moves_counts_and_sums_by_at_most_their_bounds(own, values, record, seed, number):
     """A replaced point moves counts by sqrt(2) and sums by two radii, an added one (own slots) by one and by a radius,
     also where there was none."""
     tree = ClusterTree(1.0, RADIUS, levels=2, expected=6.0 if own else None)
@@ -181,22 +152,6 @@ def test_one_point_moves_counts_and_sums_by_at_most_what_is_stated(
     assert counts.sum() == len(before) and other_counts.sum() == len(after)
     assert np.linalg.norm(counts - other_counts) <= tree.count_bound + 1e-9
     assert np.linalg.norm(sums - other_sums) <= tree.sum_bound + 1e-9
-
-
-@given(points(0, 8), hnp.arrays(np.float64, (1, 2), elements=COORDINATE))
-@settings(max_examples=examples(200))
-def test_the_splits_of_a_level_with_one_added_point_are_one_choice_of_the_same_range(box, record):
-    """The point is in one box, at half the temperature of a replaced one."""
-    tree, grid = ClusterTree(0.7, 1.0, expected=6.0), grid_positions(1.0, 8)
-    losses = [
-        log_softmax(
-            split_scores(some, grid, 0.25, 10.0).ravel() * tree.split_epsilon / tree.split_width
-        )
-        for some in (np.vstack([box, record]), box)
-    ]
-    ratio = np.subtract(*losses)
-    assert ratio.max() - ratio.min() <= tree.split_epsilon + 1e-9
-    assert tree.split_width == SCORE_RANGE
 
 
 def test_the_number_of_points_shows_nowhere_where_it_is_private():
@@ -244,7 +199,7 @@ def slow_tree(rows, radius, levels, intervals):
     return grow(list(rows), [-radius] * rows.shape[1], [radius] * rows.shape[1], 0)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_without_noise_the_tree_is_dpm_done_slowly(seed):
     rows = clip_norm(np.random.default_rng(seed).normal(0, 0.4, size=(24, 2 + seed % 2)), RADIUS)
     off = ClusterTree(0.0, RADIUS, levels=3, intervals=6)
@@ -257,25 +212,11 @@ def test_without_noise_the_tree_is_dpm_done_slowly(seed):
     np.testing.assert_allclose(sorted(c.centre.tolist() for c in got), expected, atol=1e-12)
 
 
-def test_well_separated_clusters_are_found():
-    generator, middles = np.random.default_rng(0), np.array([[-0.5, -0.5], [0.5, -0.5], [0.5, 0.5]])
-    rows = np.vstack(
-        [m + generator.normal(0, 0.03, (n, 2)) for m, n in zip(middles, (12, 9, 8), strict=True)]
-    )
-    off = ClusterTree(0.0, 1.0, levels=2)
-    got = off.clusters(rows, pay(off, make_noise()))
-    assert [c.weight for c in got] == [12, 9, 8]
-    np.testing.assert_allclose([c.centre for c in got], middles, atol=0.05)
-    noisy = ClusterTree(0.01, 1.0, levels=2)
-    got = noisy.clusters(rows, pay(noisy, make_noise()))
-    np.testing.assert_allclose([c.centre for c in got], middles, atol=0.05)
-
-
 def test_counts_and_sums_have_noise_of_the_stated_scale():
     """Two points far apart on one axis and a grid of one position: the split is certain."""
     rows = np.repeat([[-1.0], [1.0]], 50, axis=0)
     tree, noise, counts, sums = ClusterTree(0.4, 1.0, levels=1, intervals=1), make_noise(), [], []
-    for _ in range(1500):
+    for _ in range(600):
         got = tree.clusters(rows, pay(tree, noise))
         counts += [c.weight - 50 for c in got]
         sums += [float(c.centre[0] * c.weight - math.copysign(50, c.centre[0])) for c in got]
@@ -286,9 +227,9 @@ def test_counts_and_sums_have_noise_of_the_stated_scale():
     assert stats.kstest(sums, stats.norm(scale=2 * tree.sum_multiplier).cdf).pvalue > 1e-4
 
 
-def test_a_split_has_the_frequencies_of_the_exponential_mechanism():
+def test_a_split_has_the_chances_of_the_exponential_mechanism():
     rows = np.array([[-0.8], [-0.7], [-0.4], [-0.3], [0.1], [0.2], [0.3], [0.4], [0.8], [0.9]])
-    tree, draws, grid = ClusterTree(1.0, 1.0, levels=1, intervals=4), 4000, grid_positions(1.0, 4)
+    tree, draws, grid = ClusterTree(1.0, 1.0, levels=1, intervals=4), 1500, grid_positions(1.0, 4)
     scores = split_scores(rows, grid, 0.5, 10.0)[0]
     expected = np.exp(log_softmax(scores * tree.split_epsilon / (2 * SCORE_RANGE)))
     below = [
@@ -325,7 +266,7 @@ def test_the_whole_tree_costs_the_zcdp_of_one_gaussian(sigma, shares, levels):
 @pytest.mark.parametrize(
     "rows", [np.zeros((1, 2)), np.full((5, 2), np.nan), np.full((4, 3), 1e300), np.ones((7, 1))]
 )
-def test_a_tree_of_one_point_or_of_equal_points_is_one_cluster_without_noise(sigma, rows):
+def test_one_point_or_equal_points_are_one_cluster_without_noise(sigma, rows):
     tree = ClusterTree(sigma, RADIUS, levels=3)
     got = tree.clusters(rows, pay(tree, make_noise()))
     assert all(np.isfinite(c.centre).all() and np.isfinite(c.weight) for c in got)

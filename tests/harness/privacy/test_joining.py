@@ -78,8 +78,8 @@ def points(angles):
 
 
 @given(records=ANGLES, queries=ANGLES, at=st.integers(0, 4))
-@settings(max_examples=examples(300), deadline=None)
-def test_a_record_changes_one_slot_of_at_most_r_queries_and_nobody_else(records, queries, at):
+@settings(max_examples=examples(300))
+def test_a_record_changes_one_slot_of_at_most_r_queries(records, queries, at):
     """For any queries, so also for those that are chosen after earlier answers."""
     assert not has_larger_change(
         Joining, points(records), np.array(points(queries)), at % len(records)
@@ -92,16 +92,16 @@ def test_a_record_changes_one_slot_of_at_most_r_queries_and_nobody_else(records,
 def test_all_tiny_streams_keep_it_and_top_k_retrieval_does_not():
     broken = displaced = 0
     for records in itertools.product((0.0, 0.6, 1.5), repeat=4):
-        for queries in itertools.product((0.0, 1.0), repeat=4):
+        for queries in itertools.product((0.0, 1.0), repeat=3):
             asked = np.array(points(queries))
             assert not has_larger_change(Joining, points(records), asked, 3)
             assert not has_larger_change(Nearest, points(records), asked, 3, slots=2)
             broken += has_larger_change(TopK, points(records), asked, 3, slots=2)
             displaced += has_larger_change(Nearest, points(records), asked, 3)
-    assert broken > 100 and displaced > 100
+    assert broken > 20 and displaced > 20
 
 
-def test_likeness_at_the_threshold_is_rounded_alike_whoever_else_is_there():
+def test_likeness_is_rounded_alike_whoever_else_is_there():
     generator = np.random.default_rng(0)
     rows, query = generator.normal(size=(60, 384)), generator.normal(size=384)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -135,9 +135,7 @@ GAUSS = dp.GaussianDpEvent(3.0)
 
 
 @pytest.mark.parametrize(("uses", "queries", "charged"), [(2, 5, 2), (7, 5, 5), (1, 1000, 1)])
-def test_the_stream_is_charged_r_times_whatever_it_asks_and_every_query_has_its_release(
-    uses, queries, charged
-):
+def test_a_stream_is_charged_r_times_and_each_query_has_one(uses, queries, charged):
     allowance = dp.SelfComposedDpEvent(GAUSS, charged)
     ledger = Ledger(allowance, 1.0)
     sample_of = scheme(uses).sampler(make_joined_set(["a1", "a2", "b1"], ledger), GAUSS, queries)
@@ -167,7 +165,7 @@ def test_nothing_is_read_before_it_is_charged():
             scheme(2).sampler(private, GAUSS, 5)
 
 
-def test_more_queries_than_were_charged_numbers_that_count_nothing_and_sets_without_embedding_are_refused():
+def test_uncharged_queries_and_senseless_settings_are_refused():
     sample_of = scheme().sampler(make_joined_set(["a1"], Ledger(None, math.inf)), GAUSS, 1)
     sample_of("a")
     with pytest.raises(BudgetExceeded):
@@ -195,18 +193,11 @@ def test_a_closed_sample_and_a_closed_set_give_no_record():
 
 
 def test_a_set_without_records_answers_too():
-    assert (
-        sum(
-            map(
-                len,
-                scheme().sampler(make_joined_set([], Ledger(None, math.inf)), GAUSS, 1)("a").slots,
-            )
-        )
-        == 0
-    )
+    sample_of = scheme().sampler(make_joined_set([], Ledger(None, math.inf)), GAUSS, 1)
+    assert not any(sample_of("a").slots)
 
 
-def test_with_secure_noise_there_are_no_more_slots_than_its_margins_are_for():
+def test_secure_noise_refuses_more_slots_than_its_margins_take():
     noise = SecureNoise()
     private = PrivateSet(
         [], Ledger(None, math.inf), sizes={None: 1}, sampling=noise, noise=noise, embed=embed

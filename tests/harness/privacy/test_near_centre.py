@@ -46,7 +46,7 @@ def release_rows(rows, at, own_slots, noise=None):
 
 @pytest.mark.parametrize("own_slots", [False, True])
 @given(rows=ROWS, other=arrays(np.float64, SIZE, elements=WILD), at=st.integers(0, len(RADII)))
-def test_one_record_moves_both_releases_by_at_most_what_is_stated(rows, other, at, own_slots):
+def test_one_record_moves_both_releases_by_at_most_their_bounds(rows, other, at, own_slots):
     changed = np.vstack([rows, other]) if own_slots else np.vstack([rows[:-1], other])
     for before, after in zip(
         release_rows(rows, at, own_slots), release_rows(changed, at, own_slots), strict=True
@@ -56,7 +56,7 @@ def test_one_record_moves_both_releases_by_at_most_what_is_stated(rows, other, a
 
 
 @pytest.mark.parametrize("own_slots", [False, True])
-def test_the_bound_is_met_and_the_noise_is_a_fixed_multiple_of_it(own_slots):
+def test_the_bound_is_met_and_the_noise_is_a_multiple_of_it(own_slots):
     corner, far = np.eye(SIZE)[0], np.eye(SIZE)[4]
     shares = (0.1, 0.9)
     for at in range(len(RADII) + 1):
@@ -81,7 +81,7 @@ def test_both_releases_cost_what_one_gaussian_of_the_knob_costs():
     )
 
 
-def test_slots_that_agree_get_a_small_ball_and_others_the_plain_sum():
+def test_slots_that_agree_get_a_small_ball_others_the_plain_sum():
     same = np.tile(CENTRE, (3, 1))
     nearby = NearCentre(1e-6, RADII, 3.0)
     for rows, bound in ((same, 2 * RADII[0]), (np.eye(SIZE)[[4, 4, 4]], math.sqrt(2))):

@@ -11,11 +11,12 @@ from hypothesis.extra.numpy import arrays
 
 from dpicl.accounting.events import bounded_range, bounded_range_choice, gaussian
 from dpicl.accounting.ledger import Ledger
+from dpicl.attacks.observers import Recording
 from dpicl.core.errors import BudgetExceeded, PluginError, UnsupportedEvent
 from dpicl.core.exact_noise import step_of
 from dpicl.core.seeds import SecureNoise, SeededNoise, Streams
 from dpicl.privacy.private_set import Sample
-from dpicl.privacy.release_hooks import Permit, round_to_grid
+from dpicl.privacy.release_hooks import Permit, observing, round_to_grid
 from dpicl.privacy.secure_release import sum_margin
 from tests.examples import examples
 from tests.harness.accounting.makers import Row, private_set
@@ -46,7 +47,7 @@ def sampler(private, releases=None, times=3):
 
 
 @pytest.mark.parametrize("multiplier", [0.3, 1.0, 17.0])
-def test_the_noise_of_a_sum_is_the_charged_multiplier_times_the_stated_bound(multiplier):
+def test_the_noise_of_a_sum_is_the_charged_multiple_of_its_bound(multiplier):
     for event in (gaussian(multiplier), dp.ZCDpEvent(1 / (2 * multiplier**2))):
         noise = Scales()
         Permit(event, noise).noisy_sum(np.zeros(3), bound=2.5)
@@ -54,13 +55,11 @@ def test_the_noise_of_a_sum_is_the_charged_multiplier_times_the_stated_bound(mul
 
 
 @pytest.mark.parametrize("event", [bounded_range_choice(0.5), bounded_range(0.5)])
-def test_a_choice_follows_the_softmax_of_the_charged_range(event):
-    scores, noise, draws = np.array([0.0, 1.0, 3.0]), Scales(), 4000
-    seen = np.bincount(
-        [Permit(event, noise).noisy_choice(scores, 2.0)[0] for _ in range(draws)], minlength=3
-    )
-    expected = np.exp(scores * 0.5 / 2.0) / np.exp(scores * 0.5 / 2.0).sum()
-    assert np.abs(seen / draws - expected).max() < 4 * math.sqrt(0.25 / draws)
+def test_the_temperature_of_a_choice_is_that_of_its_range(event):
+    seen = Recording()
+    with observing(seen):
+        Permit(event, Scales()).noisy_choice(np.zeros(3), 2.0)
+    assert seen.observed_releases[0].release.scale == pytest.approx(2.0 / 0.5)
 
 
 def test_a_permit_is_used_once_whatever_it_is_used_for():
@@ -84,13 +83,10 @@ def test_a_permit_of_one_kind_draws_nothing_of_the_other(event, use):
     assert noise.asked == []
 
 
-def test_one_permit_is_not_given_for_several_kinds_of_release():
+def test_one_permit_is_for_one_release_of_one_kind():
     both = dp.ComposedDpEvent([gaussian(1.0), bounded_range_choice(1.0)])
     with pytest.raises(UnsupportedEvent, match="one by one"):
         Sample(((),), both, Scales()).spend(both)
-
-
-def test_several_sums_are_not_drawn_with_one_permit():
     twice = dp.SelfComposedDpEvent(gaussian(1.0), 2)
     with pytest.raises(UnsupportedEvent):
         Sample(((),), twice, Scales()).spend(twice).noisy_sum(np.zeros(2), 1.0)
@@ -100,18 +96,9 @@ def test_without_noise_nothing_is_asked_of_the_source():
     noise = Scales()
     sample = Sample(((),), dp.NonPrivateDpEvent(), noise)
     for _ in range(3):
-        assert sample.spend(dp.NonPrivateDpEvent()).noisy_sum(np.arange(3.0), 1.0).tolist() == [
-            0,
-            1,
-            2,
-        ]
+        released = sample.spend(dp.NonPrivateDpEvent()).noisy_sum(np.arange(3.0), 1.0)
+        assert released.tolist() == [0, 1, 2]
     assert {scale for _, scale in noise.asked} <= {0.0}
-
-
-def test_secure_noise_reaches_every_release():
-    """The same permit event twice, from the operating system's entropy: never the clean value, never the same."""
-    drawn = [Permit(gaussian(1.0), SecureNoise()).noisy_sum(np.zeros(8), 1.0) for _ in range(2)]
-    assert (drawn[0] != 0).all() and (drawn[0] != drawn[1]).all()
 
 
 def test_a_sample_closes_when_its_sampler_draws_again():
@@ -168,7 +155,7 @@ def test_a_permit_ends_with_the_sample_that_it_was_charged_for(release, use, arg
     assert private.close() == 0
 
 
-def test_several_permits_of_one_sample_are_used_in_any_order_while_it_is_open():
+def test_permits_of_one_sample_are_used_in_any_order():
     private = private_set(TEXTS)
     sample = sampler(private, releases=dp.SelfComposedDpEvent(gaussian(1.0), 2)).draw()
     first, second = sample.spend(gaussian(1.0)), sample.spend(gaussian(1.0))
@@ -211,7 +198,7 @@ def find_reachable(thing, depth=6, seen=None):
     return seen
 
 
-def test_what_a_mechanism_holds_names_no_record_no_ledger_and_no_noise():
+def test_a_mechanism_reaches_no_record_no_ledger_and_no_noise():
     noise = Scales()
     private = private_set(TEXTS, noise=noise)
     drawing = sampler(private)
@@ -220,7 +207,7 @@ def test_what_a_mechanism_holds_names_no_record_no_ledger_and_no_noise():
 
 
 @pytest.mark.parametrize("name", ["noise", "sampling"])
-def test_public_streams_do_not_give_the_streams_of_noise_and_sampling(name):
+def test_public_streams_give_none_of_noise_or_sampling(name):
     with pytest.raises(PluginError, match="choose another name"):
         Streams(0).public.stream(name)
     assert Streams(0).public.stream("order").random() == Streams(0).stream("order").random()
@@ -262,10 +249,10 @@ STEP = step_of(2.0 * (1 + sum_margin(2.0, 64)))
 
 
 @pytest.mark.parametrize("noise", [Scales(), SecureNoise()], ids=["seeded", "secure"])
-@pytest.mark.parametrize("grid", [STEP / 4, STEP / 2, STEP, 2 * STEP, 2.0**-10, 16.0])
+@pytest.mark.parametrize("grid", [STEP / 4, STEP, 2.0**-10, 16.0])
 @given(clean=HOSTILE_SUMS)
-@settings(max_examples=examples(50), deadline=None)
-def test_what_is_released_on_a_grid_is_a_multiple_of_it_whatever_the_sum_is(noise, grid, clean):
+@settings(max_examples=examples(50))
+def test_a_release_on_a_grid_is_a_multiple_whatever_the_sum_is(noise, grid, clean):
     """The noise was rounded and the sum was not, so the released value modulo the grid was the sum modulo the grid."""
     for event in (gaussian(2.0), dp.NonPrivateDpEvent()):
         steps = Permit(event, noise).noisy_sum(clean, 1.0, grid) / grid
@@ -286,8 +273,8 @@ def test_noise_on_a_grid_takes_odd_and_even_multiples(noise, grid):
         lambda size: st.tuples(*[arrays(np.float64, size, elements=st.floats(-9, 9))] * 2)
     )
 )
-@settings(max_examples=examples(100), deadline=None)
-def test_the_noise_pays_for_what_the_rounding_of_a_sum_adds_to_its_moves(sums):
+@settings(max_examples=examples(100))
+def test_the_noise_pays_for_the_rounding_of_a_sum(sums):
     """And nothing is added to that of whole numbers, which stay as they are."""
     (one, rounding), (other, _) = (round_to_grid(each, 0.25) for each in sums)
     assert np.linalg.norm(one - other) <= np.linalg.norm(sums[0] - sums[1]) + rounding + 1e-12
@@ -299,7 +286,7 @@ def test_the_noise_pays_for_what_the_rounding_of_a_sum_adds_to_its_moves(sums):
 
 
 @pytest.mark.parametrize("grid", [0.1, -0.5, math.nan, math.inf, 3.0, 5e-324, 2.0**1000])
-def test_a_grid_whose_multiples_floats_do_not_hold_is_refused_before_noise_is_drawn(grid):
+def test_a_grid_that_floats_do_not_hold_is_refused_before_noise(grid):
     noise = Scales()
     with pytest.raises(PluginError, match="power of 2"):
         Permit(gaussian(1.0), noise).noisy_sum(np.zeros(2), 1.0, grid)

@@ -14,14 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from dpicl.accounting.accountants import epsilon
 from dpicl.accounting.events import BoundedRangeDpEvent, flatten
-from dpicl.attacks.exact_pairs import epsilon_of_mu
 from dpicl.attacks.observers import Recording
 from dpicl.core.errors import BudgetExceeded, PluginError
 from dpicl.core.seeds import SecureNoise, SeededNoise, streams
@@ -174,10 +172,7 @@ ALL = RELEASES | {
     rows=arrays(np.float32, (3, SIZE), elements=WILD),
     record=arrays(np.float32, SIZE, elements=WILD),
 )
-@settings(deadline=None)
-def test_one_record_moves_a_release_by_at_most_what_is_stated_whatever_rows_hold(
-    name, rows, record
-):
+def test_one_record_moves_a_release_by_at_most_its_bound(name, rows, record):
     use = RELEASES[name]
     pairs = [(rows, [*rows, record]), ([], [record])] if use.own else [(rows, [record, *rows[1:]])]
     for without, with_it in pairs:
@@ -192,16 +187,18 @@ def test_rows_in_float32_are_summed_in_float64():
 
 
 @pytest.mark.parametrize("name", RELEASES)
-def test_the_stated_bound_is_reached_and_its_noise_is_what_was_charged(name):
-    use = RELEASES[name]
+def test_the_bound_is_reached_and_its_noise_is_what_was_charged(name):
+    use, source = RELEASES[name], Recorder()
     rows = [] if use.before is None else [use.before]
     assert use.measure_move(rows, [use.after]) == pytest.approx(use.bound, rel=1e-4)
     release = use.release(np.array([use.after]))
     assert release.bound == pytest.approx(use.bound)
     if name in SUMS:
-        assert use.mechanism.event == dp.GaussianDpEvent(SIGMA) and release.scale == pytest.approx(
-            use.bound * SIGMA
-        )
+        assert use.mechanism.event == dp.GaussianDpEvent(SIGMA)
+        assert release.scale == pytest.approx(use.bound * SIGMA)
+        use.ask(use.mechanism, np.ones((3, SIZE)), use.sample(source))
+        ((law, scale, size),) = source.asked
+        assert (law, size) == ("gaussian", SIZE) and scale == pytest.approx(use.bound * SIGMA)
     else:
         ((event, count),) = flatten(use.mechanism.event).items()
         assert isinstance(event, BoundedRangeDpEvent) and count == release.count
@@ -209,14 +206,6 @@ def test_the_stated_bound_is_reached_and_its_noise_is_what_was_charged(name):
             event.epsilon == pytest.approx(use.bound / release.scale) == use.mechanism.range_epsilon
         )
         assert release.scale == pytest.approx(use.mechanism.temperature)
-
-
-@pytest.mark.parametrize("name", SUMS)
-def test_every_coordinate_of_a_sum_gets_noise_of_the_scale(name):
-    use, source = SUMS[name], Recorder()
-    use.ask(use.mechanism, np.ones((3, SIZE)), use.sample(source))
-    ((kind, scale, size),) = source.asked
-    assert (kind, size) == ("gaussian", SIZE) and scale == pytest.approx(use.bound * SIGMA)
 
 
 def compute_ordered_draws(scores: np.ndarray, count: int) -> dict[tuple[int, ...], float]:
@@ -232,32 +221,16 @@ def compute_ordered_draws(scores: np.ndarray, count: int) -> dict[tuple[int, ...
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_choices_have_the_frequencies_of_draws_from_the_softmax_in_order(name):
-    use, noise, draws = CHOICES[name], make_noise(), 4000
+def test_choices_are_draws_from_the_softmax_in_order(name):
+    use, noise, draws = CHOICES[name], make_noise(), 1200
     rows = np.array([[0.9, 0.4, 0.0, 0.2], [0.6, 0.0, 1.0, 0.1], [0.3, 0.8, 0.2, 0.0]]) - 0.1
     release = use.release(rows)
     expected = compute_ordered_draws(release.clean / release.scale, release.count)
     seen: Counter[tuple[int, ...]] = Counter()
     for _ in range(draws):
         seen[tuple(np.atleast_1d(use.ask(use.mechanism, rows, use.sample(noise))).tolist())] += 1
-    assert (
-        stats.chisquare(
-            [seen[order] for order in expected], [draws * p for p in expected.values()]
-        ).pvalue
-        > 1e-4
-    )
-
-
-@pytest.mark.parametrize("own", [True, False])
-def test_the_ideal_auditor_finds_all_of_epsilon_and_no_more(own):
-    """A ballot that is added (1 under noise sigma) shows as much as one that is replaced (sqrt(2) under sqrt(2) sigma):
-    mu = 1/sigma either way, and the noise on the board is 29% less."""
-    use = SUMS["sum, own slots" if own else "sum"]
-    rows = [SECOND] if own else [SECOND, SECOND]
-    mu = use.measure_move(rows, [SECOND, FIRST]) / use.release(np.array([FIRST])).scale
-    proved = epsilon(use.mechanism.event, 1e-5).upper
-    assert epsilon_of_mu(mu, 1e-5) == pytest.approx(proved, rel=1e-6)
-    assert epsilon_of_mu(mu, 1e-5) <= proved
+    observed = [seen[order] for order in expected]
+    assert stats.chisquare(observed, [draws * p for p in expected.values()]).pvalue > 1e-4
 
 
 # --- slots and charges
@@ -266,7 +239,7 @@ OWN = [name for name in ALL if ALL[name].own]
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_a_bound_on_one_added_row_is_refused_where_a_record_replaces_one(name):
+def test_a_bound_on_an_added_row_is_refused_for_a_replaced_one(name):
     use = ALL[name]
     with pytest.raises(PluginError, match="poisson_slots"):
         use.ask(use.mechanism, np.eye(3, SIZE), pay(use.mechanism, Recorder(allowed=False)))
@@ -275,9 +248,7 @@ def test_a_bound_on_one_added_row_is_refused_where_a_record_replaces_one(name):
 
 @pytest.mark.parametrize("name", OWN)
 @pytest.mark.parametrize("number", [0, 2, 5])
-def test_where_slots_are_the_records_own_no_row_stands_in_for_a_missing_one_and_none_is_left_out(
-    name, number
-):
+def test_own_slots_have_one_row_each_and_none_is_left_out(name, number):
     """Public rows that fill up to a constant number are replaced by a record's: that moves a sum by up to twice the
     bound. The charge is still there for the slots' own rows."""
     use, source = ALL[name], Recorder(allowed=False)
@@ -314,20 +285,16 @@ def test_a_release_that_was_not_charged_is_refused_before_noise(name):
 
 @given(arrays(np.float32, (4, 6), elements=WILD), st.floats(0.5, 20))
 def test_bounded_rows_stay_in_their_public_set_whatever_comes(values, bound):
-    simplex, ball, cube = (
-        project_sub_simplex(values),
-        clip_norm(values, bound),
-        clip_scores(values, bound),
-    )
+    simplex = project_sub_simplex(values)
     assert (simplex >= 0).all() and (simplex.sum(axis=1) <= 1 + 1e-9).all()
-    assert (np.linalg.norm(ball, axis=1) <= bound * (1 + 1e-9)).all()
-    assert (np.abs(cube) <= bound + 1e-9).all()
+    assert (np.linalg.norm(clip_norm(values, bound), axis=1) <= bound * (1 + 1e-9)).all()
+    assert (np.abs(clip_scores(values, bound)) <= bound + 1e-9).all()
 
 
 @pytest.mark.parametrize(
     "bounded", [project_sub_simplex, partial(clip_norm, radius=0.5), partial(clip_scores, clip=10)]
 )
-def test_a_row_is_bounded_the_same_to_the_last_bit_however_many_there_are_and_however_they_lie(
+def test_a_row_is_bounded_to_the_same_bits_beside_any_others(
     bounded,
 ):
     """Columns that are picked from several rows lie one after the other in memory, those of one row do not."""
@@ -336,14 +303,13 @@ def test_a_row_is_bounded_the_same_to_the_last_bit_however_many_there_are_and_ho
         assert row.tobytes() == bounded(picked[[at]])[0].tobytes()
 
 
-def test_what_is_inside_passes_unchanged_and_vectors_keep_their_direction():
+def test_what_is_inside_passes_and_vectors_keep_their_direction():
     simplex = np.array([[0.2, 0.3, 0.5], [0.1, 0.1, 0.1]])
     np.testing.assert_allclose(project_sub_simplex(simplex), simplex)
     np.testing.assert_array_equal(clip_norm(np.array([[0.3, -0.4]]), 0.5), [[0.3, -0.4]])
-    np.testing.assert_allclose(
-        clip_norm(np.array([[30.0, -40.0], [1e200, 0.0]]), 0.5)[0], [0.3, -0.4]
-    )
-    assert np.linalg.norm(clip_norm(np.array([[1e300, 1e300]]), 0.5)) <= 0.5
+    clipped = clip_norm(np.array([[30.0, -40.0], [1e300, 1e300]]), 0.5)
+    np.testing.assert_allclose(clipped[0], [0.3, -0.4])
+    assert np.linalg.norm(clipped[1]) <= 0.5
 
 
 def test_clipping_is_the_published_formula_and_ignores_a_shift():
@@ -369,7 +335,7 @@ def test_a_ranking_is_the_sorted_sum_and_starts_with_the_choice():
         )
 
 
-def test_the_nearest_candidate_is_that_of_the_slow_mean_divided_by_the_constant():
+def test_the_nearest_candidate_is_that_of_the_slow_mean():
     rows, public = (
         x / np.linalg.norm(x, axis=1, keepdims=True)
         for x in np.random.default_rng(1).normal(size=(2, 6, 4))
@@ -384,7 +350,7 @@ def test_the_nearest_candidate_is_that_of_the_slow_mean_divided_by_the_constant(
     assert nearest.choose(rows, centre, public, pay(nearest, Recorder())) == slow
 
 
-def test_softmax_scores_are_averages_of_clipped_rows_over_the_constant():
+def test_softmax_scores_are_clipped_rows_over_the_constant():
     values = np.array([[0.1, 0.7, 0.2], [0.5, 0.4, 0.1]])
     greedy, logits = BoundedRangeChoice(10, 2, 0.0), np.log(values)
     clipped = [[max(-10, z[i] - max(z) + 10) for i in range(3)] for z in logits]
@@ -401,17 +367,16 @@ def test_softmax_scores_are_averages_of_clipped_rows_over_the_constant():
     )
 
 
-def test_the_range_of_prism_is_c_over_s_tau_and_infinite_without_temperature():
-    assert BoundedRangeChoice(
-        clip=10, divisor=380, temperature=1.1295
-    ).range_epsilon == pytest.approx(0.02330, abs=1e-5)
-    for without in (
-        BoundedRangeChoice(10, 380, 0.0),
-        ProductChoice(1.0, 0.0),
-        NoisyTopK(3, 0.0),
-        GaussianSum(0.0),
+def test_the_range_of_prism_is_c_over_s_tau():
+    prism = BoundedRangeChoice(clip=10, divisor=380, temperature=1.1295)
+    assert prism.range_epsilon == pytest.approx(0.02330, abs=1e-5)
+    for off in (
+        BoundedRangeChoice(10, 380, 0),
+        ProductChoice(1, 0),
+        NoisyTopK(3, 0),
+        GaussianSum(0),
     ):
-        assert without.event == dp.NonPrivateDpEvent()
+        assert off.event == dp.NonPrivateDpEvent()
 
 
 def test_all_k_choices_are_charged_also_of_a_short_list():
@@ -449,7 +414,7 @@ def test_rows_of_a_long_list_count_as_whole_ones_do(rows):
     assert every.choose_held(held, 0, pay_without_noise(every)) == []
 
 
-def test_an_expert_with_a_number_that_is_none_says_nothing_and_an_impossible_label_counts_as_the_floor():
+def test_nan_says_nothing_and_an_impossible_label_is_the_floor():
     rows = np.array([[-0.5, np.nan, 0.0], [-1.0, -0.4, -np.inf], [-1.0, -0.4, -9.0]])
     assert clip_log_probs(rows, 2.0).tolist() == [[0, 0, 0], [-1.0, -0.4, -2.0], [-1.0, -0.4, -2.0]]
     sure = ProductChoice(2.0, 0.0, own_slots=True)

@@ -106,7 +106,7 @@ def test_a_close_comparison_decides_as_whole_numbers_do(monkeypatch):
     assert exact_noise._draw_kept(cell, inside, RATIO, coin, words_of(4)).tolist() == plain.tolist()
 
 
-def test_a_number_that_equals_an_entry_in_its_first_half_is_looked_up_in_full():
+def test_a_number_with_the_first_half_of_an_entry_is_read_whole():
     table = exact_noise._table(RATIO)
     high, low = divmod(table[7], 2**64)
     for number, cell in ((low - 1, 7), (low, 8), (low + 1, 8)):
@@ -118,7 +118,7 @@ def test_a_number_that_equals_an_entry_in_its_first_half_is_looked_up_in_full():
     assert exact_noise._cells(table, last, last).tolist() == [len(table) - 1]
 
 
-@pytest.mark.parametrize("scale", [2.5, 1e-9, 3e7, 1.0])
+@pytest.mark.parametrize("scale", [2.5, 1e-9, 3e7])
 def test_gaussian_noise_has_its_deviation_and_lies_on_half_steps(scale):
     drawn, step = exact_noise.gaussian(scale, 20_000, words_of(5)), exact_noise.step_of(scale)
     assert 2.0**46 <= scale / step < 2.0**47 and math.frexp(step)[0] == 0.5
@@ -173,14 +173,9 @@ def test_a_record_is_not_sampled_more_often_than_charged(monkeypatch):
         monkeypatch.setattr(seeds.secrets, "token_bytes", lambda size, word=word: word)
         (drawn,) = SecureNoise().uniform(1)
         assert drawn == min(number + 1, 2**53 - 1) / 2**53 and 0 < drawn < 1
-    for rate in (0.3, 2.0**-53, 1 / 3, 0.5, 1 - 2.0**-53):
-        below = (
-            math.ceil(Fraction(rate) * 2**53) - 1
-        )  # the numbers 1, 2, ... in steps of 2^-53 that are below it
-        assert Fraction(below, 2**53) <= Fraction(rate)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(50))
 def test_prepared_scores_move_no_further_than_scores(seed):
     random = np.random.default_rng(seed)
     temperature, width = 2.0 ** random.integers(-8, 4), 10.0 ** random.uniform(-3, 4)
@@ -203,10 +198,10 @@ def ordered_chance(scores: np.ndarray, order: tuple[int, ...]) -> float:
     return chance
 
 
-def test_scores_that_are_off_by_an_error_change_a_list_by_the_stated_factor():
+def test_errors_of_scores_change_a_list_by_the_stated_factor():
     """Draw j given the earlier ones, by a factor of at most e^(+-2 e j^2); and the first one by one near it."""
     error, random, worst = 0.05, np.random.default_rng(10), 0.0
-    for _ in range(60):
+    for _ in range(15):
         scores = random.normal(0, 2, 4)
         for signs in itertools.product((-error, error), repeat=4):
             for order in itertools.permutations(range(4), 3):
@@ -242,7 +237,7 @@ def test_margins_outweigh_what_they_pay_for(count, size):
         )
 
 
-def test_the_sum_of_rows_in_floats_is_within_its_part_of_the_margin():
+def test_a_sum_of_rows_in_floats_is_within_its_share_of_margin():
     rows = np.random.default_rng(11).dirichlet(np.ones(3), secure_release.MOST_ROWS)
     off = [
         abs(found - math.fsum(column))
@@ -252,7 +247,7 @@ def test_the_sum_of_rows_in_floats_is_within_its_part_of_the_margin():
     assert secure_release.MOST_ROWS**2 * 2.0**-53 <= secure_release.SUMS / 8
 
 
-def test_errors_of_comparisons_change_a_round_by_the_stated_factor_however_long_it_is():
+def test_errors_of_comparisons_change_a_round_by_the_factor():
     """AboveThreshold with exponential noise, by quadrature; every query and the last one off by c in the worst way."""
     at = np.arange(0, 60, 1e-3) + 5e-4
 
@@ -275,7 +270,7 @@ def test_errors_of_comparisons_change_a_round_by_the_stated_factor_however_long_
     assert worst > 1.5 * error
 
 
-def test_failures_of_choices_are_counted_at_the_rate_of_their_sample():
+def test_failures_of_choices_count_at_the_rate_of_their_sample():
     """Nothing is chosen by a score of ln(1/delta0) temperatures: with the temperature of secure noise, more often."""
     failure, size, count = 1e-7, 0.4, 50
     one = compose([bounded_range_choice(size), EpsilonDeltaDpEvent(0.0, failure)])
@@ -290,7 +285,7 @@ def test_failures_of_choices_are_counted_at_the_rate_of_their_sample():
     )
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(50))
 def test_delta_grows_by_no_more_than_the_stated_share(monkeypatch, seed):
     """All pairs of distributions, each replaced by one that is off by a factor and then by a total variation."""
     random = np.random.default_rng(seed)
@@ -348,7 +343,7 @@ class Seen:
         return self.out
 
 
-def test_a_permit_prepares_sums_and_scores_for_secure_noise_and_for_no_other():
+def test_a_permit_prepares_sums_and_scores_for_secure_noise_only():
     clean, scores = np.array([1 / 3, 2 / 7, 100.1]), np.array([3.0, -5e9, 3.5])
     seen, step = Seen(), exact_noise.step_of(2.0)
     with observing(seen):
@@ -377,20 +372,6 @@ def test_a_permit_prepares_sums_and_scores_for_secure_noise_and_for_no_other():
         clean, 2.0
     )
     assert seeded.tolist() == (clean + np.random.default_rng(0).normal(0.0, 2.0, 3)).tolist()
-
-
-def test_choices_with_secure_noise_follow_the_softmax():
-    scores, draws = np.array([0.0, 1.0, 2.0]) - 7, 6000
-    seen = [
-        tuple(Permit(two_choices(), SecureNoise()).noisy_choice(scores, 1.0)) for _ in range(draws)
-    ]
-    orders = list(itertools.permutations(range(3), 2))
-    expected = [draws * ordered_chance(scores, order) for order in orders]
-    assert stats.chisquare([seen.count(order) for order in orders], expected).pvalue > 1e-4
-
-
-def two_choices() -> dp.DpEvent:
-    return dp.SelfComposedDpEvent(bounded_range_choice(1.0), 2)
 
 
 def test_what_the_proof_does_not_cover_is_refused(monkeypatch):
