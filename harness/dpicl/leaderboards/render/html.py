@@ -62,6 +62,8 @@ _BESIDE = (
 _DATA = (("Results (Parquet)", "results.parquet"), ("Data card", "croissant.json"))
 #: The appendix of a suite.
 TEXTS = "texts.html"
+#: The reader of the tables that rank methods by what a model learns from their texts.
+_BY_MODEL = "answered by the model"
 _DOWNLOADS = (("CSV", "board.csv"), ("JSON", "board.json"))
 _READING = (
     "Each mechanism turns private records into a few demonstrations for a language model, or into answers. Each is run"
@@ -177,7 +179,7 @@ def _answer(board: Board, places: Addresses) -> list[Block]:
         answer.append(methods_table(section, epsilons, places))
         if carried := carried_table(section, epsilons):
             answer.append(carried)
-        if figures := _charts(section):
+        if figures := _charts(section, level):
             answer.append(Part(figures, kind="plots"))
         answer += headroom_blocks(section)
         if section is board.sections[0]:
@@ -188,21 +190,19 @@ def _answer(board: Board, places: Addresses) -> list[Block]:
     return blocks
 
 
-def _charts(section: Section) -> tuple[Figure, ...]:
-    """Score against ε of every task with a row that has one."""
-    from dpicl.leaderboards.render.charts import (
-        image_address,
-    )  # matplotlib, which a terminal has no need of
+def _charts(section: Section, level: float) -> tuple[Figure, ...]:
+    """The recovery of all rows on every task that rewards private records; those that the model answers first."""
+    from dpicl.leaderboards.render import charts  # a terminal has no need of it
 
-    return tuple(
-        Figure(
-            f"{table.task}: {table.metric} against ε, with 95% intervals",  # its axis names the reader
-            image_address(table),
-            {"task": table.task},
-        )
-        for table in section.tables
-        if any(row.epsilon > 0 for row in table.rows)
-    )
+    figures = []
+    for table in sorted(section.tables, key=lambda table: table.reader != _BY_MODEL):
+        if charts.recovered_rows(table, level):
+            caption = (
+                f"{table.task}: recovery at ε = {epsilon_text(level)}, {table.describe_metrics()}"
+            )
+            panel = charts.recovery_panel(table, level)
+            figures.append(Figure(caption, charts.image_address(panel), {"task": table.task}))
+    return tuple(figures)
 
 
 def _legend(board: Board) -> dict[str, Any]:
