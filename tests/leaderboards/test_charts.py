@@ -14,7 +14,7 @@ from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.charts import (
     MOST_LINES,
     figure,
-    image_address,
+    page_figure,
     recovery_panel,
     render,
     score_panel,
@@ -74,8 +74,10 @@ CASES = {
 def test_the_same_numbers_are_the_same_image_without_a_script(case):
     (table,), (same,) = tables_of(*CASES[case]), tables_of(*CASES[case])
     for draw in (score_panel, lambda table: recovery_panel(table, 1.0)):
-        kind, _, content = image_address(draw(table)).partition(",")
-        assert kind == "data:image/svg+xml;base64" and image_address(draw(same)).endswith(content)
+        image = page_figure("", draw(table), "agnews")
+        kind, _, content = image.address.partition(",")
+        assert kind == "data:image/svg+xml;base64"
+        assert page_figure("", draw(same), "agnews") == image
         svg = base64.b64decode(content).decode()
         assert "nan" not in svg.lower() and "infinity" not in svg.lower()
         tags = {node.tag.rpartition("}")[2] for node in ElementTree.fromstring(svg).iter()}

@@ -23,13 +23,14 @@ from dpicl.leaderboards.model.rows import Row, by_worth
 from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.model.text import recovery_text
 from dpicl.leaderboards.render.methods import CONTROL, Style, style_of
+from dpicl.tables.document import Figure
 
 #: A Vega-Lite specification.
 Spec = dict[str, Any]
 #: Lines of a panel of scores: of more rows those with the best scores. Tables have them all.
 MOST_LINES: Final = 24
 #: Pixels: width of a panel and of the words on both sides of it, height of a line of words.
-_WIDTH, _NAMES, _NUMBERS, _LINE = 150, 150, 98, 18
+_WIDTH, _NAMES, _NUMBERS, _LINE = 140, 146, 118, 18
 #: Recoveries that have room; an arrow stands for those beyond.
 _LOWEST, _HIGHEST = -1.0, 1.75
 _INK, _QUIET, _RULE = "#1b1f24", "#5b6470", "#8a929c"
@@ -78,13 +79,16 @@ def render(spec: Spec, kind: str) -> bytes:
     return svg.encode()
 
 
-def image_address(panel: Spec) -> Markup:
-    """A panel as the address of an image that a page holds itself, without a ground of its own. All panels are equally
+def page_figure(caption: str, panel: Spec, task: str) -> Figure:
+    """A panel as an image that a page holds itself, without a ground of its own. All panels of recovery are equally
     wide, so that their words are equally large."""
-    padding = {"left": _NAMES, "right": _NUMBERS, "top": 34, "bottom": 38}
+    padding = {"left": _NAMES, "right": _NUMBERS, "top": 34, "bottom": 24}
     frame = {"autosize": "none", "padding": padding, "background": None, "config": _CONFIG}
     content = base64.b64encode(render(panel | frame, "svg")).decode()
-    return Markup(f"data:image/svg+xml;base64,{content}")  # has no markup
+    address = Markup(f"data:image/svg+xml;base64,{content}")  # has no markup
+    width = _NAMES + panel["width"] + _NUMBERS
+    height = panel["height"] + padding["top"] + padding["bottom"]
+    return Figure(caption, address, (round(width), round(height)), {"task": task})
 
 
 def style_of_row(row: Row) -> Style:
@@ -154,7 +158,7 @@ def recovery_panel(table: TaskTable, epsilon: float) -> Spec:
             _rules({"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y}),
             _shapes({"x": x, "y": y}),
             _words(y, "name", -8, "right"),
-            _words(y, "text", _WIDTH + 8, "left"),
+            _words(y, "text", _WIDTH + 10, "left", 10),
         ],
     }
 
@@ -336,10 +340,10 @@ def _shapes(encoding: Spec) -> Spec:
     }
 
 
-def _words(y: Spec, field: str, x: float, align: str) -> Spec:
+def _words(y: Spec, field: str, x: float, align: str, size: float = 11) -> Spec:
     """Texts beside a panel. x: pixels from its left side."""
     return {
-        "mark": {"type": "text", "align": align},
+        "mark": {"type": "text", "align": align, "fontSize": size},
         "encoding": {
             "x": {"value": x},
             "y": y,

@@ -66,3 +66,12 @@ CONTROL: Final = Style("#767676", "circle", "○")
 def style_of(mechanism: str) -> Style:
     """The style of a method; of one that is not shipped, by a hash of its name."""
     return _KNOWN.get(mechanism) or _OTHERS[crc32(mechanism.encode()) % len(_OTHERS)]
+
+
+def signs_css() -> str:
+    """The rules that put its sign before the name of a shipped method in tables whose rows say the mechanism last."""
+    rules = []
+    for mechanism, style in _KNOWN.items():
+        row = f'tr[data-row$=" {mechanism}"]'
+        rules.append(f'{row} > th::before {{ content: "{style.sign} "; color: {style.colour}; }}')
+    return "\n".join(rules) + "\n"
