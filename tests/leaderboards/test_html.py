@@ -115,8 +115,8 @@ def test_the_page_of_a_row_shows_releases_ledger_manifest_seeds_and_command():
     ):
         assert part in words
     assert f"{make_result('tang', 0.6).cell_id}.json" in words
-    assert "the command with --seed" not in words
-    assert "the command with --seed 1: one of its 2 seeds" in row_words(
+    assert "command with --seed" not in words
+    assert "The command with --seed 1 makes one of its 2 seeds." in row_words(
         [
             *ends(seed=1),
             *ends(seed=2),
@@ -124,6 +124,19 @@ def test_the_page_of_a_row_shows_releases_ledger_manifest_seeds_and_command():
             make_result("tang", 0.6, seed=2),
         ]
     )
+
+
+def test_the_page_of_a_row_leaves_out_what_does_not_apply():
+    results = [*plain_results(), make_result("public", 0.5, epsilon=0.0, released=[])]
+    for name, content in site_of(results).items():
+        if not name.startswith("rows/"):
+            continue
+        facts = content[content.index("<dl") : content.index("</dl>")]
+        assert "<dd>–</dd>" not in facts and "<dd></dd>" not in facts, name
+        found = Page(content)
+        assert "None." not in found.words and "Empty:" not in found.words
+        heads = {text for text in ("Ledger of the first seed", "Attacks") if text in found.words}
+        assert not heads if name.startswith("rows/zero_shot") else heads or "tang" not in name
 
 
 def test_the_appendix_has_the_first_twenty_texts_of_every_row_at_its_smallest_epsilon():

@@ -186,7 +186,7 @@ def pages(board: Board, links: Sequence[Link] = (), guide: Guide | None = None) 
         for table in section.tables:
             pairs = Pairs(table)
             for row in table.in_order:
-                of_row = row_blocks(section, row, pairs, places, docs)
+                of_row = row_blocks(section, row, pairs, places, docs, guide)
                 files[places.page(row)] = page.render(
                     f"{row.place}, {suite}", of_row, "../", nav=nav
                 )
