@@ -11,8 +11,10 @@ import base64
 import json
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from operator import attrgetter, itemgetter
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, cast
 
 import vl_convert
 from markupsafe import Markup
@@ -25,45 +27,46 @@ from dpicl.leaderboards.model.text import recovery_text
 from dpicl.leaderboards.render.methods import CONTROL, Style, style_of
 from dpicl.tables.document import Figure
 
-#: A Vega-Lite specification.
+_TEMPLATES = Path(__file__).resolve().parent / "templates"
+#: A Vega-Lite specification. `templates/*.vl.json` are those of a figure and of its two kinds of panels, in which
+#: "$name" stands for a value.
 Spec = dict[str, Any]
 #: Lines of a panel of scores: of more rows those with the best scores. Tables have them all.
 MOST_LINES: Final = 24
-#: Pixels: width of a panel and of the words on both sides of it, height of a line of words.
-_WIDTH, _NAMES, _NUMBERS, _LINE = 140, 146, 118, 18
 #: Recoveries that have room; an arrow stands for those beyond.
 _LOWEST, _HIGHEST = -1.0, 1.75
+#: Pixels: the height of a line of recovery; the least height of a panel of scores, and the distance of its labels.
+_LINE, _SHORTEST, _LABEL = 18, 170, 13
+#: Pixels of a panel with the words on both sides of it, and of those on the left of each kind.
+_TOTAL, _NAMES, _AXIS = 404, 146, 50
 _INK, _QUIET, _RULE = "#1b1f24", "#5b6470", "#8a929c"
-_CONFIG: Final = {
-    "aria": False,
-    "font": "Liberation Sans, Arial, Helvetica, sans-serif",
-    "view": {"stroke": None},
-    "axis": {
-        "domain": False,
-        "grid": False,
-        "labelColor": _QUIET,
-        "tickColor": _RULE,
-        "titleColor": _QUIET,
-        "titleFontWeight": "normal",
-    },
-    "title": {"anchor": "start", "color": _INK, "fontSize": 12, "offset": 8},
-    "text": {"fontSize": 11, "color": _INK, "baseline": "middle"},
-    "rule": {"strokeCap": "butt"},
-}
 
 
 def figure(panels: Sequence[tuple[str, Spec]], about: str = "") -> Spec:
-    """(title, panel) side by side, at most three in a line. about: the title of the figure."""
+    """(title, panel) side by side, three in a line. about: the title of the figure."""
     titled = [{"title": _cut(title, 60), **panel} for title, panel in panels]
-    return {
-        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
-        "title": _cut(about, 80),
-        "concat": titled,
-        "columns": min(3, len(panels)),
-        "spacing": 24,
-        "background": "white",
-        "config": _CONFIG,
-    }
+    return _fill("figure", title=_cut(about, 80), panels=titled)
+
+
+def _fill(template: str, **values: Any) -> Spec:
+    """A template with these values in it."""
+
+    def fill(part: Any) -> Any:
+        match part:
+            case dict():
+                return {name: fill(value) for name, value in part.items()}
+            case list():
+                return [fill(value) for value in part]
+            case str() if part.startswith("$"):
+                return values[part[1:]]
+        return part
+
+    return cast(Spec, fill(json.loads(_read(template))))
+
+
+@cache
+def _read(template: str) -> str:
+    return (_TEMPLATES / f"{template}.vl.json").read_text("utf-8")
 
 
 def render(spec: Spec, kind: str) -> bytes:
@@ -80,18 +83,18 @@ def render(spec: Spec, kind: str) -> bytes:
 
 
 def page_figure(caption: str, panel: Spec, task: str) -> Figure:
-    """A panel as an image that a page holds itself, without a ground of its own. All panels of recovery are equally
-    wide, so that their words are equally large."""
-    padding = {"left": _NAMES, "right": _NUMBERS, "top": 34, "bottom": 24}
-    frame = {"autosize": "none", "padding": padding, "background": None, "config": _CONFIG}
-    content = base64.b64encode(render(panel | frame, "svg")).decode()
+    """A panel as an image that a page holds itself, without a ground of its own. All are equally wide, so that their
+    words are equally large."""
+    left = _NAMES if panel["width"] == 140 else _AXIS
+    padding = {"left": left, "right": _TOTAL - left - panel["width"], "top": 34, "bottom": 34}
+    frame = {"autosize": "none", "padding": padding, "background": None}
+    whole = {**panel, **frame, "config": figure([])["config"]}
+    content = base64.b64encode(render(whole, "svg")).decode()
     address = Markup(f"data:image/svg+xml;base64,{content}")  # has no markup
-    width = _NAMES + panel["width"] + _NUMBERS
-    height = panel["height"] + padding["top"] + padding["bottom"]
-    return Figure(caption, address, (round(width), round(height)), {"task": task})
+    return Figure(caption, address, (_TOTAL, round(panel["height"]) + 68), {"task": task})
 
 
-def style_of_row(row: Row) -> Style:
+def _row_style(row: Row) -> Style:
     """Grey for what is no method."""
     return CONTROL if row.is_reference or row.is_control else style_of(row.mechanism)
 
@@ -112,77 +115,43 @@ def recovered_rows(table: TaskTable, epsilon: float) -> list[Row]:
 def recovery_panel(table: TaskTable, epsilon: float) -> Spec:
     """The recovery of every row of a task at an ε with its 95% interval: 0 is the best control without records, 1 what
     real demonstrations reach. A line each, methods first."""
-    points: list[dict[str, Any]] = []
-    for row in recovered_rows(table, epsilon):
-        gap = 0.5 if row.is_control and points and not points[-1]["control"] else 0.0
-        place = points[-1]["y"] + 1 + gap if points else 0.0
-        points.append(_recovery_point(row, place))
-    height = points[-1]["y"] + 1 if points else 1
-    x = {
-        "field": "x",
-        "type": "quantitative",
-        "scale": {"domain": [_LOWEST, _HIGHEST], "nice": False},
-        "axis": {"title": None, "values": [-1, 0, 1], "format": "%"},
-    }
-    y = {
-        "field": "y",
-        "type": "quantitative",
-        "scale": {"domain": [-0.5, height - 0.5], "reverse": True, "nice": False, "zero": False},
-        "axis": None,
-    }
-    sides = [
-        {"x": 0.0, "text": _end_text("best control", table, 0), "align": "right"},
-        {"x": 1.0, "text": _end_text("real", table, 1), "align": "left"},
+    rows = recovered_rows(table, epsilon)
+    methods = sum(not row.is_control for row in rows)
+    points = [
+        _recovery_point(row, line if line < methods else line + 0.5)  # controls stand apart
+        for line, row in enumerate(rows)
     ]
-    ends = {"data": {"values": sides}, "encoding": {"x": x}}
-    return {
-        "width": _WIDTH,
-        "height": _LINE * height,
-        "data": {"values": points},
-        "layer": [
-            {**ends, "mark": {"type": "rule", "color": _RULE}},
-            *(
-                {
-                    **ends,
-                    "transform": [{"filter": f"datum.align == '{side}'"}],
-                    "mark": {"type": "text", "align": side, "dx": shift, "lineBreak": "\n"},
-                    "encoding": {
-                        "x": x,
-                        "y": {"value": -17},
-                        "text": {"field": "text"},
-                        "color": {"value": _QUIET},
-                    },
-                }
-                for side, shift in (("right", 6), ("left", -6))
-            ),
-            _rules({"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y}),
-            _shapes({"x": x, "y": y}),
-            _words(y, "name", -8, "right"),
-            _words(y, "text", _WIDTH + 10, "left", 10),
-        ],
-    }
+    lines = len(rows) + 0.5
+    ends = [
+        {"x": 0, "text": _end_text("best control", rows, "control")},
+        {"x": 1, "text": _end_text("real", rows, "real_data")},
+    ]
+    return _fill(
+        "recovery", points=points, ends=ends, height=_LINE * lines, lines=[-0.5, lines - 0.5]
+    )
 
 
-def _recovery_point(row: Row, place: float) -> dict[str, Any]:
-    """What is drawn of a row. place: its line."""
-    style = style_of_row(row)
+def _recovery_point(row: Row, line: float) -> dict[str, Any]:
+    """What is drawn of a row."""
+    style = _row_style(row)
     recovery = row.recovery or 0.0
-    shape, text = style.shape, recovery_text(recovery)
+    low, high = row.recovery_interval or (recovery, recovery)
+    shape = style.shape
     if not _LOWEST <= recovery <= _HIGHEST:
         shape = "triangle-left" if recovery < _LOWEST else "triangle-right"
-    low, high = row.recovery_interval or (recovery, recovery)
+    text = recovery_text(recovery)
     if row.recovery_interval is not None:
         text += f" ({100 * low:.0f} to {100 * high:.0f})"
     return {
-        "y": place,
+        "y": line,
         "name": _cut(row.name, 24),
         "text": text.replace("-", "−"),
         "x": _within(recovery),
         "low": _within(low),
         "high": _within(high),
-        **_look(style.colour, shape),
+        "colour": style.colour,
+        "shape": shape,
         "ink": _QUIET if row.is_control else _INK,
-        "control": row.is_control,
     }
 
 
@@ -190,12 +159,12 @@ def _within(recovery: float) -> float:
     return round(min(max(recovery, _LOWEST), _HIGHEST), 4)
 
 
-def _end_text(name: str, table: TaskTable, end: int) -> str:
-    """What a line of the axis stands for, with its score over the seeds of the first row that has one."""
-    for row in table.rows:
-        if row.control is not None and row.real_data is not None:
-            return f"{name}\n{score_text((row.control, row.real_data)[end])}"
-    return name
+def _end_text(name: str, rows: Sequence[Row], end: str) -> str:
+    """What a line stands for, with its score at the seeds of the row that has most."""
+    if not rows:
+        return name
+    longest = max(rows, key=lambda row: len(row.seeds))
+    return f"{name}\n{score_text(getattr(longest, end))}"
 
 
 # Scores against ε.
@@ -204,81 +173,49 @@ def _end_text(name: str, table: TaskTable, end: int) -> str:
 def score_panel(table: TaskTable) -> Spec:
     """Score against ε: a line with 95% intervals for each row; the best control without records and real
     demonstrations are grey lines across. Levels of ε are equally far apart; rows that share one stand side by side."""
-    lines = _best(table)
-    levels = sorted({row.epsilon for rows in lines.values() for row in rows})
+    methods = _best(table)
+    levels = sorted({row.epsilon for rows in methods.values() for row in rows})
     points: list[dict[str, Any]] = []
-    for number, (label, rows) in enumerate(sorted(lines.items())):
-        shift = 0.5 * ((number + 0.5) / len(lines) - 0.5)
-        style = style_of_row(rows[0])
+    labels: list[dict[str, Any]] = []
+    for number, (name, rows) in enumerate(sorted(methods.items())):
+        shift = 0.5 * ((number + 0.5) / len(methods) - 0.5)
+        style = _row_style(rows[0])
+        look = {"name": _cut(name, 40), "colour": style.colour, "shape": style.shape}
         for row in rows:
-            points.append(
-                {
-                    "x": round(levels.index(row.epsilon) + shift, 4),
-                    "y": row.score,
-                    "low": row.low,
-                    "high": row.high,
-                    "label": label,
-                    **_look(style.colour, style.shape),
-                }
-            )
-    across: list[dict[str, Any]] = [{"y": row.score, "name": row.name} for row in _find_ends(table)]
-    last = {point["label"]: point for point in points}  # that of the largest ε
-    names = [
-        {"y": point["y"], "name": _cut(label, 40), **_look(point["colour"], point["shape"])}
-        for label, point in last.items()
+            x = round(levels.index(row.epsilon) + shift, 4)
+            points.append({"x": x, "y": row.score, "low": row.low, "high": row.high, **look})
+        labels.append({"y": rows[-1].score, "ink": style.colour, **look})
+    across: list[dict[str, Any]] = [
+        {
+            "y": row.score,
+            "name": _cut(row.name, 40),
+            "ink": _QUIET,
+            "colour": _RULE,
+            "shape": "stroke",
+        }
+        for row in (*by_worth(table.without_records)[:1], table.real_data)
+        if row is not None
     ]
-    names += [
-        {"y": row["y"], "name": _cut(row["name"], 40), **_look(_QUIET, "stroke")} for row in across
-    ]
-    values = [value for point in points for value in (point["low"], point["high"])]
-    values += [row["y"] for row in across]
-    low = math.floor(10 * min(values, default=0.0)) / 10
-    high = math.ceil(10 * max(values, default=1.0)) / 10
-    high = max(high, low + 0.1)
-    height = max(_PANEL, _LABEL * len(names))
-    _spread(names, low, high, height)
-    x = {
-        "field": "x",
-        "type": "quantitative",
-        "scale": {"domain": [-0.5, max(len(levels), 1) - 0.5], "nice": False},
-        "axis": {
-            "title": "target ε",
-            "values": list(range(len(levels))),
-            "labelExpr": f"{[epsilon_text(level) for level in levels]}[datum.value]",
-        },
-    }
-    y = {
-        "field": "y",
-        "type": "quantitative",
-        "scale": {"domain": [low, high], "nice": False, "zero": False},
-        "axis": {"title": _cut(table.metric, 40), "tickCount": 5},
-    }
-    place = {"field": "place", "type": "quantitative", "scale": None}
-    labels = {"values": names}
-    return {
-        "width": _SCORES,
-        "height": height,
-        "data": {"values": points},
-        "layer": [
-            {
-                "data": {"values": across},
-                "mark": {"type": "rule", "color": _RULE},
-                "encoding": {"y": y},
-            },
-            {
-                "mark": {"type": "line", "strokeWidth": 1.5},
-                "encoding": {"x": x, "y": y, "detail": {"field": "label"}, "color": _COLOUR},
-            },
-            _rules({"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}),
-            _shapes({"x": x, "y": y}),
-            {"data": labels, **_shapes({"x": {"value": _SCORES + 10}, "y": place})},
-            {"data": labels, **_words(place, "name", _SCORES + 18, "left")},
-        ],
-    }
-
-
-#: Pixels of a panel of scores: its width and least height, and the distance of its labels.
-_SCORES, _PANEL, _LABEL = 210, 170, 13
+    labels += across
+    ends = [end for point in points for end in (point["low"], point["high"])]
+    ends += [row["y"] for row in across]
+    low = math.floor(10 * min(ends, default=0.0)) / 10
+    high = max(math.ceil(10 * max(ends, default=1.0)) / 10, low + 0.1)
+    height = max(_SHORTEST, _LABEL * len(labels))
+    _spread(labels, low, high, height)
+    texts = [epsilon_text(level) for level in levels]
+    return _fill(
+        "scores",
+        points=points,
+        labels=labels,
+        across=across,
+        height=height,
+        range=[low, high],
+        sides=[-0.5, max(len(levels), 1) - 0.5],
+        ticks=[*range(len(levels))],
+        levels=f"{texts}[datum.value]",
+        metric=_cut(table.metric, 40),
+    )
 
 
 def _best(table: TaskTable) -> Mapping[str, list[Row]]:
@@ -292,65 +229,17 @@ def _best(table: TaskTable) -> Mapping[str, list[Row]]:
     return lines
 
 
-def _find_ends(table: TaskTable) -> list[Row]:
-    """The best row that reads no record, and real demonstrations."""
-    ends = [*by_worth(table.without_records)[:1], table.real_data]
-    return [row for row in ends if row is not None]
-
-
-def _spread(names: list[dict[str, Any]], low: float, high: float, height: float) -> None:
-    """Gives every name a `place`, in pixels from the top: that of its score, moved where two would overlap."""
-    names.sort(key=itemgetter("y"), reverse=True)
+def _spread(labels: list[dict[str, Any]], low: float, high: float, height: float) -> None:
+    """Gives every label a `place`, in pixels from the top: that of its score, moved where two would overlap."""
+    labels.sort(key=itemgetter("y"), reverse=True)
     free = -math.inf
-    for name in names:
-        wanted = height * (high - name["y"]) / (high - low)
-        name["place"] = max(wanted, free)
-        free = name["place"] + _LABEL
+    for label in labels:
+        label["place"] = max(height * (high - label["y"]) / (high - low), free)
+        free = label["place"] + _LABEL
     limit = height
-    for name in reversed(names):
-        name["place"] = round(min(name["place"], limit), 2)
-        limit = name["place"] - _LABEL
-
-
-# Marks.
-
-_COLOUR: Final = {"field": "colour", "scale": None}
-
-
-def _look(colour: str, shape: str) -> dict[str, str]:
-    return {"colour": colour, "shape": shape, "ink": colour}
-
-
-def _rules(encoding: Spec) -> Spec:
-    """Intervals."""
-    return {
-        "mark": {"type": "rule", "strokeWidth": 1.5, "opacity": 0.7},
-        "encoding": {**encoding, "color": _COLOUR},
-    }
-
-
-def _shapes(encoding: Spec) -> Spec:
-    return {
-        "mark": {"type": "point", "filled": True, "opacity": 1, "size": 55},
-        "encoding": {
-            **encoding,
-            "color": _COLOUR,
-            "shape": {"field": "shape", "scale": None},
-        },
-    }
-
-
-def _words(y: Spec, field: str, x: float, align: str, size: float = 11) -> Spec:
-    """Texts beside a panel. x: pixels from its left side."""
-    return {
-        "mark": {"type": "text", "align": align, "fontSize": size},
-        "encoding": {
-            "x": {"value": x},
-            "y": y,
-            "text": {"field": field},
-            "color": {"field": "ink", "scale": None},
-        },
-    }
+    for label in reversed(labels):
+        label["place"] = round(min(label["place"], limit), 2)
+        limit = label["place"] - _LABEL
 
 
 def _cut(text: str, longest: int) -> str:

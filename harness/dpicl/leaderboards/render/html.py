@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from operator import attrgetter, itemgetter
@@ -223,7 +224,8 @@ def _reading(board: Board) -> Part:
 
 
 def _charts(section: Section, level: float) -> tuple[Figure, ...]:
-    """The recovery of all rows on every task that rewards private records; those that the model answers first."""
+    """The recovery of all rows on every task that rewards private records, those that the model answers first; and the
+    scores where there are more than two levels of ε."""
     from dpicl.leaderboards.render import charts  # a terminal has no need of it
 
     figures = []
@@ -232,6 +234,9 @@ def _charts(section: Section, level: float) -> tuple[Figure, ...]:
             caption = f"{table.task}: {table.describe_metrics()}"
             panel = charts.recovery_panel(table, level)
             figures.append(charts.page_figure(caption, panel, table.task))
+        if len({row.epsilon for row in table.rows if 0 < row.epsilon < math.inf}) > 2:
+            panel = charts.score_panel(table)
+            figures.append(charts.page_figure(f"{table.task}: score at every ε", panel, table.task))
     return tuple(figures)
 
 

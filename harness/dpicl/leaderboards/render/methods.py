@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 from typing import Final
 from zlib import crc32
 
@@ -36,29 +35,19 @@ _SHAPES: Final = {
     "cross": "✚",
     "triangle-down": "▼",
 }
+#: The methods that are compared most come first: each has a colour of its own.
+_SHIPPED: Final = (
+    *("tang", "pta", "prism", "adadpsyn", "hot_pate", "private_prediction"),
+    *("private_evolution", "invisible_ink", "voting", "voting_nearest", "product_of_experts"),
+    *("dp_opt", "esa", "ksa", "sga", "sga_histogram"),
+)
+#: Each next one differs from the last in both.
 _STYLES: Final = [
-    Style(colour, shape, sign) for (shape, sign), colour in product(_SHAPES.items(), _COLOURS)
+    Style(_COLOURS[number % 8], *list(_SHAPES.items())[(number % 8 + number // 8) % 6])
+    for number in range(48)
 ]
-#: Methods that are compared most have a colour of their own, and neighbours another shape too.
-_KNOWN: Final = {
-    "tang": Style(_COLOURS[0], "circle", "●"),
-    "pta": Style(_COLOURS[1], "square", "■"),
-    "prism": Style(_COLOURS[2], "diamond", "◆"),
-    "adadpsyn": Style(_COLOURS[3], "triangle-up", "▲"),
-    "hot_pate": Style(_COLOURS[4], "cross", "✚"),
-    "private_prediction": Style(_COLOURS[5], "triangle-down", "▼"),
-    "private_evolution": Style(_COLOURS[6], "circle", "●"),
-    "invisible_ink": Style(_COLOURS[7], "square", "■"),
-    "voting": Style(_COLOURS[0], "triangle-up", "▲"),
-    "voting_nearest": Style(_COLOURS[1], "triangle-up", "▲"),
-    "product_of_experts": Style(_COLOURS[2], "triangle-down", "▼"),
-    "dp_opt": Style(_COLOURS[3], "circle", "●"),
-    "esa": Style(_COLOURS[4], "square", "■"),
-    "ksa": Style(_COLOURS[5], "diamond", "◆"),
-    "sga": Style(_COLOURS[6], "cross", "✚"),
-    "sga_histogram": Style(_COLOURS[7], "triangle-down", "▼"),
-}
-_OTHERS: Final = [style for style in _STYLES if style not in _KNOWN.values()]
+_KNOWN: Final = dict(zip(_SHIPPED, _STYLES, strict=False))
+_OTHERS: Final = _STYLES[len(_SHIPPED) :]
 #: What is no method: baselines and controls.
 CONTROL: Final = Style("#767676", "circle", "○")
 
