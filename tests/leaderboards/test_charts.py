@@ -92,7 +92,7 @@ def test_scores_stand_at_their_levels_and_both_ends_are_lines_across():
     points = points_of(panel)
     assert [point["y"] for point in points] == [*scores.values()]
     assert [point["x"] for point in points] == [0, 1, 2, 3]
-    across = panel["layer"][0]["data"]["values"]
+    across = panel["layer"][1]["data"]["values"]
     assert {row["name"]: row["y"] for row in across} == {"public": 0.55, "real_demonstrations": 0.8}
     texts = svg_texts(panel)
     assert texts.index("1") < texts.index("∞")

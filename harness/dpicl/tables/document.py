@@ -182,12 +182,13 @@ class Facts:
 @dataclass(frozen=True)
 class Figure:
     """A chart of a page; a terminal has none. address: of its image. size: width and height in pixels. data: what
-    filters ask of it."""
+    filters ask of it. link: where its caption leads; "": nowhere."""
 
     caption: str
     address: Markup
     size: tuple[int, int]
     data: Mapping[str, str] = field(default_factory=dict)
+    link: str = ""
 
 
 @dataclass(frozen=True)

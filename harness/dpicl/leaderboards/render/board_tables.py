@@ -289,8 +289,12 @@ def _task_column(table: TaskTable, meaning: str) -> Column:
 # Headroom.
 
 
-def headroom_table(tables: Sequence[TaskTable]) -> Table:
+def headroom_table(tables: Sequence[TaskTable], places: Addresses | None = None) -> Table:
     """What real demonstrations gain over public ones on every task, whether it ranks anybody, and what it can show."""
+
+    def links(table: TaskTable) -> dict[int, str]:
+        address = places.task(table) if places else ""
+        return {0: address} if address else {}
 
     def ranks(table: TaskTable) -> str:
         reasons = set(table.unranked_levels.values())
@@ -321,7 +325,9 @@ def headroom_table(tables: Sequence[TaskTable]) -> Table:
         " that a model writes, and says nothing about how it reads them."
     )
     title = f"Headroom: {REAL} − {PUBLIC}, before any private method"
-    return make_table(title, columns, tables, notes=(note,), keep=2, heading=True, sortable=False)
+    return make_table(
+        title, columns, tables, links=links, notes=(note,), keep=2, heading=True, sortable=False
+    )
 
 
 # Planned claims.

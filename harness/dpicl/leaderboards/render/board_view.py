@@ -199,7 +199,8 @@ def section_blocks(
     attacks: bool = False,
     skipped: Sequence[Mapping[str, str]] = (),
 ) -> list[Block]:
-    """Every table of a section. places: where pages are; None in a terminal. attacks: with every attack on its rows."""
+    """Every table of a section. places: where pages are, of which each task has its own; None in a terminal. attacks:
+    with every attack on its rows."""
     group = section.group
     facts = {
         "model": model_name(group.model),
@@ -213,23 +214,27 @@ def section_blocks(
     blocks: list[Block] = [Heading(f"{group.suite}, version {group.version}"), Facts(facts)]
     if section.answers:
         blocks.append(answers_table(section))
-    blocks.append(headroom_table([*section.tables, *section.measured]))
+    blocks.append(headroom_table([*section.tables, *section.measured], places))
     if section.contrasts:
         blocks.append(contrasts_table(section))
-    if places is not None and (carried := carried_table(section, finite_levels(section))):
+    if places is None:
+        for table in section.tables:
+            blocks += task_blocks(table, None, attacks, skipped)
+    elif carried := carried_table(section, finite_levels(section)):
         blocks.append(carried)
-    blocks += (_task(table, places, attacks, skipped) for table in section.tables)
     if section.tables:
         blocks.append(claims_table(section, places))
     return [*blocks, *(notes(section.notes) if places is None else folded_notes(section.notes))]
 
 
-def _task(
+def task_blocks(
     table: TaskTable,
     places: Addresses | None,
     attacks: bool,
     skipped: Sequence[Mapping[str, str]],
-) -> Part:
+) -> list[Block]:
+    """The tables of a task. places, attacks: as in `section_blocks`. skipped: why rows have no result: label, task,
+    reason."""
     things = count(table.documents, scored_thing(table.reader))
     title = f"{table.task}: {metric_title(table, table.metric)}, {table.reader}, {things}"
     blocks: list[Block] = [Heading(title, 3), rows_table(table, places)]
@@ -250,4 +255,4 @@ def _task(
         f"{metric_name(name)} has no score in {where}: {reason.rstrip('.')}."
         for name, reason, where in table.skipped
     )
-    return Part(tuple(blocks), kind="task", data={"task": table.task})
+    return blocks

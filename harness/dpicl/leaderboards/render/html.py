@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.evidence import AttackBoard, Evidence, build_attacks
 from dpicl.leaderboards.model.ranks import Pairs
+from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.render import hosting, page
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.as_json import board_json
@@ -35,6 +36,7 @@ from dpicl.leaderboards.render.board_view import (
     header,
     headroom_blocks,
     section_blocks,
+    task_blocks,
 )
 from dpicl.leaderboards.render.columns import ROWS, row_data, rows_frame, to_csv
 from dpicl.leaderboards.render.guide import Guide, make_guide
@@ -47,8 +49,10 @@ from dpicl.tables.document import (
     Figure,
     Filters,
     Heading,
+    Link,
     Part,
     Table,
+    Words,
     folded_notes,
     make_table,
     notes,
@@ -56,7 +60,7 @@ from dpicl.tables.document import (
 )
 
 #: (name, address from the site's first page)
-Link = tuple[str, str]
+Place = tuple[str, str]
 #: What every page links: (name, where a clone has it).
 _BESIDE = (
     ("Documentation", "docs/index.md"),
@@ -64,8 +68,6 @@ _BESIDE = (
     ("Licence", "LICENSE"),
 )
 _DATA = (("Results (Parquet)", "results.parquet"), ("Data card", "croissant.json"))
-#: The appendix of a suite.
-TEXTS = "texts.html"
 #: The reader of the tables that rank methods by what a model learns from their texts.
 _BY_MODEL = "answered by the model"
 _DOWNLOADS = (("CSV", "board.csv"), ("JSON", "board.json"))
@@ -153,18 +155,12 @@ def _copies() -> dict[str, bytes]:
     }
 
 
-def pages(board: Board, links: Sequence[Link] = (), guide: Guide | None = None) -> dict[str, str]:
+def pages(board: Board, links: Sequence[Place] = (), guide: Guide | None = None) -> dict[str, str]:
     """Every file of the site of a suite: path -> text. links: more places, named on every page. guide: what pages say
     of methods and tasks."""
     places = Addresses(board)
     suite = board.sections[0].group.suite
-    texts = texts_blocks(board)
-    nav = [
-        ("Board", "index.html"),
-        *([("Released texts", TEXTS)] if texts else []),
-        *links,
-        *_DOWNLOADS,
-    ]
+    nav = [("Board", "index.html"), *links, *_DOWNLOADS]
     title = f"{suite}: private in-context learning"
     blocks: list[Block] = [
         Heading(f"{title}, the board", 1),
@@ -180,14 +176,15 @@ def pages(board: Board, links: Sequence[Link] = (), guide: Guide | None = None) 
         "board.csv": to_csv(rows_frame(board)),
         "board.json": json.dumps(board_json(board), allow_nan=False) + "\n",
     }
-    if texts:
-        files[TEXTS] = page.render(f"Released texts of {suite}", texts, here=TEXTS, nav=nav)
     docs = dict(links).get("Documentation", "").removesuffix("/index.md")
     for section in board.sections:
         for table in section.tables:
+            of_task = _task_page(board, section, table, places, guide)
+            title = f"{table.task}, {suite}"
+            files[places.task(table)] = page.render(title, of_task, "../", nav=nav)
             pairs = Pairs(table)
             for row in table.in_order:
-                of_row = row_blocks(section, row, pairs, places, docs, guide)
+                of_row = row_blocks(section, table, row, pairs, places, docs, guide)
                 files[places.page(row)] = page.render(
                     f"{row.place}, {suite}", of_row, "../", nav=nav
                 )
@@ -205,7 +202,7 @@ def _first_screens(
         if not section.tables:
             screen.append(headroom_table(section.measured))
         else:
-            if figures := _charts(section, level):
+            if figures := _charts(section.tables, level, places):
                 screen.append(words(_CHARTS.format(epsilon_text(level)), "quiet"))
                 screen.append(Part(figures, kind="plots"))
             if section is sections[0]:
@@ -223,20 +220,38 @@ def _reading(board: Board) -> Part:
     return Part((*notes(_READING, ""), legend), READING)
 
 
-def _charts(section: Section, level: float) -> tuple[Figure, ...]:
+def _task_page(
+    board: Board, section: Section, table: TaskTable, places: Addresses, guide: Guide | None
+) -> Iterator[Block]:
+    """A task: what it asks, its headroom, charts, rows and texts."""
+    group = section.group
+    suite = Link(f"{group.suite}, version {group.version}", "index.html")
+    yield Words((suite, f" › {table.task}"))
+    yield Heading(f"{table.task}, {model_name(group.model)}, {group.source} records", 1)
+    if guide and guide.tasks.get(table.task):
+        yield words(f"{guide.tasks[table.task]}.", "lead")
+    if figures := _charts([table], first_level(section), places):
+        yield Part(figures, kind="plots")
+    yield headroom_table([table])
+    yield from task_blocks(table, places, False, board.skipped)
+    yield from texts_blocks(table)
+
+
+def _charts(tables: Iterable[TaskTable], level: float, places: Addresses) -> tuple[Figure, ...]:
     """The recovery of all rows on every task that rewards private records, those that the model answers first; and the
     scores where there are more than two levels of ε."""
     from dpicl.leaderboards.render import charts  # a terminal has no need of it
 
     figures = []
-    for table in sorted(section.tables, key=lambda table: table.reader != _BY_MODEL):
+    for table in sorted(tables, key=lambda table: table.reader != _BY_MODEL):
+        panels = {}
         if charts.recovered_rows(table, level):
-            caption = f"{table.task}: {table.describe_metrics()}"
-            panel = charts.recovery_panel(table, level)
-            figures.append(charts.page_figure(caption, panel, table.task))
+            panels[table.describe_metrics()] = charts.recovery_panel(table, level)
         if len({row.epsilon for row in table.rows if 0 < row.epsilon < math.inf}) > 2:
-            panel = charts.score_panel(table)
-            figures.append(charts.page_figure(f"{table.task}: score at every ε", panel, table.task))
+            panels["score at every ε"] = charts.score_panel(table)
+        for caption, panel in panels.items():
+            figure = charts.page_figure(f"{table.task}: {caption}", panel, table.task)
+            figures.append(replace(figure, link=places.task(table)))
     return tuple(figures)
 
 
@@ -269,7 +284,7 @@ def _filters(sections: Sequence[Section], level: float) -> Filters:
 # Several suites, and attacks.
 
 
-def suites_page(boards: Mapping[str, Board], links: list[Link], guide: Guide | None = None) -> str:
+def suites_page(boards: Mapping[str, Board], links: list[Place], guide: Guide | None = None) -> str:
     """The first page: charts, table and answer of the first suite's first section, then a line for each suite.
 
     boards: by the suite's name, which names its folder beside the page. links: (name, address). guide: what the page
@@ -334,7 +349,7 @@ def _section_json(suite: str, section: Section) -> dict[str, Any]:
     }
 
 
-def attacks_page(board: AttackBoard, links: Sequence[Link] = (), root: str = "") -> str:
+def attacks_page(board: AttackBoard, links: Sequence[Place] = (), root: str = "") -> str:
     """The whole page as text. links: (name, address from the site's first page), which is ``root`` away."""
     title = "Private in-context learning: attacks"
     intro = words(

@@ -1,5 +1,5 @@
-"""Builds the page of a row (settings, other rows, released texts, spent budget, attacks, how to reproduce it) and the
-appendix of a site with the first texts that each row released.
+"""Builds the page of a row (settings, other rows, released texts, spent budget, attacks, how to reproduce it), and the
+first texts of every row for the page of its task.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from dpicl.core.messages import capitalize, epsilon_text, names_text, queries_wo
 from dpicl.core.printable import make_visible
 from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.compare.rows import DIFFERENCE, DescribedDifference
-from dpicl.leaderboards.model.board import Board, Section
+from dpicl.leaderboards.model.board import Section
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.marks import event_kinds
 from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.rows import Row, by_worth
 from dpicl.leaderboards.model.submissions import Submission
+from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.model.text import metric_name, metrics_text
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import list_attacks_on
@@ -54,7 +55,7 @@ from dpicl.tables.document import (
 MOST_RIVALS = 20
 #: Test records whose released answers the page shows of a row; result files hold them all.
 MOST_ANSWERS = 30
-#: Texts of a row in the appendix of a site.
+#: Texts of a row on the page of its task.
 MOST_TEXTS = 20
 #: The packages whose versions the page shows; result files hold them all.
 _PACKAGES = ("torch", "transformers", "lm_eval", "lm-eval", "dp-accounting", "prv-accountant")
@@ -62,6 +63,7 @@ _PACKAGES = ("torch", "transformers", "lm_eval", "lm-eval", "dp-accounting", "pr
 
 def row_blocks(
     section: Section,
+    table: TaskTable,
     row: Row,
     pairs: Pairs,
     places: Addresses,
@@ -72,7 +74,8 @@ def row_blocks(
     docs: the address of the documentation; "": it is named and not linked. guide: what pages say of methods."""
     group = section.group
     suite = Link(f"{group.suite}, version {group.version}", "index.html")
-    path = (suite, " › ", Link(row.label, places.board_of_name(row.label)), f" › {row.task}")
+    task = Link(row.task, places.task(table))
+    path = (suite, " › ", task, " › ", Link(row.label, places.board_of_name(row.label)))
     blocks: list[Block] = [Words(path), Heading(row.place, 1)]
     blocks += _method((guide or Guide()).method(row.mechanism))
     blocks.append(Facts(_facts(group, row)))
@@ -541,24 +544,10 @@ def describe(event: Mapping[str, Any]) -> str:
     return json.dumps(event)
 
 
-_APPENDIX = (
-    f"The first {MOST_TEXTS} texts of every row that released some, at its smallest ε, in the order of its seeds. Texts"
-    " that were made without privacy, or that retell records which may not be published, are not here."
-)
-
-
-def texts_blocks(board: Board) -> list[Block]:
-    """Released texts are untrusted, and data. Empty where no row has any to show."""
-    blocks: list[Block] = []
-    for section in board.sections:
-        texts = [block for table in section.tables for block in _texts_of_task(table.rows)]
-        if texts:
-            blocks += [words(f"Model: {model_name(section.group.model)}."), *texts]
-    return [Heading("Released texts", 1), words(_APPENDIX), *blocks] if blocks else []
-
-
-def _texts_of_task(rows: Sequence[Row]) -> Iterator[Block]:
-    ordered = sorted(rows, key=attrgetter("label", "epsilon"))
+def texts_blocks(table: TaskTable) -> Iterator[Block]:
+    """The first texts of every row of a task, which are untrusted, and data."""
+    ordered = sorted(table.rows, key=attrgetter("label", "epsilon"))
+    tables = []
     for _, of_label in groupby(ordered, key=attrgetter("label")):
         row = next(of_label)
         texts = [
@@ -569,4 +558,15 @@ def _texts_of_task(rows: Sequence[Row]) -> Iterator[Block]:
         ]
         if texts:
             columns = (_SEED, _LABEL, _TEXT)
-            yield make_table(row.place, columns, texts[:MOST_TEXTS], sortable=False, heading=True)
+            shown = make_table(row.title, columns, texts[:MOST_TEXTS], sortable=False)
+            tables.append(Part((shown,), row.title))
+    if tables:
+        yield Heading("Released texts")
+        yield words(_TEXTS, "quiet")
+        yield from tables
+
+
+_TEXTS = (
+    f"The first {MOST_TEXTS} of every row that released some, at its smallest ε, in the order of its seeds. Texts that"
+    " were made without privacy, or that retell records which may not be published, are not here."
+)
