@@ -194,7 +194,7 @@ class Figure:
 @dataclass(frozen=True)
 class Part:
     """Blocks that belong together. summary: what stands for them until they are unfolded; "": they are not folded.
-    kind: answer, task, group or plots. data: what filters ask of it."""
+    kind: answer, group or plots. data: what filters ask of it."""
 
     blocks: tuple[Any, ...]
     summary: str = ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from operator import attrgetter, itemgetter
 from pathlib import Path
@@ -237,9 +237,9 @@ def _task_page(
     yield from texts_blocks(table)
 
 
-def _charts(tables: Iterable[TaskTable], level: float, places: Addresses) -> tuple[Figure, ...]:
-    """The recovery of all rows on every task that rewards private records, those that the model answers first; and the
-    scores where there are more than two levels of ε."""
+def _charts(tables: Sequence[TaskTable], level: float, places: Addresses) -> tuple[Figure, ...]:
+    """The recovery of all rows on every task that rewards private records, those that the model answers first; of one
+    task alone also the scores, where there are more than two levels of ε."""
     from dpicl.leaderboards.render import charts  # a terminal has no need of it
 
     figures = []
@@ -247,7 +247,8 @@ def _charts(tables: Iterable[TaskTable], level: float, places: Addresses) -> tup
         panels = {}
         if charts.recovered_rows(table, level):
             panels[table.describe_metrics()] = charts.recovery_panel(table, level)
-        if len({row.epsilon for row in table.rows if 0 < row.epsilon < math.inf}) > 2:
+        levels = {row.epsilon for row in table.rows if 0 < row.epsilon < math.inf}
+        if len(tables) == 1 and len(levels) > 2:
             panels["score at every ε"] = charts.score_panel(table)
         for caption, panel in panels.items():
             figure = charts.page_figure(f"{table.task}: {caption}", panel, table.task)
