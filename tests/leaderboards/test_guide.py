@@ -42,6 +42,7 @@ def test_pages_link_papers_and_code_and_say_what_methods_and_tasks_are():
     page = Page(pages(board, guide=guide)["index.html"])
     assert {"https://arxiv.org/abs/2309.11765", "../mechanisms/tang.py"} <= {*page.links}
     assert "Tasks: AG News: the topic of a news blurb." in page.words
+    assert f"What each method does prism {guide.methods['prism'].summary}" in page.words
     titles = [attributes.get("title") or "" for tag, attributes in page.tags if tag == "th"]
     assert guide.methods["tang"].summary in titles
     heads = [attributes.get("title") or "" for tag, attributes in page.tags if tag == "button"]

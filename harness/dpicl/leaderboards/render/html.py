@@ -208,10 +208,20 @@ def _first_screens(
             if section is sections[0]:
                 screen.append(_filters(sections, level))
             screen.append(methods_table(section, finite_levels(section), places, guide))
+            screen += _meanings(section, guide)
             screen += [Heading("What to use, and what beats it"), *answer_blocks(section, level)]
             screen += headroom_blocks(section)
         blocks.append(Part(tuple(screen), kind="answer", data={"model": section.group.model}))
     return blocks
+
+
+def _meanings(section: Section, guide: Guide | None) -> list[Block]:
+    """What each method of a section does, one click away."""
+    if guide is None:
+        return []
+    names = sorted({row.mechanism for row in section.rows})
+    known = {name: guide.methods[name].summary for name in names if name in guide.methods}
+    return [Part((Facts(known, "manifest meanings"),), "What each method does")] if known else []
 
 
 def _reading(board: Board) -> Part:
