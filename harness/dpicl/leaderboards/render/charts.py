@@ -23,7 +23,6 @@ from dpicl.core.messages import epsilon_text, score_text
 from dpicl.core.printable import make_visible
 from dpicl.leaderboards.model.rows import Row, by_worth
 from dpicl.leaderboards.model.task_table import TaskTable
-from dpicl.leaderboards.model.text import recovery_text
 from dpicl.leaderboards.render.methods import CONTROL, Style, style_of
 from dpicl.tables.document import Figure
 
@@ -37,8 +36,9 @@ MOST_LINES: Final = 24
 _LOWEST, _HIGHEST = -1.0, 1.75
 #: Pixels: the height of a line of recovery; the least height of a panel of scores, and the distance of its labels.
 _LINE, _SHORTEST, _LABEL = 18, 170, 13
-#: Pixels of a panel with the words on both sides of it, and of those on the left of each kind.
-_TOTAL, _NAMES, _AXIS = 404, 146, 50
+#: Pixels of a panel with the words on both sides of it; and of what stands on its left, by its own width: the names of
+#: rows beside their recovery, the axis of scores.
+_TOTAL, _LEFT = 404, {130: 146, 180: 50}
 _INK, _QUIET, _RULE = "#1b1f24", "#5b6470", "#8a929c"
 
 
@@ -85,7 +85,7 @@ def render(spec: Spec, kind: str) -> bytes:
 def page_figure(caption: str, panel: Spec, task: str) -> Figure:
     """A panel as an image that a page holds itself, without a ground of its own. All are equally wide, so that their
     words are equally large."""
-    left = _NAMES if panel["width"] == 140 else _AXIS
+    left = _LEFT[panel["width"]]
     padding = {"left": left, "right": _TOTAL - left - panel["width"], "top": 34, "bottom": 34}
     frame = {"autosize": "none", "padding": padding, "background": None}
     whole = {**panel, **frame, "config": figure([])["config"]}
@@ -139,12 +139,12 @@ def _recovery_point(row: Row, line: float) -> dict[str, Any]:
     shape = style.shape
     if not _LOWEST <= recovery <= _HIGHEST:
         shape = "triangle-left" if recovery < _LOWEST else "triangle-right"
-    text = recovery_text(recovery)
+    text = f"{round(100 * recovery)}%"
     if row.recovery_interval is not None:
-        text += f" ({100 * low:.0f} to {100 * high:.0f})"
+        text += f" ({round(100 * low)} to {round(100 * high)})"
     return {
         "y": line,
-        "name": _cut(row.name, 24),
+        "name": _cut(row.name, 40),
         "text": text.replace("-", "−"),
         "x": _within(recovery),
         "low": _within(low),
