@@ -40,7 +40,7 @@ class PTA(NoisyTokens):
 
     name = "pta"
     knob = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
-    source = "Yamasaki et al., ICML 2025"
+    source = "Yamasaki et al., ICML 2025, openreview.net/forum?id=skAjaAEuA2"
     summary = "Tang with rare but plausible tokens amplified"
     published = {
         "agnews": {"slots": 10, "examples_per_slot": 2, "tokens": 100, "alpha": 1.5},

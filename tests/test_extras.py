@@ -11,7 +11,7 @@ from dpicl.core.extras import EXTRAS
 
 ROOT = Path(__file__).resolve().parent.parent
 #: What a package is imported as, where that is not its name.
-IMPORTED = {"scikit_learn": "sklearn"}
+IMPORTED = {"scikit_learn": "sklearn", "vl_convert_python": "vl_convert"}
 #: Accounts, and then runs command lines, each a line of the first argument, where no package of an extra is found.
 CORE = """
 import sys
@@ -34,7 +34,7 @@ from dpicl.program import main
 
 try:
     dpicl.plot
-    raise SystemExit("drawn without matplotlib")
+    raise SystemExit("drawn without vl-convert")
 except dpicl.UsageError:
     print([main(line.split()) for line in sys.argv[1].splitlines()])
 """

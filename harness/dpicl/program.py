@@ -175,8 +175,6 @@ class _OneLine(logging.Formatter):
 
 def _show_warnings() -> None:
     """The library's own warnings on stderr, each as one line."""
-    # else it tells where it keeps its list of fonts
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     log = logging.getLogger("dpicl")
     if not log.handlers:
         handler = logging.StreamHandler()

@@ -38,13 +38,14 @@ HOSTILE = [
 
 
 class Page(HTMLParser):
-    """Tags with their attributes, and the text of elements; ``scripts``: what is inside of scripts."""
+    """Tags with their attributes, and the text of elements; ``scripts``, ``styles``: what is inside of these."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.texts: list[str] = []
         self.scripts: list[str] = []
+        self.styles: list[str] = []
         self.comments: list[str] = []
         self._inside = ""
         self.feed(text)
@@ -60,6 +61,8 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self._inside == "script":
             self.scripts.append(data)
+        elif self._inside == "style":
+            self.styles.append(data)
         elif not self._inside:
             self.texts.append(data)
 

@@ -18,6 +18,11 @@ def site_of(results, **more) -> dict[str, str]:
     return pages(build_board(results, **more))
 
 
+def task_words(files) -> str:
+    """What a reader sees on the pages of tasks."""
+    return " ".join(Page(text).words for name, text in files.items() if name.startswith("tasks/"))
+
+
 def row_words(results, label="tang", **more) -> str:
     """What a reader sees on the only row's page with this label."""
     (content,) = [
@@ -29,7 +34,8 @@ def row_words(results, label="tang", **more) -> str:
 def test_a_site_has_a_page_for_the_board_and_every_row():
     files = site_of(plain_results())
     tops = [name for name in files if "/" not in name]
-    assert tops == ["index.html", "board.csv", "board.json", "texts.html"]
+    assert tops == ["index.html", "board.csv", "board.json"]
+    assert len([name for name in files if name.startswith("tasks/agnews-")]) == 1
     assert len([name for name in files if name.startswith("rows/")]) == 5
 
 
@@ -54,7 +60,7 @@ def test_a_row_keeps_its_address_when_seeds_are_added_and_not_on_another_board()
 
 
 SKIPPED = ({"label": "voting", "task": "agnews", "reason": "it has no labels"},)
-#: Case -> (results, words on the first page).
+#: Case -> (results, words on the first page or that of the task).
 SAYS = {
     "rows": (plain_results(), ["zero_ shot", "real_ demonstrations", "∞", "0.600", "50%"]),
     "missing": ([make_result("tang", 0.6)], [f"agnews --mechanism {name}" for name in BASELINES]),
@@ -63,9 +69,10 @@ SAYS = {
 
 
 @pytest.mark.parametrize("case", SAYS)
-def test_the_first_page_can_be_read_without_a_script(case):
+def test_a_board_can_be_read_without_a_script(case):
     results, wanted = SAYS[case]
-    words = Page(pages(replace(build_board(results), skipped=SKIPPED))["index.html"]).words
+    files = pages(replace(build_board(results), skipped=SKIPPED))
+    words = Page(files["index.html"]).words + task_words(files)
     assert [part for part in wanted if part not in words] == []
 
 
@@ -115,8 +122,8 @@ def test_the_page_of_a_row_shows_releases_ledger_manifest_seeds_and_command():
     ):
         assert part in words
     assert f"{make_result('tang', 0.6).cell_id}.json" in words
-    assert "the command with --seed" not in words
-    assert "the command with --seed 1: one of its 2 seeds" in row_words(
+    assert "command with --seed" not in words
+    assert "The command with --seed 1 makes one of its 2 seeds." in row_words(
         [
             *ends(seed=1),
             *ends(seed=2),
@@ -126,19 +133,34 @@ def test_the_page_of_a_row_shows_releases_ledger_manifest_seeds_and_command():
     )
 
 
-def test_the_appendix_has_the_first_twenty_texts_of_every_row_at_its_smallest_epsilon():
+def test_the_page_of_a_row_leaves_out_what_does_not_apply():
+    results = [*plain_results(), make_result("public", 0.5, epsilon=0.0, released=[])]
+    for name, content in site_of(results).items():
+        if not name.startswith("rows/"):
+            continue
+        facts = content[content.index("<dl") : content.index("</dl>")]
+        assert "<dd>–</dd>" not in facts and "<dd></dd>" not in facts, name
+        found = Page(content)
+        assert "None." not in found.words and "Empty:" not in found.words
+        heads = {text for text in ("Ledger of the first seed", "Attacks") if text in found.words}
+        assert not heads if name.startswith("rows/zero_shot") else heads or "tang" not in name
+
+
+def test_the_page_of_a_task_has_the_first_twenty_texts_of_every_row_at_its_smallest_epsilon():
     texts = [(f"text {number}", "World") for number in range(15)]
     results = [make_result("tang", 0.5, epsilon=8.0, released=[("of eight", "World")])]
     results += [make_result("tang", 0.5, epsilon=1.0, seed=seed, released=texts) for seed in (0, 1)]
     results += [make_result("pta", 0.5, epsilon=math.inf)]
-    words = Page(site_of(results)["texts.html"]).words
+    words = task_words(site_of(results))
+    words = words[words.index("Released texts The first 20") :]
     assert (
         words.count("World text 4 ") == 2
         and words.count("World text 5 ") == 1
         and "of eight" not in words
     )
-    assert "tang at ε = 1 on agnews" in words and "pta at" not in words
-    assert "texts.html" not in site_of([make_result("pta", 0.5, epsilon=math.inf)])
+    assert "tang at ε = 1 seed label" in words and "pta at" not in words
+    without = task_words(site_of([make_result("pta", 0.5, epsilon=math.inf)]))
+    assert "Released texts The first" not in without
 
 
 def test_texts_released_without_privacy_are_not_shown_but_counted():
@@ -179,7 +201,7 @@ def test_a_recovery_stands_with_its_interval_or_says_why_it_has_none():
     interval = build_board(results).sections[0].tables[0].rows[0].recovery_interval
     assert interval is not None
     low, high = interval
-    assert f"50% {low:.0%} to {high:.0%}" in Page(site_of(results)["index.html"]).words
+    assert f"50% {low:.0%} to {high:.0%}" in task_words(site_of(results))
     results = [
         *ends(zero_shot=0.4, real_data=0.5, documents=10),
         make_result("tang", 0.4, documents=10),
@@ -210,7 +232,7 @@ def test_a_submission_has_a_card_with_its_links_and_what_was_found():
     assert [a["href"] for a in outside] == ["https://example.org/paper", "https://example.org/code"]
     assert {a["rel"] for a in outside} == {"noopener noreferrer nofollow"}
     assert "--plugin leaderboards/submissions/team/method/method.py" in found.words
-    words = Page(files["index.html"]).words
+    words = task_words(files)
     for part in (
         "team/method, unreliable †",
         "a smaller prompt than in the paper",

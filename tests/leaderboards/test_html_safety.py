@@ -21,10 +21,10 @@ from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.shown import render_attacks, render_terminal
 from tests.leaderboards.site_factory import HOSTILE, Page, full_board, shape
 
-KINDS = ("texts.html", "index.html", "rows", "attacks", "suites")
+KINDS = ("index.html", "tasks", "rows", "attacks", "suites")
 _ATTRIBUTES = """
-    alt aria-current aria-hidden aria-label aria-live autocomplete charset class content download hidden href http-equiv
-    id label lang name placeholder rel role scope spellcheck src tabindex title type value
+    alt aria-current aria-hidden aria-label aria-live autocomplete charset class content download height hidden href
+    http-equiv id label lang name placeholder rel role scope spellcheck src tabindex title type value width
 """
 _TAGS = """
     a abbr bdi body button code dd details div dl dt em figcaption figure footer h1 h2 h3 h4 head header html
@@ -96,7 +96,7 @@ def test_pages_hold_our_tags_and_attributes_alone_and_load_nothing_from_elsewher
 @pytest.mark.parametrize("value", HOSTILE)
 def test_control_and_direction_characters_are_nowhere_and_names_stay_in_their_folder(value):
     for name, content in site(value).items():
-        assert re.fullmatch(r"((rows|mechanisms)/)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}", name), name
+        assert re.fullmatch(r"((rows|tasks)/)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}", name), name
         assert ".." not in name
         assert not re.search("[\u202a-\u202e\u2066-\u2069\u2028\u2029\x00\x1b]", content), name
 

@@ -56,12 +56,12 @@ def test_a_site_is_written_into_a_new_folder_and_says_until_it_is_whole_that_it_
     there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert there == set(files)
     assert (folder / "index.html").read_text(encoding="utf-8") == files["index.html"]
-    (folder / "texts.html").unlink()
-    (folder / "texts.html").mkdir()
-    with pytest.raises(ResultError, match="texts"):
+    (folder / "board.csv").unlink()
+    (folder / "board.csv").mkdir()
+    with pytest.raises(ResultError, match=r"board\.csv"):
         page.write(files, folder)
     assert "Not all pages are written" in (folder / "index.html").read_text()
-    (folder / "texts.html").rmdir()
+    (folder / "board.csv").rmdir()
     page.write(files, folder)
     assert (folder / "index.html").read_text(encoding="utf-8") == files["index.html"]
 

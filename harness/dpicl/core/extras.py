@@ -24,7 +24,7 @@ EXTRAS: Final = {
         ),
         *("safetensors", "sklearn", "tokenizers", "torch", "tqdm", "transformers"),
     ),
-    "board": ("matplotlib", "pandas", "pyarrow"),
+    "board": ("pandas", "pyarrow", "vl_convert"),
     "embeddings": ("sentence_transformers",),
     "server": ("httpx",),
     "vllm": ("vllm",),

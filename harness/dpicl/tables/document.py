@@ -67,18 +67,19 @@ class Column:
 @dataclass(frozen=True)
 class Line:
     """A line of a table. kind: first, worse, end, flagged or absent. links: column number -> address. data: what
-    filters of a page ask of it."""
+    filters of a page ask of it. help: what it is, in a few words."""
 
     values: tuple[Any, ...]
     kind: str = ""
     links: Mapping[int, str] = field(default_factory=dict)
     data: Mapping[str, str] = field(default_factory=dict)
+    help: str = ""
 
 
 @dataclass(frozen=True)
 class Table:
     """keep: how many columns name a line; they begin every part of a table that is wider than the terminal. heading:
-    whether the title stands above it as a heading."""
+    whether the title stands above it as a heading. cards: whether a narrow page shows a card for each line."""
 
     title: str
     columns: tuple[Column, ...]
@@ -87,6 +88,7 @@ class Table:
     keep: int = 1
     sortable: bool = True
     heading: bool = False
+    cards: bool = False
 
     def texts(self, line: Line) -> list[str]:
         """The cells of a line."""
@@ -101,6 +103,7 @@ def make_table(
     kind: Callable[[Any], str] = lambda item: "",
     links: Callable[[Any], Mapping[int, str]] = lambda item: {},
     data: Callable[[Any], Mapping[str, str]] = lambda item: {},
+    explain: Callable[[Any], str] = lambda item: "",
     **more: Any,
 ) -> Table:
     """The table of some items, a line each. more: further fields of `Table`."""
@@ -117,6 +120,7 @@ def make_table(
             kind(item),
             links(item),
             data(item),
+            explain(item),
         )
         for i, item in enumerate(items)
     )
@@ -177,17 +181,20 @@ class Facts:
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart of a page; a terminal has none. address: of its image. data: what filters ask of it."""
+    """A chart of a page; a terminal has none. address: of its image. size: width and height in pixels. data: what
+    filters ask of it. link: where its caption leads; "": nowhere."""
 
     caption: str
     address: Markup
+    size: tuple[int, int]
     data: Mapping[str, str] = field(default_factory=dict)
+    link: str = ""
 
 
 @dataclass(frozen=True)
 class Part:
     """Blocks that belong together. summary: what stands for them until they are unfolded; "": they are not folded.
-    kind: answer, task, group or plots. data: what filters ask of it."""
+    kind: answer, group or plots. data: what filters ask of it."""
 
     blocks: tuple[Any, ...]
     summary: str = ""

@@ -173,7 +173,9 @@ def board(
         page = None
         if folder is not None:
             boards = {whole.selection.suite.name: whole.board}
-            page = write_site(boards, folder, whole.evidence, url, repository)
+            page = write_site(
+                boards, folder, whole.evidence, url, repository, whole.selection.mechanisms
+            )
         shown = choose_part(whole.board, p.as_list(task), p.as_list(mechanism), p.as_list(epsilon))
         return replace(whole, board=shown, page=page)
 
@@ -204,7 +206,7 @@ def _all_suites(
         raise ResultError(
             f"There is no result of a shipped suite under {folder}; make some with `dpicl run quick`."
         )
-    page = write_site(boards, html, evidence, url, repository) if html else None
+    page = write_site(boards, html, evidence, url, repository, mechanisms) if html else None
     suites = suites_json(boards)
     end = f"Page: {page}" if page else "Next: dpicl board all --html site"
     return Answer(

@@ -1,20 +1,29 @@
-"""`dpicl plot`: draws privacy against utility of a suite's rows, as a figure for a paper."""
+"""`dpicl plot`: draws the recovery or the scores of a suite's rows, as a figure for a paper."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Unpack
+from typing import Annotated, Any, Literal, Unpack
 
 from dpicl.api.parameters import Flag, OnePath, Rows, SuiteName, Tasks, as_list, verb
 from dpicl.cli.output import Answer
-from dpicl.core.messages import count, names_text
+from dpicl.core.errors import UsageError
+from dpicl.core.messages import count, epsilon_text, names_text
 from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.cli.board import OfBoard, view
-from dpicl.leaderboards.model.board import choose_part
-from dpicl.leaderboards.render.charts import file_of, privacy_utility
+from dpicl.leaderboards.model.board import Section, choose_part
+from dpicl.leaderboards.render.board_view import first_level
+from dpicl.leaderboards.render.charts import (
+    Spec,
+    figure,
+    recovered_rows,
+    recovery_panel,
+    render,
+    score_panel,
+)
 from dpicl.leaderboards.render.page import write_file
 
-ENDINGS = ("pdf", "png", "svg")
+ENDINGS = ("pdf", "png", "svg", "json")
 #: What may differ between sections; the panels' titles then name it.
 _NAMES = ("model", "weights", "source", "delta")
 
@@ -28,30 +37,52 @@ def _figure(name: Any) -> Path:
     return path
 
 
+Kind = Literal["scores", "recovery"]
+
+
 @verb("dpicl plot ginc --out figure.pdf")
 def plot(
     suite: SuiteName,
     *,
+    kind: Kind = "scores",
     task: Tasks = (),
     mechanism: Rows = (),
     out: Annotated[OnePath, Flag(check=_figure)],
     **options: Unpack[OfBoard],
 ) -> Answer:
-    """Writes a figure: a panel for each task, a line for each row. Raises UsageError for what is not on the board.
+    """Writes a figure: a panel for each task. Raises UsageError for what is not on the board.
 
+    kind: scores against epsilon, or recovery with its intervals at the first epsilon.
     mechanism: row of the board; may be repeated (or A,B).
-    out: figure to write: pdf, png, svg.
+    out: figure to write: pdf, png, svg, or json, which is its Vega-Lite specification.
     """
     file = Path(out)
     board = choose_part(view(suite, options).board, as_list(task), as_list(mechanism))
     sections = [section for section in board.sections if section.tables]
     groups = [vars(section.group) for section in sections]
     differing = [name for name in _NAMES if len({group[name] for group in groups}) > 1]
-    panels = []
+    panels: list[tuple[str, Spec]] = []
     for section, group in zip(sections, groups, strict=True):
         names = [model_name(str(group[name])) for name in differing]
-        panels += [(", ".join([table.task, *names]), table) for table in section.tables]
+        for where, panel in _panels(section, kind):
+            panels.append((", ".join([where, *names]), panel))
+    if not panels:
+        raise UsageError(
+            "No row has a recovery here, since real demonstrations gain too little; plot --kind scores."
+        )
     about = names_text(dict.fromkeys(model_name(section.group.model) for section in sections))
-    write_file(file, file_of(privacy_utility(panels, about), file.suffix.removeprefix(".")))
+    write_file(file, render(figure(panels, about), file.suffix.removeprefix(".")))
     document = {"figure": file, "panels": [title for title, _ in panels]}
     return Answer(document, [f"Figure: {file} ({count(len(panels), 'panel')})"])
+
+
+def _panels(section: Section, kind: Kind) -> list[tuple[str, Spec]]:
+    """(title, panel) of every table that has one."""
+    if kind == "scores":
+        return [(table.task, score_panel(table)) for table in section.tables]
+    level = first_level(section)
+    return [
+        (f"{table.task}, ε = {epsilon_text(level)}", recovery_panel(table, level))
+        for table in section.tables
+        if recovered_rows(table, level)
+    ]

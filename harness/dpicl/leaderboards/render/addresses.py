@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.task_table import TaskTable
 
 _LONGEST = 40
 
@@ -26,21 +27,17 @@ def make_plain(name: str) -> str:
 
 def row_id(section: Section, row: Row) -> str:
     """'tang-agnews-e1-0123456789': what names a row in addresses."""
-    group = section.group
-    parts = [
-        group.suite,
-        group.version,
-        group.suite_hash,
-        group.model,
-        group.weights,
-        group.source,
-        group.delta,
-    ]
-    if group.up_to_rounding:
-        parts.append("up to rounding")
-    parts += [row.task, row.label, "proved", row.epsilon]
-    key = hashlib.sha256(json.dumps([*map(str, parts)]).encode()).hexdigest()[:10]
+    key = _hash(section, row.task, row.label, "proved", row.epsilon)
     return f"{make_plain(row.label)}-{make_plain(row.task)}-e{make_plain(f'{row.epsilon:g}')}-{key}"
+
+
+def _hash(section: Section, *parts: object) -> str:
+    """Ten digits for these parts of a section."""
+    group = section.group
+    names = [group.suite, group.version, group.suite_hash, group.model, group.weights, group.source]
+    rounding = ["up to rounding"] if group.up_to_rounding else []
+    whole = [*names, group.delta, *rounding, *parts]
+    return hashlib.sha256(json.dumps([*map(str, whole)]).encode()).hexdigest()[:10]
 
 
 class Addresses:
@@ -52,6 +49,11 @@ class Addresses:
         self._rows = {
             id(row): row_id(section, row) for section in board.sections for row in section.rows
         }
+        self._tasks = {
+            id(table): f"{make_plain(table.task)}-{_hash(section, table.task)}"
+            for section in board.sections
+            for table in section.tables
+        }
 
     def of(self, row: Row) -> str:
         """The row's id."""
@@ -60,6 +62,11 @@ class Addresses:
     def page(self, row: Row) -> str:
         """The row's page."""
         return f"{self._start}rows/{self.of(row)}.html"
+
+    def task(self, table: TaskTable) -> str:
+        """The page of a task; "" where it has no row."""
+        name = self._tasks.get(id(table))
+        return f"{self._start}tasks/{name}.html" if name else ""
 
     def board_of_name(self, label: str) -> str:
         """The board with the rows of this very name alone, at every ε."""

@@ -37,6 +37,7 @@ from dpicl.leaderboards.render.columns import (
     row_kind,
     row_label,
 )
+from dpicl.leaderboards.render.guide import Guide
 from dpicl.plan.headroom import PUBLIC, REAL, headroom_columns
 from dpicl.tables.document import Column, Table, make_table
 
@@ -119,12 +120,16 @@ class _Method:
 
 
 def methods_table(
-    section: Section, epsilons: Sequence[float], places: Addresses | None = None
+    section: Section,
+    epsilons: Sequence[float],
+    places: Addresses | None = None,
+    guide: Guide | None = None,
 ) -> Table:
     """Methods × tasks at these ε: a score with its rank set, the best ones marked; methods by recovery, then controls.
 
-    places: where pages are; None in a terminal.
+    places: where pages are; None in a terminal. guide: what a page says of methods and tasks.
     """
+    guide = guide or Guide()
     tables = [
         table for table in section.tables if any(row.epsilon in epsilons for row in table.rows)
     ]
@@ -144,6 +149,17 @@ def methods_table(
     notes.append(f"{metrics_text((table.metric, table.reader) for table in tables)}.")
     if places is None:  # a page has them all under "How to read this board"
         notes += _explain_marks(methods)
+    if about := [guide.tasks[table.task] for table in tables if guide.tasks.get(table.task)]:
+        notes.append(f"Tasks: {'; '.join(about)}.")
+    columns = [
+        Column("method", "method", "name", help="its link shows its rows only"),
+        EPSILON,
+        *(_task_column(table, guide.tasks.get(table.task, "")) for table in tables),
+    ]
+    known = [guide.method(method.first.mechanism) for method in methods]
+    names = [name for name in ("paper", "code") if any(getattr(one, name) for one in known)]
+    sources = {name: number for number, name in enumerate(names, len(columns))}
+    columns += [_source_column(name, guide) for name in names]
 
     def links(method: _Method) -> dict[int, str]:
         if places is None:
@@ -152,22 +168,33 @@ def methods_table(
         for column, table in enumerate(tables, 2):
             if table.task in method.rows:
                 addresses[column] = places.page(method.rows[table.task])
+        of_method = guide.method(method.first.mechanism)
+        for name, column in sources.items():
+            if address := getattr(of_method, name):
+                addresses[column] = address
         return addresses
 
     return make_table(
         f"Methods and tasks at ε = {names_text(map(epsilon_text, epsilons))}",
-        [
-            Column("method", "method", "name", help="its link shows its rows only"),
-            EPSILON,
-            *map(_task_column, tables),
-        ],
+        columns,
         methods,
         kind=attrgetter("kind"),
         links=links,
         data=lambda method: row_data(method.first),
+        explain=lambda method: guide.method(method.first.mechanism).summary,
         notes=tuple(notes),
         keep=2,
+        cards=True,
     )
+
+
+def _source_column(name: str, guide: Guide) -> Column:
+    """The word that links a method's paper, or its code."""
+
+    def show_source(method: _Method) -> str | None:
+        return name if getattr(guide.method(method.first.mechanism), name) else None
+
+    return Column(name, name, show_source, help=f"the {name} of the method")
 
 
 def carried_table(section: Section, epsilons: Sequence[float]) -> Table | None:
@@ -236,7 +263,9 @@ def _explain_marks(methods: Iterable[_Method]) -> list[str]:
     return [f"{'; '.join(marks)}."] if marks else []
 
 
-def _task_column(table: TaskTable) -> Column:
+def _task_column(table: TaskTable, meaning: str) -> Column:
+    """meaning: what the task asks; "" where that is not known."""
+
     def cell(method: _Method) -> tuple[float, str] | None:
         row = method.rows.get(table.task)
         if row is None:
@@ -248,7 +277,8 @@ def _task_column(table: TaskTable) -> Column:
 
     lower = table.lower_is_better(table.metric)
     things = count(table.documents, scored_thing(table.reader))
-    about = f"{metric_name(table.metric)}, {table.reader}, on {things}"
+    about = f"{meaning}; " if meaning else ""
+    about += f"{metric_name(table.metric)}, {table.reader}, on {things}"
     about += "; without headroom nobody is ranked" if table.ranks_nobody else ""
     about += "".join(f"; {reason}" for reason in dict.fromkeys(table.unranked_levels.values()))
     name = f"{make_visible(table.task, _TASK)} {make_visible(table.metric, _TASK)}{'↓' if lower else ''}"
@@ -259,8 +289,12 @@ def _task_column(table: TaskTable) -> Column:
 # Headroom.
 
 
-def headroom_table(tables: Sequence[TaskTable]) -> Table:
+def headroom_table(tables: Sequence[TaskTable], places: Addresses | None = None) -> Table:
     """What real demonstrations gain over public ones on every task, whether it ranks anybody, and what it can show."""
+
+    def links(table: TaskTable) -> dict[int, str]:
+        address = places.task(table) if places else ""
+        return {0: address} if address else {}
 
     def ranks(table: TaskTable) -> str:
         reasons = set(table.unranked_levels.values())
@@ -291,7 +325,9 @@ def headroom_table(tables: Sequence[TaskTable]) -> Table:
         " that a model writes, and says nothing about how it reads them."
     )
     title = f"Headroom: {REAL} − {PUBLIC}, before any private method"
-    return make_table(title, columns, tables, notes=(note,), keep=2, heading=True, sortable=False)
+    return make_table(
+        title, columns, tables, links=links, notes=(note,), keep=2, heading=True, sortable=False
+    )
 
 
 # Planned claims.

@@ -54,11 +54,15 @@ def board_blocks(
 
 def first_level(section: Section) -> float:
     """The ε that is answered first; infinity where there is none."""
-    finite = sorted({row.epsilon for row in section.rows if 0 < row.epsilon < math.inf})
-    return next(iter([*levels(section.tables), *finite]), math.inf)
+    return next(iter([*levels(section.tables), *finite_levels(section)]), math.inf)
 
 
-def _header(section: Section, epsilon: float) -> Iterator[Block]:
+def finite_levels(section: Section) -> list[float]:
+    """Every ε of its rows above 0 and below infinity."""
+    return sorted({row.epsilon for row in section.rows if 0 < row.epsilon < math.inf})
+
+
+def header(section: Section, epsilon: float) -> Iterator[Block]:
     """Suite, model, records, seeds, ε and δ."""
     group = section.group
     suite = f"{make_visible(group.suite)}, version {make_visible(group.version)}"
@@ -78,8 +82,7 @@ def _header(section: Section, epsilon: float) -> Iterator[Block]:
 
 
 def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:
-    """What was compared at an ε, and what to use on every task."""
-    yield from _header(section, epsilon)
+    """What to use on every task at an ε, and what it is not shown to be better than."""
     unranked = [table for table in section.tables if epsilon in table.unranked_levels]
     reasons = [(capitalize(table.unranked_levels[epsilon]), table.task) for table in unranked]
     yield from notes(gather(reasons), "answer")
@@ -161,7 +164,7 @@ def overview(board: Board, epsilon: float | None) -> list[Block]:
     """
     section, *others = board.sections
     level = first_level(section) if epsilon is None else epsilon
-    blocks: list[Block] = [*_header(section, level)]
+    blocks: list[Block] = [*header(section, level)]
     if section.tables:
         blocks.append(methods_table(section, [level]))
         blocks += notes(
@@ -196,7 +199,8 @@ def section_blocks(
     attacks: bool = False,
     skipped: Sequence[Mapping[str, str]] = (),
 ) -> list[Block]:
-    """Every table of a section. places: where pages are; None in a terminal. attacks: with every attack on its rows."""
+    """Every table of a section. places: where pages are, of which each task has its own; None in a terminal. attacks:
+    with every attack on its rows."""
     group = section.group
     facts = {
         "model": model_name(group.model),
@@ -210,23 +214,27 @@ def section_blocks(
     blocks: list[Block] = [Heading(f"{group.suite}, version {group.version}"), Facts(facts)]
     if section.answers:
         blocks.append(answers_table(section))
-    blocks.append(headroom_table([*section.tables, *section.measured]))
+    blocks.append(headroom_table([*section.tables, *section.measured], places))
     if section.contrasts:
         blocks.append(contrasts_table(section))
-    blocks += (_task(table, places, attacks, skipped) for table in section.tables)
-    if places is not None:  # the page has the claims before these tables
-        return [*blocks, *folded_notes(section.notes)]
+    if places is None:
+        for table in section.tables:
+            blocks += task_blocks(table, None, attacks, skipped)
+    elif carried := carried_table(section, finite_levels(section)):
+        blocks.append(carried)
     if section.tables:
-        blocks.append(claims_table(section))
-    return [*blocks, *notes(section.notes)]
+        blocks.append(claims_table(section, places))
+    return [*blocks, *(notes(section.notes) if places is None else folded_notes(section.notes))]
 
 
-def _task(
+def task_blocks(
     table: TaskTable,
     places: Addresses | None,
     attacks: bool,
     skipped: Sequence[Mapping[str, str]],
-) -> Part:
+) -> list[Block]:
+    """The tables of a task. places, attacks: as in `section_blocks`. skipped: why rows have no result: label, task,
+    reason."""
     things = count(table.documents, scored_thing(table.reader))
     title = f"{table.task}: {metric_title(table, table.metric)}, {table.reader}, {things}"
     blocks: list[Block] = [Heading(title, 3), rows_table(table, places)]
@@ -247,4 +255,4 @@ def _task(
         f"{metric_name(name)} has no score in {where}: {reason.rstrip('.')}."
         for name, reason, where in table.skipped
     )
-    return Part(tuple(blocks), kind="task", data={"task": table.task})
+    return blocks

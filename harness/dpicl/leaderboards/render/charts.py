@@ -1,114 +1,224 @@
-"""Draws privacy against utility with matplotlib, for papers and pages.
+"""Draws boards as Vega-Lite specifications, which vl-convert turns into SVG, PNG and PDF without a browser.
 
-Names are untrusted: none is read as mathematics, control characters are written out, and a page's image runs nothing.
-The same numbers are drawn to the same bytes.
+A specification holds its numbers and loads nothing. The same numbers are the same specification and the same SVG. Names
+are untrusted: they are values of text marks, which Vega never evaluates, and pages hold a chart as an image, which runs
+nothing.
 """
 
 from __future__ import annotations
 
 import base64
-import io
+import json
 import math
-import warnings
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
-from operator import attrgetter
-from textwrap import fill
-from typing import Any
-from weakref import WeakKeyDictionary
+from functools import cache
+from operator import attrgetter, itemgetter
+from pathlib import Path
+from typing import Any, Final, cast
 
+import vl_convert
 from markupsafe import Markup
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.style import context
 
-from dpicl.core.messages import epsilon_text
+from dpicl.core.messages import epsilon_text, score_text
 from dpicl.core.printable import make_visible
 from dpicl.leaderboards.model.rows import Row, by_worth
 from dpicl.leaderboards.model.task_table import TaskTable
+from dpicl.leaderboards.render.methods import CONTROL, Style, style_of
+from dpicl.tables.document import Figure
 
-#: Lines of a panel: of more rows those with the best scores. Tables have them all.
-MOST_LINES = 24
-#: Width of a column and of a page with two columns, in points; height of a panel and of a line of the legend.
-_COLUMN, _PAGE, _PANEL, _LEGEND = 252, 504, 135, 12
-#: Twelve colours that most kinds of colour vision tell apart (the qualitative schemes of Tol 2021), eight shapes and
-#: three dashes: no two lines of a figure look alike.
-_COLOURS = (
-    *(
-        "#332288",
-        "#cc6677",
-        "#117733",
-        "#ee7733",
-        "#44aa99",
-        "#882255",
-        "#0077bb",
-        "#999933",
-        "#aa4499",
-        "#88ccee",
-    ),
-    *("#661100", "#777777"),
-)
-_SHAPES = "os^DvPX*"
-_DASHES = ("solid", "dashed", "dotted")
-_STYLE = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same on every machine
-    "font.size": 7,
-    "lines.markersize": 4,
-    "lines.linewidth": 1.1,
-    "text.parse_math": False,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "dpicl",
-    "pdf.fonttype": 42,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "grid.color": "#dddddd",
-    "legend.frameon": False,
-    **dict.fromkeys(("axes.spines.left", "axes.spines.right", "axes.spines.top"), False),
-}
-_styled = context(["default", _STYLE])
-_IMAGES: WeakKeyDictionary[TaskTable, Markup] = WeakKeyDictionary()
+_TEMPLATES = Path(__file__).resolve().parent / "templates"
+#: A Vega-Lite specification. `templates/*.vl.json` are those of a figure and of its two kinds of panels, in which
+#: "$name" stands for a value.
+Spec = dict[str, Any]
+#: Lines of a panel of scores: of more rows those with the best scores. Tables have them all.
+MOST_LINES: Final = 24
+#: Recoveries that have room; an arrow stands for those beyond.
+_LOWEST, _HIGHEST = -1.0, 1.75
+#: Pixels: the height of a line of recovery; the least height of a panel of scores, and the distance of its labels.
+_LINE, _SHORTEST, _LABEL = 18, 170, 13
+#: Pixels of a panel with the words on both sides of it; and of what stands on its left, by its own width: the names of
+#: rows beside their recovery, the axis of scores.
+_TOTAL, _LEFT = 404, {130: 146, 180: 50}
+_INK, _QUIET, _RULE = "#1b1f24", "#5b6470", "#8a929c"
 
 
-@_styled
-def privacy_utility(panels: Sequence[tuple[str, TaskTable]], about: str = "") -> Figure:
-    """Score against ε: a panel for each (title, table), a line with 95% intervals for each row, one legend.
+def figure(panels: Sequence[tuple[str, Spec]], about: str = "") -> Spec:
+    """(title, panel) side by side, three in a line. about: the title of the figure."""
+    titled = [{"title": _cut(title, 60), **panel} for title, panel in panels]
+    return _fill("figure", title=_cut(about, 80), panels=titled)
 
-    Rows without an ε of their own (zero-shot, controls at ε = 0, real demonstrations) are lines across. One panel is as
-    wide as a column (3.5 inches), several are as wide as the page (7 inches). about: the title of the legend.
-    """
-    lines = [_best(table) for _, table in panels]
-    across = {row.name for _, table in panels for row in table.references}
-    labels = [*sorted(set().union(*lines)), *sorted(across)]
-    styles = {label: number for number, label in enumerate(labels)}
-    columns = min(3, len(panels))
-    rows = math.ceil(len(panels) / columns)
-    width, names_a_line = (_COLUMN, 2) if len(panels) == 1 else (_PAGE, 4)
-    height = _PANEL * rows + _LEGEND * (math.ceil(len(labels) / names_a_line) + 1)
-    figure = Figure(figsize=(width / 72, height / 72), layout="constrained")
-    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
-    handles: dict[str, Any] = {}
-    for panel, (title, table), of_table in zip(axes, panels, lines, strict=False):
-        handles |= _panel(panel, table, of_table, styles)
-        panel.set(title=_cut(title, 40))
-        panel.set_ylabel(fill(_cut(table.describe_metrics(), 80), 28), fontsize=6)
-    for panel in axes[len(panels) :]:
-        panel.set_axis_off()
-    labels = [label for label in labels if label in handles]
-    legend = figure.legend(
-        [handles[label] for label in labels],
-        ["-"] * len(labels),
-        loc="outside lower center",
-        ncols=names_a_line,
-        title=_cut(about, 60),
+
+def _fill(template: str, **values: Any) -> Spec:
+    """A template with these values in it."""
+
+    def fill(part: Any) -> Any:
+        match part:
+            case dict():
+                return {name: fill(value) for name, value in part.items()}
+            case list():
+                return [fill(value) for value in part]
+            case str() if part.startswith("$"):
+                return values[part[1:]]
+        return part
+
+    return cast(Spec, fill(json.loads(_read(template))))
+
+
+@cache
+def _read(template: str) -> str:
+    return (_TEMPLATES / f"{template}.vl.json").read_text("utf-8")
+
+
+def render(spec: Spec, kind: str) -> bytes:
+    """The content of a file: pdf, png (300 dots an inch), svg, or json, the specification itself. It has no date."""
+    if kind == "json":
+        return (json.dumps(spec, indent=1, ensure_ascii=False) + "\n").encode()
+    svg = vl_convert.vegalite_to_svg(spec)
+    match kind:
+        case "pdf":
+            return vl_convert.svg_to_pdf(svg)
+        case "png":
+            return vl_convert.svg_to_png(svg, scale=300 / 72)
+    return svg.encode()
+
+
+def page_figure(caption: str, panel: Spec, task: str) -> Figure:
+    """A panel as an image that a page holds itself, without a ground of its own. All are equally wide, so that their
+    words are equally large."""
+    left = _LEFT[panel["width"]]
+    padding = {"left": left, "right": _TOTAL - left - panel["width"], "top": 34, "bottom": 34}
+    frame = {"autosize": "none", "padding": padding, "background": None}
+    whole = {**panel, **frame, "config": figure([])["config"]}
+    content = base64.b64encode(render(whole, "svg")).decode()
+    address = Markup(f"data:image/svg+xml;base64,{content}")  # has no markup
+    return Figure(caption, address, (_TOTAL, round(panel["height"]) + 68), {"task": task})
+
+
+def _row_style(row: Row) -> Style:
+    """Grey for what is no method."""
+    return CONTROL if row.is_reference or row.is_control else style_of(row.mechanism)
+
+
+# Recovery.
+
+
+def recovered_rows(table: TaskTable, epsilon: float) -> list[Row]:
+    """The rows at an ε that have a recovery: methods, then controls, each the best first. None where the task ranks
+    nobody, so that a recovery would be mostly noise, and where no method has one."""
+    if table.ranks_nobody:
+        return []
+    rows = [row for row in table.rows if row.epsilon == epsilon and row.recovery is not None]
+    rows.sort(key=lambda row: (row.is_control, -(row.recovery or 0.0), row.label))
+    return [] if all(row.is_control for row in rows) else rows
+
+
+def recovery_panel(table: TaskTable, epsilon: float) -> Spec:
+    """The recovery of every row of a task at an ε with its 95% interval: 0 is the best control without records, 1 what
+    real demonstrations reach. A line each, methods first."""
+    rows = recovered_rows(table, epsilon)
+    methods = sum(not row.is_control for row in rows)
+    points = [
+        _recovery_point(row, line if line < methods else line + 0.5)  # controls stand apart
+        for line, row in enumerate(rows)
+    ]
+    lines = len(rows) + 0.5
+    ends = [
+        {"x": 0, "text": _end_text("best control", rows, "control")},
+        {"x": 1, "text": _end_text("real", rows, "real_data")},
+    ]
+    return _fill(
+        "recovery", points=points, ends=ends, height=_LINE * lines, lines=[-0.5, lines - 0.5]
     )
-    for text, label in zip(
-        legend.get_texts(), labels, strict=True
-    ):  # a name may begin with "_", which is left out
-        text.set_text(_cut(label, 40))
-    return figure
 
 
-def _best(table: TaskTable) -> dict[str, list[Row]]:
+def _recovery_point(row: Row, line: float) -> dict[str, Any]:
+    """What is drawn of a row."""
+    style = _row_style(row)
+    recovery = row.recovery or 0.0
+    low, high = row.recovery_interval or (recovery, recovery)
+    shape = style.shape
+    if not _LOWEST <= recovery <= _HIGHEST:
+        shape = "triangle-left" if recovery < _LOWEST else "triangle-right"
+    text = f"{round(100 * recovery)}%"
+    if row.recovery_interval is not None:
+        text += f" ({round(100 * low)} to {round(100 * high)})"
+    return {
+        "y": line,
+        "name": _cut(row.name, 40),
+        "text": text.replace("-", "−"),
+        "x": _within(recovery),
+        "low": _within(low),
+        "high": _within(high),
+        "colour": style.colour,
+        "shape": shape,
+        "ink": _QUIET if row.is_control else _INK,
+    }
+
+
+def _within(recovery: float) -> float:
+    return round(min(max(recovery, _LOWEST), _HIGHEST), 4)
+
+
+def _end_text(name: str, rows: Sequence[Row], end: str) -> str:
+    """What a line stands for, with its score at the seeds of the row that has most."""
+    if not rows:
+        return name
+    longest = max(rows, key=lambda row: len(row.seeds))
+    return f"{name}\n{score_text(getattr(longest, end))}"
+
+
+# Scores against ε.
+
+
+def score_panel(table: TaskTable) -> Spec:
+    """Score against ε: a line with 95% intervals for each row; the best control without records and real
+    demonstrations are grey lines across. Levels of ε are equally far apart; rows that share one stand side by side."""
+    methods = _best(table)
+    levels = sorted({row.epsilon for rows in methods.values() for row in rows})
+    points: list[dict[str, Any]] = []
+    labels: list[dict[str, Any]] = []
+    for number, (name, rows) in enumerate(sorted(methods.items())):
+        shift = 0.5 * ((number + 0.5) / len(methods) - 0.5)
+        style = _row_style(rows[0])
+        look = {"name": _cut(name, 40), "colour": style.colour, "shape": style.shape}
+        for row in rows:
+            x = round(levels.index(row.epsilon) + shift, 4)
+            points.append({"x": x, "y": row.score, "low": row.low, "high": row.high, **look})
+        labels.append({"y": rows[-1].score, "ink": style.colour, **look})
+    across: list[dict[str, Any]] = [
+        {
+            "y": row.score,
+            "name": _cut(row.name, 40),
+            "ink": _QUIET,
+            "colour": _RULE,
+            "shape": "stroke",
+        }
+        for row in (*by_worth(table.without_records)[:1], table.real_data)
+        if row is not None
+    ]
+    labels += across
+    ends = [end for point in points for end in (point["low"], point["high"])]
+    ends += [row["y"] for row in across]
+    low = math.floor(10 * min(ends, default=0.0)) / 10
+    high = max(math.ceil(10 * max(ends, default=1.0)) / 10, low + 0.1)
+    height = max(_SHORTEST, _LABEL * len(labels))
+    _spread(labels, low, high, height)
+    texts = [epsilon_text(level) for level in levels]
+    return _fill(
+        "scores",
+        points=points,
+        labels=labels,
+        across=across,
+        height=height,
+        range=[low, high],
+        sides=[-0.5, max(len(levels), 1) - 0.5],
+        ticks=[*range(len(levels))],
+        levels=f"{texts}[datum.value]",
+        metric=_cut(table.metric, 40),
+    )
+
+
+def _best(table: TaskTable) -> Mapping[str, list[Row]]:
     """Name -> its rows by ε, of the names with the best scores."""
     rows = [row for row in table.rows if not row.is_reference]
     best = dict.fromkeys(row.name for row in by_worth(rows))
@@ -119,73 +229,17 @@ def _best(table: TaskTable) -> dict[str, list[Row]]:
     return lines
 
 
-def _panel(
-    axes: Axes,
-    table: TaskTable,
-    lines: Mapping[str, Sequence[Row]],
-    styles: Mapping[str, int],
-) -> dict[str, Any]:
-    """Draws a table; name -> what stands for it in the legend."""
-    places = _places(sorted({row.epsilon for rows in lines.values() for row in rows}))
-    ticks = list(places.values())
-    gap = min((after - before for before, after in pairwise(ticks)), default=1.0)
-    handles: dict[str, Any] = {}
-    for number, (label, rows) in enumerate(sorted(lines.items())):
-        shift = (
-            0.5 * gap * ((number + 0.5) / len(lines) - 0.5)
-        )  # lines that share an ε stand side by side
-        style = styles[label]
-        colour = _COLOURS[style % len(_COLOURS)]
-        handles[label] = axes.errorbar(
-            [places[row.epsilon] + shift for row in rows],
-            [row.score for row in rows],
-            yerr=[
-                [row.score - row.low for row in rows],
-                [row.high - row.score for row in rows],
-            ],
-            color=colour,
-            ecolor=(colour, 0.6),
-            marker=_SHAPES[style % len(_SHAPES)],
-            linestyle=_DASHES[style // len(_COLOURS) % len(_DASHES)],
-        )
-    for row in table.references:
-        axes.axhspan(row.low, row.high, color="black", alpha=0.05, linewidth=0)
-        dashes = (0, (5, 1.5) + (1, 1.5) * (styles[row.name] % 4))
-        handles[row.name] = axes.axhline(row.score, color="black", linestyle=dashes, linewidth=0.8)
-    axes.set_xlim(min(ticks, default=0) - 0.6 * gap, max(ticks, default=0) + 0.6 * gap)
-    axes.set_xticks(ticks, list(map(epsilon_text, places)))
-    axes.set_xlabel("target ε (logarithmic)")
-    return handles
-
-
-def _places(epsilons: Sequence[float]) -> dict[float, float]:
-    """ε -> its place on the axis: the logarithm, and one step beyond the last for infinity."""
-    logs = [math.log10(epsilon) for epsilon in epsilons if math.isfinite(epsilon)]
-    step = (logs[-1] - logs[0]) / (len(logs) - 1) if len(logs) > 1 else 1.0
-    infinity = (logs[-1] if logs else 0.0) + step
-    return dict(zip(epsilons, [*logs, infinity], strict=False))
-
-
-@_styled
-def file_of(figure: Figure, kind: str, transparent: bool = False) -> bytes:
-    """The content of a file: pdf, png or svg. It has no date: the same figure is the same bytes."""
-    content = io.BytesIO()
-    undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a character that the font lacks
-        figure.savefig(content, format=kind, metadata=undated, dpi=300, transparent=transparent)
-    return content.getvalue()
-
-
-def image_address(table: TaskTable) -> Markup:
-    """The figure of a table as the address of an image that a page holds itself, without a ground of its own. It is
-    drawn once: the first page of a site shows those of its first suite again."""
-    if table not in _IMAGES:
-        content = base64.b64encode(
-            file_of(privacy_utility([("", table)]), "svg", transparent=True)
-        ).decode()
-        _IMAGES[table] = Markup(f"data:image/svg+xml;base64,{content}")  # has no markup
-    return _IMAGES[table]
+def _spread(labels: list[dict[str, Any]], low: float, high: float, height: float) -> None:
+    """Gives every label a `place`, in pixels from the top: that of its score, moved where two would overlap."""
+    labels.sort(key=itemgetter("y"), reverse=True)
+    free = -math.inf
+    for label in labels:
+        label["place"] = max(height * (high - label["y"]) / (high - low), free)
+        free = label["place"] + _LABEL
+    limit = height
+    for label in reversed(labels):
+        label["place"] = round(min(label["place"], limit), 2)
+        limit = label["place"] - _LABEL
 
 
 def _cut(text: str, longest: int) -> str:

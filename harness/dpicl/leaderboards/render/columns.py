@@ -231,7 +231,7 @@ ROWS = (
         "recovery",
         _recovery,
         recovery_text,
-        "(score − zero-shot) / (real demonstrations − zero-shot), each over the row's own seeds",
+        "(score − best control without records) / (real demonstrations − that control), over the row's own seeds",
         optional=True,
     ),
     Column(
@@ -300,14 +300,16 @@ ROWS = (
 
 
 def row_facts(row: Row) -> dict[str, str]:
-    """Everything of a row that is a number, as name -> text."""
+    """Every number that a row has, as name -> text."""
     metric = f"{metric_name(row.metric)}, {row.reader}"
     metric += ", lower is better" if row.lower_is_better(row.metric) else ""
-    texts = {column.name: column.text(column.value(row)) for column in ROWS if column is not NAME}
-    baselines = {
-        "zero-shot": row.zero_shot,
-        f"{row.control_name}, the best control without records,": row.control,
-        "real demonstrations": row.real_data,
+    values = {
+        f"score ({metric})": SCORE.text(row.score),
+        **{column.name: column.text(column.value(row)) for column in ROWS[1:]},
+        "zero-shot at its seeds": SCORE.text(row.zero_shot),
+        f"{row.control_name}, the best control without records": SCORE.text(row.control),
+        "real demonstrations at its seeds": SCORE.text(row.real_data),
     }
-    scores = {f"{name} over its seeds": SCORE.text(score) for name, score in baselines.items()}
-    return {f"score ({metric})": texts.pop("score"), **texts, **scores}
+    for name in ("score", "Q"):
+        del values[name]
+    return {name: text for name, text in values.items() if text != "–"}

@@ -7,36 +7,41 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
 from dpicl.core.messages import epsilon_text
 from dpicl.core.paths import CLONE
+from dpicl.core.plugins import Registered
 from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.evidence import AttackBoard, Evidence, build_attacks
 from dpicl.leaderboards.model.ranks import Pairs
+from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.render import hosting, page
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.attacks_view import attack_blocks
 from dpicl.leaderboards.render.board_tables import (
-    carried_table,
-    claims_table,
     headroom_table,
     methods_table,
 )
 from dpicl.leaderboards.render.board_view import (
     answer_blocks,
+    finite_levels,
     first_level,
+    header,
     headroom_blocks,
     section_blocks,
+    task_blocks,
 )
 from dpicl.leaderboards.render.columns import ROWS, row_data, rows_frame, to_csv
+from dpicl.leaderboards.render.guide import Guide, make_guide
 from dpicl.leaderboards.render.row_view import row_blocks, texts_blocks
+from dpicl.mechanism.bases import Mechanism
 from dpicl.tables.document import (
     Block,
     Column,
@@ -44,15 +49,18 @@ from dpicl.tables.document import (
     Figure,
     Filters,
     Heading,
+    Link,
     Part,
     Table,
+    Words,
     folded_notes,
     make_table,
+    notes,
     words,
 )
 
 #: (name, address from the site's first page)
-Link = tuple[str, str]
+Place = tuple[str, str]
 #: What every page links: (name, where a clone has it).
 _BESIDE = (
     ("Documentation", "docs/index.md"),
@@ -60,15 +68,29 @@ _BESIDE = (
     ("Licence", "LICENSE"),
 )
 _DATA = (("Results (Parquet)", "results.parquet"), ("Data card", "croissant.json"))
-#: The appendix of a suite.
-TEXTS = "texts.html"
+#: The reader of the tables that rank methods by what a model learns from their texts.
+_BY_MODEL = "answered by the model"
 _DOWNLOADS = (("CSV", "board.csv"), ("JSON", "board.json"))
+TITLE = "Private in-context learning"
+#: What the site is, in a sentence.
+PURPOSE = (
+    "Private records in a prompt make a language model better at a task. How much of that gain does each differentially"
+    " private method keep, at a privacy loss ε that is proved?"
+)
+_CHARTS = (
+    "Recovery at ε = {}, with 95% intervals over seeds, on every task where private records pay: 0% is the best control"
+    " that reads no record, 100% real demonstrations without privacy."
+)
+READING = "What is this, and how do I read it?"
 _READING = (
-    "Each mechanism turns private records into a few demonstrations for a language model, or into answers. Each is run"
-    " with the smallest noise whose proved ε does not exceed the target ε: an upper bound computed from a ledger of"
-    " what the run did with private records. The smaller ε, the more private. Zero-shot (ε = 0) uses no record at all;"
-    " real demonstrations (ε = ∞) show records as they are. docs/reading-the-board.md says how it is all worked out,"
-    " docs/accounting.md why ε holds."
+    "Each method turns private records into a few demonstrations for a language model, or into answers, with the least"
+    " noise whose proved ε does not exceed the target: the smaller ε, the less anybody can learn about one record.",
+    "Recovery says how much a method keeps: 0% is the best row that reads no record (below it records did not help),"
+    " 100% is what real demonstrations reach without any privacy. Bars are 95% intervals over seeds. Controls are grey:"
+    " simple rows that a method should beat.",
+    "Proved ε is an upper bound, from a ledger of what the run did with private records; audited ε is a lower bound, by"
+    " attacks; claimed ε is what the paper's formula gives. docs/reading-the-board.md says how all of it is worked out,"
+    " docs/accounting.md why ε holds.",
 )
 
 
@@ -78,11 +100,13 @@ def write_site(
     evidence: Evidence,
     url: str | None = None,
     repository: str | None = None,
+    mechanisms: Mapping[str, Registered[Mechanism]] | None = None,
 ) -> Path:
     """Writes the first page, the pages of each suite in a folder of its name, the page of all attacks and the data;
     returns the path of the first page.
 
     boards: by the suite's name, which is the name of its folder. url: of the site, for a site map and a feed.
+    mechanisms: those whose papers and code pages link.
     repository: address that every page links, with the documentation, the citation and the licence there; without
     one a site that a clone makes has copies of them.
     Raises ResultError when it cannot, and where a file of somebody else is in the way: then nothing is written.
@@ -95,17 +119,23 @@ def write_site(
         beside = [(name, path) for name, path in _BESIDE if path in copies]
         upward = [(name, f"../{path}") for name, path in beside]
     changes = [("Changes (Atom)", "feed.xml")] if url else []
+    code, upward_code = "mechanisms" if copies else "", "../mechanisms" if copies else ""
+    if repository:
+        code = upward_code = f"{repository}/blob/HEAD/mechanisms"
     attacks = build_attacks(evidence.attacks)
     files: dict[str, str | bytes] = {
         **copies,
         "attacks/index.html": attacks_page(attacks, [("All suites", "index.html"), *beside], "../"),
         "index.html": suites_page(
-            boards, [("All attacks", "attacks/index.html"), *_DATA, *changes, *beside]
+            boards,
+            [("All attacks", "attacks/index.html"), *_DATA, *changes, *beside],
+            make_guide(mechanisms or {}, code),
         ),
     }
+    guide = make_guide(mechanisms or {}, upward_code)
     links = [("All suites", "../index.html"), ("All attacks", "../attacks/index.html"), *upward]
     for name, board in boards.items():
-        files |= {f"{name}/{file}": content for file, content in pages(board, links).items()}
+        files |= {f"{name}/{file}": content for file, content in pages(board, links, guide).items()}
     page_names = [name for name in files if name.endswith(".html")]
     files |= hosting.data_files(boards.values())
     if url:
@@ -114,30 +144,28 @@ def write_site(
 
 
 def _copies() -> dict[str, bytes]:
-    """Path -> content of the documentation, the citation and the licence; nothing where no clone has them."""
+    """Path -> content of the documentation, the citation, the licence and the mechanisms; nothing where no clone has
+    them."""
     if CLONE is None:
         return {}
     paths = [CLONE / "CITATION.cff", CLONE / "LICENSE", *(CLONE / "docs").rglob("*.md")]
+    paths += (CLONE / "mechanisms").glob("*.py")
     return {
         path.relative_to(CLONE).as_posix(): path.read_bytes() for path in paths if path.is_file()
     }
 
 
-def pages(board: Board, links: Sequence[Link] = ()) -> dict[str, str]:
-    """Every file of the site of a suite: path -> text. links: more places, named on every page."""
+def pages(board: Board, links: Sequence[Place] = (), guide: Guide | None = None) -> dict[str, str]:
+    """Every file of the site of a suite: path -> text. links: more places, named on every page. guide: what pages say
+    of methods and tasks."""
     places = Addresses(board)
     suite = board.sections[0].group.suite
-    texts = texts_blocks(board)
-    nav = [
-        ("Board", "index.html"),
-        *([("Released texts", TEXTS)] if texts else []),
-        *links,
-        *_DOWNLOADS,
-    ]
+    nav = [("Board", "index.html"), *links, *_DOWNLOADS]
     title = f"{suite}: private in-context learning"
     blocks: list[Block] = [
         Heading(f"{title}, the board", 1),
-        *_answer(board, places),
+        _reading(board),
+        *_first_screens(board.sections, places, guide),
         *folded_notes(board.notes),
     ]
     for section in board.sections:
@@ -148,61 +176,94 @@ def pages(board: Board, links: Sequence[Link] = ()) -> dict[str, str]:
         "board.csv": to_csv(rows_frame(board)),
         "board.json": json.dumps(board_json(board), allow_nan=False) + "\n",
     }
-    if texts:
-        files[TEXTS] = page.render(f"Released texts of {suite}", texts, here=TEXTS, nav=nav)
     docs = dict(links).get("Documentation", "").removesuffix("/index.md")
     for section in board.sections:
         for table in section.tables:
+            of_task = _task_page(board, section, table, places, guide)
+            title = f"{table.task}, {suite}"
+            files[places.task(table)] = page.render(title, of_task, "../", nav=nav)
             pairs = Pairs(table)
             for row in table.in_order:
-                of_row = row_blocks(section, row, pairs, places, docs)
+                of_row = row_blocks(section, table, row, pairs, places, docs, guide)
                 files[places.page(row)] = page.render(
                     f"{row.place}, {suite}", of_row, "../", nav=nav
                 )
     return files
 
 
-def _answer(board: Board, places: Addresses) -> list[Block]:
-    """What a reader sees first: the answer, the table, a chart, the claims; of each section that may be compared."""
+def _first_screens(
+    sections: Sequence[Section], places: Addresses, guide: Guide | None
+) -> list[Block]:
+    """What a reader sees first of each of these sections: the charts of recovery, the table, and what to use."""
     blocks: list[Block] = []
-    for section in board.sections:
+    for section in sections:
         level = first_level(section)
-        epsilons = sorted({row.epsilon for row in section.rows if 0 < row.epsilon < math.inf})
-        answer = [*answer_blocks(section, level)]
+        screen: list[Block] = [*header(section, level)]
         if not section.tables:
-            blocks += [*answer, headroom_table(section.measured)]
-            continue
-        if section is board.sections[0]:
-            answer.append(_filters(board, level))
-        answer.append(methods_table(section, epsilons, places))
-        if carried := carried_table(section, epsilons):
-            answer.append(carried)
-        if figures := _charts(section):
-            answer.append(Part(figures, kind="plots"))
-        answer += headroom_blocks(section)
-        if section is board.sections[0]:
-            legend = Facts(_legend(board), "manifest")
-            answer.append(Part((words(_READING), legend), "How to read this board"))
-        answer.append(claims_table(section, places))
-        blocks.append(Part(tuple(answer), kind="answer", data={"model": section.group.model}))
+            screen.append(headroom_table(section.measured))
+        else:
+            if figures := _charts(section.tables, level, places):
+                screen.append(words(_CHARTS.format(epsilon_text(level)), "quiet"))
+                screen.append(Part(figures, kind="plots"))
+            if section is sections[0]:
+                screen.append(_filters(sections, level))
+            screen.append(methods_table(section, finite_levels(section), places, guide))
+            screen += _meanings(section, guide)
+            screen += [Heading("What to use, and what beats it"), *answer_blocks(section, level)]
+            screen += headroom_blocks(section)
+        blocks.append(Part(tuple(screen), kind="answer", data={"model": section.group.model}))
     return blocks
 
 
-def _charts(section: Section) -> tuple[Figure, ...]:
-    """Score against ε of every task with a row that has one."""
-    from dpicl.leaderboards.render.charts import (
-        image_address,
-    )  # matplotlib, which a terminal has no need of
+def _meanings(section: Section, guide: Guide | None) -> list[Block]:
+    """What each method of a section does, one click away."""
+    if guide is None:
+        return []
+    names = sorted({row.mechanism for row in section.rows})
+    known = {name: guide.methods[name].summary for name in names if name in guide.methods}
+    return [Part((Facts(known, "manifest meanings"),), "What each method does")] if known else []
 
-    return tuple(
-        Figure(
-            f"{table.task}: {table.metric} against ε, with 95% intervals",  # its axis names the reader
-            image_address(table),
-            {"task": table.task},
-        )
-        for table in section.tables
-        if any(row.epsilon > 0 for row in table.rows)
-    )
+
+def _reading(board: Board) -> Part:
+    """What a stranger asks first, one click away."""
+    legend = Facts(_legend(board), "manifest")
+    return Part((*notes(_READING, ""), legend), READING)
+
+
+def _task_page(
+    board: Board, section: Section, table: TaskTable, places: Addresses, guide: Guide | None
+) -> Iterator[Block]:
+    """A task: what it asks, its headroom, charts, rows and texts."""
+    group = section.group
+    suite = Link(f"{group.suite}, version {group.version}", "index.html")
+    yield Words((suite, f" › {table.task}"))
+    yield Heading(f"{table.task}, {model_name(group.model)}, {group.source} records", 1)
+    if guide and guide.tasks.get(table.task):
+        yield words(f"{guide.tasks[table.task]}.", "lead")
+    if figures := _charts([table], first_level(section), places):
+        yield Part(figures, kind="plots")
+    yield headroom_table([table])
+    yield from task_blocks(table, places, False, board.skipped)
+    yield from texts_blocks(table)
+
+
+def _charts(tables: Sequence[TaskTable], level: float, places: Addresses) -> tuple[Figure, ...]:
+    """The recovery of all rows on every task that rewards private records, those that the model answers first; of one
+    task alone also the scores, where there are more than two levels of ε."""
+    from dpicl.leaderboards.render import charts  # a terminal has no need of it
+
+    figures = []
+    for table in sorted(tables, key=lambda table: table.reader != _BY_MODEL):
+        panels = {}
+        if charts.recovered_rows(table, level):
+            panels[table.describe_metrics()] = charts.recovery_panel(table, level)
+        levels = {row.epsilon for row in table.rows if 0 < row.epsilon < math.inf}
+        if len(tables) == 1 and len(levels) > 2:
+            panels["score at every ε"] = charts.score_panel(table)
+        for caption, panel in panels.items():
+            figure = charts.page_figure(f"{table.task}: {caption}", panel, table.task)
+            figures.append(replace(figure, link=places.task(table)))
+    return tuple(figures)
 
 
 def _legend(board: Board) -> dict[str, Any]:
@@ -211,12 +272,12 @@ def _legend(board: Board) -> dict[str, Any]:
     return {column.name: column.help for column in ROWS} | marks
 
 
-def _filters(board: Board, level: float) -> Filters:
-    """The filters of a board: those with a choice. Reference baselines always stay."""
-    rows = sorted((row for row in board.rows if not row.is_reference), key=attrgetter("epsilon"))
-    data = [row_data(row) for row in rows]
-    tasks = [table.task for section in board.sections for table in section.tables]
-    models = [section.group.model for section in board.sections]
+def _filters(sections: Sequence[Section], level: float) -> Filters:
+    """The filters of a page with these sections: those with a choice. Reference baselines always stay."""
+    rows = [row for section in sections for row in section.rows if not row.is_reference]
+    data = [row_data(row) for row in sorted(rows, key=attrgetter("epsilon"))]
+    tasks = [table.task for section in sections for table in section.tables]
+    models = [section.group.model for section in sections]
     filters = [
         ("task", "Task", dict(zip(tasks, tasks, strict=True)), ""),
         ("model", "Model", {model: model_name(model) for model in models}, ""),
@@ -234,14 +295,22 @@ def _filters(board: Board, level: float) -> Filters:
 # Several suites, and attacks.
 
 
-def suites_page(boards: Mapping[str, Board], links: list[Link]) -> str:
-    """The first page: the first suite's answer, then a line for each suite. boards: by the suite's name, which names
-    its folder beside the page. links: (name, address)."""
-    title = "Private in-context learning"
+def suites_page(boards: Mapping[str, Board], links: list[Place], guide: Guide | None = None) -> str:
+    """The first page: charts, table and answer of the first suite's first section, then a line for each suite.
+
+    boards: by the suite's name, which names its folder beside the page. links: (name, address). guide: what the page
+    says of methods and tasks.
+    """
     first, board = next(iter(boards.items()))
-    table = suites_table(suites_json(boards), has_links=True)
-    blocks = [Heading(title, 1), *_answer(board, Addresses(board, f"./{first}/")), table]
-    return page.render(title, blocks, here="index.html", nav=links)
+    places = Addresses(board, f"./{first}/")
+    blocks = [
+        Heading(TITLE, 1),
+        words(PURPOSE, "lead"),
+        _reading(board),
+        *_first_screens(board.sections[:1], places, guide),
+        suites_table(suites_json(boards), has_links=True),
+    ]
+    return page.render(TITLE, blocks, here="index.html", nav=links)
 
 
 def _best(suite: Mapping[str, Any]) -> str | None:
@@ -291,7 +360,7 @@ def _section_json(suite: str, section: Section) -> dict[str, Any]:
     }
 
 
-def attacks_page(board: AttackBoard, links: Sequence[Link] = (), root: str = "") -> str:
+def attacks_page(board: AttackBoard, links: Sequence[Place] = (), root: str = "") -> str:
     """The whole page as text. links: (name, address from the site's first page), which is ``root`` away."""
     title = "Private in-context learning: attacks"
     intro = words(

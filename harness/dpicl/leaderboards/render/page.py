@@ -25,6 +25,7 @@ from dpicl.core.errors import ResultError
 from dpicl.core.files import NotRegular, open_regular, put_whole, require_no_link
 from dpicl.core.messages import capitalize
 from dpicl.core.printable import make_visible
+from dpicl.leaderboards.render.methods import signs_css
 from dpicl.tables.document import Block
 
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -61,7 +62,7 @@ def render(
 @cache
 def _read_assets() -> dict[str, str]:
     """The style and the script of all pages, and the policy that admits them."""
-    style = (_TEMPLATES / "page.css").read_text("utf-8")
+    style = (_TEMPLATES / "page.css").read_text("utf-8") + signs_css()
     sort = (_TEMPLATES / "sort.js").read_text("utf-8")
     choose = (_TEMPLATES / "filter.js").read_text("utf-8")
     script = f'"use strict";\n{sort}{choose}'

@@ -1,5 +1,5 @@
-"""Builds the page of a row (settings, other rows, released texts, spent budget, attacks, how to reproduce it) and the
-appendix of a site with the first texts that each row released.
+"""Builds the page of a row (settings, other rows, released texts, spent budget, attacks, how to reproduce it), and the
+first texts of every row for the page of its task.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ from dpicl.core.messages import capitalize, epsilon_text, names_text, queries_wo
 from dpicl.core.printable import make_visible
 from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.compare.rows import DIFFERENCE, DescribedDifference
-from dpicl.leaderboards.model.board import Board, Section
+from dpicl.leaderboards.model.board import Section
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.marks import event_kinds
 from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.rows import Row, by_worth
 from dpicl.leaderboards.model.submissions import Submission
+from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.model.text import metric_name, metrics_text
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import list_attacks_on
 from dpicl.leaderboards.render.board_tables import submitted_table
 from dpicl.leaderboards.render.columns import row_facts
+from dpicl.leaderboards.render.guide import Guide, Method
 from dpicl.models.server_settings import without_address
 from dpicl.results.schema import LedgerRow, Result, Score
 from dpicl.results.store import Store
@@ -53,7 +55,7 @@ from dpicl.tables.document import (
 MOST_RIVALS = 20
 #: Test records whose released answers the page shows of a row; result files hold them all.
 MOST_ANSWERS = 30
-#: Texts of a row in the appendix of a site.
+#: Texts of a row on the page of its task.
 MOST_TEXTS = 20
 #: The packages whose versions the page shows; result files hold them all.
 _PACKAGES = ("torch", "transformers", "lm_eval", "lm-eval", "dp-accounting", "prv-accountant")
@@ -61,17 +63,22 @@ _PACKAGES = ("torch", "transformers", "lm_eval", "lm-eval", "dp-accounting", "pr
 
 def row_blocks(
     section: Section,
+    table: TaskTable,
     row: Row,
     pairs: Pairs,
     places: Addresses,
     docs: str = "",
+    guide: Guide | None = None,
 ) -> list[Block]:
-    """Everything that is known of a row. pairs: of its task. places: where pages are. docs: the address of the
-    documentation; "": it is named and not linked."""
+    """Everything that is known of a row; what does not apply is left out. pairs: of its task. places: where pages are.
+    docs: the address of the documentation; "": it is named and not linked. guide: what pages say of methods."""
     group = section.group
     suite = Link(f"{group.suite}, version {group.version}", "index.html")
-    path = (suite, " › ", Link(row.label, places.board_of_name(row.label)), f" › {row.task}")
-    blocks: list[Block] = [Words(path), Heading(row.place, 1), Facts(_facts(group, row))]
+    task = Link(row.task, places.task(table))
+    path = (suite, " › ", task, " › ", Link(row.label, places.board_of_name(row.label)))
+    blocks: list[Block] = [Words(path), Heading(row.place, 1)]
+    blocks += _method((guide or Guide()).method(row.mechanism))
+    blocks.append(Facts(_facts(group, row)))
     if row.audit.flag:
         blocks.append(words(f"Refuted: {row.audit.flag}.", "note flag"))
     blocks += notes(_remarks(row))
@@ -86,20 +93,37 @@ def row_blocks(
     blocks += _proof(row, docs)
     blocks += _origin(group, row)
     citation = words(bibtex(group, row, places.of(row)), "command")
-    return [*blocks, Part((citation,), "Cite this row")]
+    return [*blocks, Part((citation,), "Cite this row (BibTeX)")]
+
+
+def _method(method: Method) -> Iterator[Block]:
+    """What it does, with its paper and its code."""
+    sources = {"paper": method.paper, "code": method.code}
+    parts: list[str | Link] = [f"{capitalize(method.summary)}."] if method.summary else []
+    for name, address in sources.items():
+        if address:
+            parts += [" ", Link(name, address)]
+    if parts:
+        yield Words(tuple(parts))
 
 
 def _metrics(row: Row) -> Iterator[Block]:
-    yield Heading("Metrics")
+    """The metrics beside the main one."""
     scores = {}
     for metric, value in row.numbers.items():
-        direction = " (lower is better)" if row.lower_is_better(metric) else ""
-        scores[metric_name(metric) + direction] = score_text(value)
-    yield Facts(scores)
-    readers = metrics_text(
-        (metric_name(metric), row.results[0].reader_of(metric)) for metric in row.numbers
-    )
-    yield words(f"{capitalize(readers)}.", "quiet")
+        if metric != row.metric:
+            direction = " (lower is better)" if row.lower_is_better(metric) else ""
+            scores[metric_name(metric) + direction] = score_text(value)
+    if scores or row.skipped:
+        yield Heading("Other metrics")
+    if scores:
+        readers = metrics_text(
+            (metric_name(metric), row.results[0].reader_of(metric))
+            for metric in row.numbers
+            if metric != row.metric
+        )
+        yield Facts(scores)
+        yield words(f"{capitalize(readers)}.", "quiet")
     yield from notes(
         f"{metric_name(metric)} was not computed: {reason}"
         for metric, reason in row.skipped.items()
@@ -107,11 +131,11 @@ def _metrics(row: Row) -> Iterator[Block]:
 
 
 def _attacks(row: Row) -> Iterator[Block]:
-    yield Heading("Attacks")
     attacked = list_attacks_on([row])
-    yield (
-        attacks_table(f"Attacks on {row.title}", attacked) if attacked else words("None.", "quiet")
-    )
+    if attacked or row.audit.command:
+        yield Heading("Attacks")
+    if attacked:
+        yield attacks_table(f"Attacks on {row.title}", attacked)
     if row.audit.command:
         yield words("No audit yet. Make it with:", "quiet")
         yield words(row.audit.command, "command")
@@ -131,14 +155,15 @@ def _origin(group: Group, row: Row) -> Iterator[Block]:
     facts["cost"] = (
         f"{seconds:.0f} s and {tokens:,.0f} tokens read a seed, at most {memory:,.0f} MB"
     )
-    facts["command"] = command(group, row) + (
-        "" if row.submission is None else " (runs the submitted code)"
-    )
-    if len(row.seeds) > 1:
-        facts["short way"] = (
-            f"the command with --seed {row.seeds[0]}: one of its {len(row.seeds)} seeds"
-        )
     yield Facts(facts, "manifest")
+    yield Heading("Run it again")
+    yield words(command(group, row), "command")
+    remarks = [] if row.submission is None else ["It runs the submitted code."]
+    if len(row.seeds) > 1:
+        remarks.append(
+            f"The command with --seed {row.seeds[0]} makes one of its {len(row.seeds)} seeds."
+        )
+    yield from notes(remarks, "quiet")
 
 
 def _submission(submission: Submission, row: Row) -> list[Block]:
@@ -157,20 +182,21 @@ def _submission(submission: Submission, row: Row) -> list[Block]:
 
 
 def _facts(group: Group, row: Row) -> dict[str, str | Link]:
-    first, shown = row.results[0], row_facts(row)
-    return {
+    """What was run and what it scored; the proved ε comes with its δ."""
+    first = row.results[0]
+    facts: dict[str, str | Link] = {**row_facts(row), "δ": f"{first.privacy.delta:g}"}
+    facts |= {"covers": queries_words(row.queries), "neighbours": first.privacy.neighbours}
+    facts |= {
         "model": model_name(group.model),
         "records": group.source,
-        "neighbours": first.privacy.neighbours,
         "mechanism": first.cell.mechanism,
-        "options": options_text(first.cell.options, none="none"),
-        "knob": str(first.privacy.knob) if first.privacy.knob else "none",
-        **shown,
-        "privacy": f"ε = {shown['proved ε']} proved, δ = {first.privacy.delta:g}",
-        "covers": queries_words(row.queries),
-        "noise": first.cell.noise,
-        "shots": str(first.cell.shots),
     }
+    if options := options_text(first.cell.options, none=""):
+        facts["options"] = options
+    if first.privacy.knob:
+        facts["knob"] = str(first.privacy.knob)
+        facts["noise"] = first.cell.noise
+    return {**facts, "shots": str(first.cell.shots)}
 
 
 def _remarks(row: Row) -> Iterator[str]:
@@ -252,10 +278,7 @@ _TEXT = Column("text", "text", itemgetter(2), _show_text, wide=True)
 def _show_released(row: Row) -> Iterator[Block]:
     """Released texts are untrusted, and data."""
     noun = "demonstrations" if row.results[0].kind == "demonstrations" else "answers"
-    yield Heading(f"Released {noun}")
     answered = [result for result in row.results if result.answers]
-    if answered:
-        yield _answers_table(answered)
     texts: list[tuple[int, str, str, int | None]] = []
     with_texts = [result for result in row.results if result.texts and not result.answers]
     for result in with_texts:
@@ -265,14 +288,17 @@ def _show_released(row: Row) -> Iterator[Block]:
         texts += [
             (result.cell.seed, text.label, text.text, text.tokens) for text in result.released
         ]
+    withheld = sum(result.released_count for result in row.results if not result.texts)
+    if answered or texts or withheld:
+        yield Heading(f"Released {noun}")
+    if answered:
+        yield _answers_table(answered)
     if texts:
         columns = [_LABEL, _SEED, _TEXT, Column("tokens", "tokens", itemgetter(3))]
         yield make_table("Released texts", columns, texts, sortable=False)
-    if withheld := sum(result.released_count for result in row.results if not result.texts):
+    if withheld:
         reason = "they were made without privacy, or they retell records that may not be published"
         yield words(f"{withheld} {noun} are not shown: {reason}.", "quiet")
-    elif not answered and not texts:
-        yield words("None.", "quiet")
 
 
 def _answers_table(results: Sequence[Result]) -> Table:
@@ -312,7 +338,7 @@ _SEEDS = (
     Column("score", "score", lambda result: _score(result).value, score_text),
     Column("interval", "its 95% interval", _score_interval, _score_interval_text),
     Column("proved", "proved ε", "privacy.epsilon_proved", epsilon_text),
-    Column("knob", "knob", "privacy.knob.value", "{:.6g}".format),
+    Column("knob", "knob", "privacy.knob.value", "{:.6g}".format, optional=True),
     Column("seconds", "seconds", _seconds, "{:.0f}".format),
     Column("created", "made"),
     Column("file", "result file", "cell_id", "{}.json".format),
@@ -343,17 +369,16 @@ _LEDGER = (
     Column("records", "records", _ledger_records),
     Column("count", "times"),
     Column("event", "event", lambda row: describe(row.event), wide=True),
-    Column("note", "note", _ledger_note, wide=True),
+    Column("note", "note", _ledger_note, wide=True, optional=True),
 )
 
 
 def _ledger(row: Row) -> Iterator[Block]:
     privacy = row.results[0].privacy
+    if not privacy.ledger:
+        return
     yield Heading("Ledger of the first seed")
-    if privacy.ledger:
-        yield make_table("Ledger", _LEDGER, privacy.ledger, sortable=False)
-    else:
-        yield words("Empty: it holds no access to private records.", "quiet")
+    yield make_table("Ledger", _LEDGER, privacy.ledger, sortable=False)
     ledgers = set()
     for result in row.results:
         ledgers.add(tuple(sorted(line.model_dump_json() for line in result.privacy.ledger)))
@@ -485,7 +510,7 @@ def _manifest(result: Result) -> dict[str, str | Link]:
         "weights": model.sha256 or model.revision or "no fingerprint",
         "records": f"{data.source}, {records}",
         "fingerprint": f"sha256 {data.fingerprint}",
-        "dropped": dropped or "none",
+        **({"dropped": dropped} if dropped else {}),
         "prompts": f"sha256 {manifest.prompts_hash}",
         "code": _commit(result),
         "packages": ", ".join(packages),
@@ -519,24 +544,10 @@ def describe(event: Mapping[str, Any]) -> str:
     return json.dumps(event)
 
 
-_APPENDIX = (
-    f"The first {MOST_TEXTS} texts of every row that released some, at its smallest ε, in the order of its seeds. Texts"
-    " that were made without privacy, or that retell records which may not be published, are not here."
-)
-
-
-def texts_blocks(board: Board) -> list[Block]:
-    """Released texts are untrusted, and data. Empty where no row has any to show."""
-    blocks: list[Block] = []
-    for section in board.sections:
-        texts = [block for table in section.tables for block in _texts_of_task(table.rows)]
-        if texts:
-            blocks += [words(f"Model: {model_name(section.group.model)}."), *texts]
-    return [Heading("Released texts", 1), words(_APPENDIX), *blocks] if blocks else []
-
-
-def _texts_of_task(rows: Sequence[Row]) -> Iterator[Block]:
-    ordered = sorted(rows, key=attrgetter("label", "epsilon"))
+def texts_blocks(table: TaskTable) -> Iterator[Block]:
+    """The first texts of every row of a task, which are untrusted, and data."""
+    ordered = sorted(table.rows, key=attrgetter("label", "epsilon"))
+    tables = []
     for _, of_label in groupby(ordered, key=attrgetter("label")):
         row = next(of_label)
         texts = [
@@ -547,4 +558,15 @@ def _texts_of_task(rows: Sequence[Row]) -> Iterator[Block]:
         ]
         if texts:
             columns = (_SEED, _LABEL, _TEXT)
-            yield make_table(row.place, columns, texts[:MOST_TEXTS], sortable=False, heading=True)
+            shown = make_table(row.title, columns, texts[:MOST_TEXTS], sortable=False)
+            tables.append(Part((shown,), row.title))
+    if tables:
+        yield Heading("Released texts")
+        yield words(_TEXTS, "quiet")
+        yield from tables
+
+
+_TEXTS = (
+    f"The first {MOST_TEXTS} of every row that released some, at its smallest ε, in the order of its seeds. Texts that"
+    " were made without privacy, or that retell records which may not be published, are not here."
+)

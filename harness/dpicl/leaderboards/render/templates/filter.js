@@ -17,7 +17,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const apply = () => {
     const wanted = fields.map((field) => [field.dataset.filter, field.value.trim()]).filter(([, value]) => value);
     const shown = (data) => wanted.every(([name, value]) => fits(data, name, value));
-    for (const one of document.querySelectorAll("main tr[data-row], main figure, main section[data-task], main section[data-model]")) {
+    for (const one of document.querySelectorAll("main tr[data-row], main figure, main section[data-model]")) {
       if (one.contains(bar)) one.classList.toggle("out", !shown(one.dataset)); // the filters stay
       else one.toggleAttribute("hidden", !shown(one.dataset));
     }
