@@ -1,6 +1,7 @@
 """The files in examples/ run as they are."""
 
 import csv
+import json
 import runpy
 import sys
 from pathlib import Path
@@ -35,3 +36,18 @@ def test_demonstrations_come_from_a_table(monkeypatch, capsys, fresh_cache, tmp_
     assert "for one record" in printed
     assert Path("demonstrations.jsonl").exists()
     assert Path("demonstrations.card.md").exists()
+
+
+@pytest.mark.slow
+def test_the_notebook_draws_a_forest(dpicl, monkeypatch, fresh_cache, tmp_path):
+    results = EXAMPLES.parent / "results"
+    site = tmp_path / "site"
+    assert dpicl("board", "ginc", "--results", results, "--html", site).code == 0
+    monkeypatch.chdir(tmp_path)
+    notebook = json.loads((EXAMPLES / "forest.ipynb").read_text("utf-8"))
+    names: dict[str, object] = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    assert Path("forest.svg").read_text("utf-8").startswith("<svg")
+    assert names["best"] == "zero_shot"
