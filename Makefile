@@ -118,21 +118,23 @@ test: $(DEV)
 # With DPICL_DATA: what reads a task's own records. All other tests name the synthetic ones.
 test-data: $(DEV)
 	$(PYTEST) -n auto --dist loadfile -m "not slow and not server and not cluster" --hypothesis-profile fast \
-		tests/harness/test_*.py tests/harness/attacks tests/tasks tests/mechanisms tests/faults tests/test_docs.py
+		$(addprefix tests/harness/,api attacks cli core data engines mechanism own plan releasing results run scaffold) \
+		tests/tasks tests/mechanisms tests/faults tests/test_docs.py
 
 # What a change of the core, of privacy, of mechanisms, plans or boards breaks first. No file here imports torch; test-one
 # has the mechanisms' tests that need a model of their own.
 test-fast: $(DEV)
 	$(PYTEST) -n auto --dist loadfile -m "not slow and not model" --hypothesis-profile fast tests/test_floors.py \
-		tests/test_extras.py $(patsubst %,tests/harness/test_%.py,files git messages output_cache printable strict_yaml together) \
-		tests/harness/privacy tests/harness/test_suite.py tests/harness/test_registry.py tests/harness/test_headroom.py \
+		tests/test_extras.py tests/harness/privacy \
+		$(patsubst %,tests/harness/core/test_%.py,files git output_cache printable strict_yaml together) \
+		$(patsubst %,tests/harness/%.py,cli/test_messages mechanism/test_registry plan/test_headroom plan/test_suite) \
 		$(patsubst %,tests/mechanisms/test_%.py,answers answer_pieces embedding_centroids options public_controls voting_nearest) \
 		tests/leaderboards/test_board.py tests/leaderboards/test_pairs.py tests/leaderboards/test_marks.py
 
 # What a change of one mechanism needs: make test-one M=pta. The kit on every kind of task is the second line's.
 test-one: $(DEV)
 	$(PYTEST) -n auto --dist loadfile -m "not slow" -k '$(M)' --hypothesis-profile fast tests/mechanisms \
-		tests/harness/conformance tests/harness/test_releasing.py
+		tests/harness/conformance tests/harness/releasing/test_releasing.py
 	$(DPICL) check $(M)
 
 # Against real model servers, llama.cpp's and vLLM's (`make vllm`), in processes of their own; one that is not installed is

@@ -24,7 +24,7 @@ from tests.faults.harness import Watch, cuts, put, run_child
 from tests.harness.helpers import children, write
 from tests.harness.local_suite import private_release, rows_of
 from tests.harness.mortal import Lab
-from tests.harness.test_budget import ONE, records
+from tests.harness.own.test_budget import ONE, records
 from tests.leaderboards.factory import make_result
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")

@@ -46,9 +46,9 @@ from dpicl.program import parse
 from dpicl.results.fingerprints import AtHand
 from dpicl.results.schema import from_text, to_text
 from tests.fuzz.mutations import mutate
+from tests.harness.core.test_output_cache import ask_again
 from tests.harness.local_suite import LABELS, rows_of
-from tests.harness.test_budget import ONE, records, write_ledger
-from tests.harness.test_output_cache import ask_again
+from tests.harness.own.test_budget import ONE, records, write_ledger
 from tests.leaderboards.gate.conftest import CARD
 from tests.leaderboards.shown import render_attacks, render_terminal
 

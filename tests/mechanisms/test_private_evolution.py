@@ -20,7 +20,7 @@ from dpicl.models.simulated import SimulatedLM
 from dpicl.privacy.release_hooks import observing
 from dpicl.run.pipeline import run_cell
 from dpicl.run.workbench import Workbench
-from tests.harness.test_pipeline import MECHANISMS, SUITE, make_cell
+from tests.harness.run.test_pipeline import MECHANISMS, SUITE, make_cell
 from tests.mechanisms.adversarial import TinyTask
 from tests.samples import private_set
 

@@ -18,7 +18,7 @@ from dpicl.results.schema import from_text, to_text
 from dpicl.run import workbench
 from dpicl.run.pipeline import run_cell
 from dpicl.run.workbench import Workbench
-from tests.harness.test_pipeline import MECHANISMS, SUITE, make_cell
+from tests.harness.run.test_pipeline import MECHANISMS, SUITE, make_cell
 
 TEXT = (TASKS / "agnews" / "task.yaml").read_text("utf-8")
 OTHER = TEXT.replace("main_metric: acc_logistic", "main_metric: acc_nearest")

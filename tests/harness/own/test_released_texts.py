@@ -14,7 +14,7 @@ from dpicl.core.vocabulary import Demonstration
 from dpicl.data.concealed import conceal
 from dpicl.own.texts import labels_without_text, read_texts
 from tests.harness.helpers import refuse
-from tests.harness.test_release_command import ALWAYS, LABELS, desk, release  # noqa: F401
+from tests.harness.own.test_release_command import ALWAYS, LABELS, desk, release  # noqa: F401
 
 
 def test_texts_that_repeat_are_cut_or_broken_are_counted():

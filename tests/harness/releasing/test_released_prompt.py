@@ -19,8 +19,8 @@ from dpicl.releasing.release import release
 from dpicl.results.schema import from_text, to_text
 from dpicl.run.pipeline import run_cell
 from dpicl.run.workbench import Workbench
-from tests.harness.test_outputs import OneDraw
-from tests.harness.test_pipeline import SUITE, make_cell
+from tests.harness.mechanism.test_outputs import OneDraw
+from tests.harness.run.test_pipeline import SUITE, make_cell
 
 OWN = "Sort the {{ news }} well.\n\n"
 

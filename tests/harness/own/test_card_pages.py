@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from dpicl.own.card_pages import card_html, card_markdown, first_page
-from tests.harness.test_persons import desk as people  # noqa: F401
-from tests.harness.test_persons import release as release_people
-from tests.harness.test_release_command import desk, release  # noqa: F401
+from tests.harness.own.test_persons import desk as people  # noqa: F401
+from tests.harness.own.test_persons import release as release_people
+from tests.harness.own.test_release_command import desk, release  # noqa: F401
 
 HOSTILE = '</td><script>alert("x")</script>|[a](b)`\n# y\u202e--><img src=x onerror=y>'
 

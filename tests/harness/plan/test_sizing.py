@@ -12,7 +12,7 @@ from dpicl.core.errors import UsageError
 from dpicl.plan import sizing
 from tests.leaderboards.factory import make_result
 
-RESULTS = Path(__file__).parents[2] / "results"
+RESULTS = Path(__file__).parents[3] / "results"
 
 
 def results(seeds: int = 12, source: str = "synthetic") -> list:

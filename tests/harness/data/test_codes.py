@@ -28,7 +28,7 @@ from dpicl.releasing.release import release
 from dpicl.run.pipeline import run_cell
 from dpicl.run.workbench import Workbench
 from tests.harness.helpers import refuse, write
-from tests.harness.test_pipeline import MECHANISMS, SUITE, make_cell
+from tests.harness.run.test_pipeline import MECHANISMS, SUITE, make_cell
 
 BASES = {"agnews_codes": "agnews", "trec_codes": "trec", "dbpedia_codes": "dbpedia"}
 #: Codewords of World, Sports, Business and Technology at seeds 0, 1 and 2, as committed results have them.

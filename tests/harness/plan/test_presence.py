@@ -28,7 +28,7 @@ from tests.conftest import read_releases
 from tests.harness.local_suite import rows_of, suite, synthetic_suite, write_records
 from tests.harness.models.tiny import save_tiny_llama
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TRAIN = rows_of("train", 30)
 OTHER = [{"text": "a record that was not there", "label": "World"}]
 

@@ -20,7 +20,7 @@ from dpicl.own.state import read_state
 from dpicl.results.schema import from_text
 from dpicl.results.store import Store
 from tests.harness.helpers import refuse
-from tests.harness.test_budget import ONE, records
+from tests.harness.own.test_budget import ONE, records
 from tests.leaderboards.attack_factory import make_attack
 from tests.leaderboards.factory import ends, make_result, shipped_options, write_shipped
 

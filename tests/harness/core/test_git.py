@@ -12,7 +12,7 @@ import pytest
 from dpicl.core import git
 from dpicl.results import manifest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def plain_git(folder: Path, *words: str) -> str:

@@ -241,7 +241,7 @@ def test_what_nobody_could_read_again_is_not_written(store):
     assert store.load_all() == ([], [])
 
 
-COMMITTED = sorted((Path(__file__).parents[2] / "results").rglob("*.json"))
+COMMITTED = sorted((Path(__file__).parents[3] / "results").rglob("*.json"))
 #: The last file of each folder: of each row and task.
 LAST = list({path.parent: path for path in COMMITTED}.values())
 

@@ -21,7 +21,7 @@ from dpicl.core.errors import PluginError
 from dpicl.mechanism.outputs import check_state
 from dpicl.mechanisms.embedding_centroids import EmbeddingCentroids, Linear
 from tests.harness.helpers import refuse
-from tests.harness.test_release_command import LABELS, desk  # noqa: F401  the fixture
+from tests.harness.own.test_release_command import LABELS, desk  # noqa: F401  the fixture
 
 SIM = ("--model", "sim", "--option", "embedding=sim")
 RELEASE = ("release", "embedding_centroids", "--data", "tickets.csv", "--labels", ",".join(LABELS), "--size", 20,

@@ -99,7 +99,7 @@ def test_a_folder_keeps_results_and_goes_on(tmp_path):
 
 def test_a_plugin_file_is_a_mechanism(tmp_path):
     example = (
-        Path(__file__).parents[2] / "leaderboards" / "submissions" / "example" / "vote" / "vote.py"
+        Path(__file__).parents[3] / "leaderboards" / "submissions" / "example" / "vote" / "vote.py"
     )
     (result,) = dpicl.evaluate(example, epsilon=8, options={"tokens": 2, "slots": 2}, **SMALL)
     assert result.cell.mechanism == "vote" and result.cell.plugin
@@ -195,7 +195,7 @@ def test_audits_become_a_frame(tmp_path):
 
 
 def test_the_board_of_committed_results_is_a_frame():
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     board = dpicl.board("open", results=root / "results", source="synthetic")
     frame = board.to_frame()
     assert {"tang", "example/vote"} <= set(frame.label) and (frame.proved <= frame.epsilon).all()

@@ -26,7 +26,7 @@ from dpicl.releasing.release import release
 from dpicl.results.schema import from_text, to_text
 from dpicl.run.pipeline import run_cell
 from dpicl.run.workbench import Workbench
-from tests.harness.test_pipeline import SUITE, make_cell
+from tests.harness.run.test_pipeline import SUITE, make_cell
 
 SIM = EmbeddingCentroids(embedding="sim")
 LOGISTIC = replace(SIM, head="logistic", steps=2)

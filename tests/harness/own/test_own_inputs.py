@@ -23,7 +23,7 @@ from dpicl.data.tables import as_table
 from dpicl.data.task_file import LocalKeys, SourceSpec
 from dpicl.own.records import OwnRecords, load_own, make_config, queries_of, require_different
 from tests.harness.helpers import assert_shown_nowhere, refuse
-from tests.harness.test_release_command import ALWAYS, LABELS, desk, release, write_csv  # noqa: F401
+from tests.harness.own.test_release_command import ALWAYS, LABELS, desk, release, write_csv  # noqa: F401
 
 OWN = OwnRecords({label: label for label in LABELS})
 

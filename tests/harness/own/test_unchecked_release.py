@@ -17,7 +17,7 @@ from dpicl.mechanisms.embedding_centroids import EmbeddingCentroids
 from dpicl.own.card import UNCHECKED, PrivacyCard
 from dpicl.own.card_pages import card_markdown
 from tests.harness.helpers import refuse
-from tests.harness.test_release_command import ALWAYS, LABELS, desk  # noqa: F401  the fixture
+from tests.harness.own.test_release_command import ALWAYS, LABELS, desk  # noqa: F401  the fixture
 
 LEAKY = """
 import sys

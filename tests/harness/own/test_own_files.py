@@ -19,7 +19,7 @@ from dpicl.data.labels import read_labels
 from dpicl.data.reading import FileRecords, read_records
 from dpicl.own.records import OwnRecords, load_own, require_different
 from tests.harness.helpers import refuse
-from tests.harness.test_release_command import LABELS, desk, release, write_csv  # noqa: F401
+from tests.harness.own.test_release_command import LABELS, desk, release, write_csv  # noqa: F401
 
 CSV = "text,label\nmy card — charged,billing\nwhere is my money,refund\n"
 RECORDS = [Record("my card — charged", "billing"), Record("where is my money", "refund")]
