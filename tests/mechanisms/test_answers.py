@@ -1,6 +1,5 @@
 """Answers without noise are the non-private method done slowly; with noise it has the stated scale."""
 
-import dataclasses
 import math
 from collections import Counter
 
@@ -27,7 +26,7 @@ from tests.mechanisms.answering import (
 )
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", ["voting", "voting_raw"])
 def test_votes_are_the_plurality_of_the_slots_own_labels(name, seed):
     mechanism, task, _ = ALL[name]
@@ -49,7 +48,7 @@ def test_votes_are_the_plurality_of_the_slots_own_labels(name, seed):
 
 
 @pytest.mark.parametrize("name", ["voting_spans", "voting_keywords"])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_phrases_are_the_plurality_of_lines_that_are_candidates(name, seed):
     mechanism, task, phrases = ALL[name]
     answers, _, _ = run_one(name, seed=seed, knob=0.0)
@@ -68,8 +67,8 @@ def test_phrases_are_the_plurality_of_lines_that_are_candidates(name, seed):
         assert answer == public[votes.index(max(votes))]
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_esa_is_the_candidate_nearest_to_the_centred_clipped_mean(seed):
+@pytest.mark.parametrize("seed", range(2))
+def test_esa_is_the_candidate_nearest_to_the_clipped_mean(seed):
     mechanism, _, _ = ALL["esa"]
     answers, _, _ = run_one("esa", [*RECORDS[:10], "@", "@"], seed=seed, knob=0.0)
     reader = HashReader()
@@ -88,7 +87,7 @@ def test_esa_is_the_candidate_nearest_to_the_centred_clipped_mean(seed):
         assert answer == public[distances.index(min(distances))]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_ksa_suggests_the_words_of_most_slots_in_order(seed):
     mechanism, _, _ = ALL["ksa"]
     answers, _, _ = run_one("ksa", seed=seed, knob=0.0)
@@ -109,7 +108,7 @@ def test_ksa_suggests_the_words_of_most_slots_in_order(seed):
         )
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_histogram_ranks_candidates_by_the_slots_nearest_to_them(seed):
     mechanism, task, _ = ALL["sga_histogram"]
     answers, _, _ = run_one("sga_histogram", [*RECORDS[:10], "@", "@"], seed=seed, knob=0.0)
@@ -148,25 +147,19 @@ class Clustered(HashReader):
         return rows
 
 
-def test_sga_ranks_the_candidates_of_known_clusters_by_their_size():
+def test_sga_ranks_the_candidates_of_clusters_by_their_size():
     mechanism = SGA(slots=10, examples_per_slot=1, public_slots=4, top=4, levels=3)
     (answer,), _, _ = run_answers(
         mechanism, RECORDS, knob=0.0, reader=Clustered(), queries=QUERIES[:1]
     )
     assert "[south,\neast,\nwest]" in answer.prompt
-    one = dataclasses.replace(mechanism, top=1)
-    (answer,), _, _ = run_answers(one, RECORDS, knob=0.0, reader=Clustered(), queries=QUERIES[:1])
-    assert (
-        "Generate the summary for the dialogue with the reference summary: [south]\nThe summary is:"
-        in answer.prompt
-    )
     (answer,), _, _ = run_answers(
         mechanism, RECORDS, knob=0.01, reader=Clustered(), queries=QUERIES[:1]
     )
     assert "[south,\neast,\nwest]" in answer.prompt
 
 
-def test_the_noise_of_means_is_two_radii_of_the_public_answers_times_sigma():
+def test_the_noise_of_means_is_two_public_radii_times_sigma():
     mechanism, task, _ = ALL["sga"]
     tree, space = (
         ClusterTree(1.5, 1.0),
@@ -202,7 +195,7 @@ def is_public(entry, query):
     )
 
 
-def test_public_candidates_are_the_same_for_every_seed_and_private_set():
+def test_public_candidates_follow_no_seed_and_no_private_set():
     """They belong to the query; where slots are shared by all queries, so are the public ones."""
 
     def public_slots(seed, texts, way):
@@ -218,9 +211,7 @@ def test_public_candidates_are_the_same_for_every_seed_and_private_set():
 
 @pytest.mark.parametrize("way", SCHEMES)
 @pytest.mark.parametrize("name", ALL)
-def test_what_a_release_states_is_half_or_a_root_less_where_every_record_has_a_slot(
-    name, way, monkeypatch
-):
+def test_a_record_with_a_slot_of_its_own_needs_a_smaller_bound(name, way, monkeypatch):
     stated: dict[int, list[float]] = {}
     for shown in (1, 2):
         seen = stated[shown] = []

@@ -30,16 +30,13 @@ ANSWERS = {
     "pta_alpha": PTA(slots=4, tokens=3, top_k=8, alpha=5.0),
     "pta_top_p": PTA(slots=4, tokens=3, top_k=8, top_p=0.9),
     "pta_no_base": PTA(slots=4, tokens=3, top_k=8, base=False),
-    "pta_all": PTA(slots=4, tokens=3, top_k=8, normalise="all"),
     "tang_shared": Tang(slots=3, examples_per_slot=2, tokens=3, top_k=8),
     "pta_shared": PTA(slots=3, examples_per_slot=2, tokens=3, top_k=8),
     "hot_pate": HotPATE(slots=4, tokens=3, top_k=8),
-    "hot_pate_shared": HotPATE(slots=3, examples_per_slot=2, tokens=3, top_k=8),
 }
 ALL = {
     **ANSWERS,
     "adadpsyn": AdaDPSyn(slots=4, tokens=3, top_k=8),
-    "adadpsyn_shared": AdaDPSyn(slots=3, examples_per_slot=2, tokens=3, top_k=8),
     "prism": Prism(prompts=6, tokens=3),
     "prism_completion": Prism(prompts=6, tokens=3, style="completion"),
     "invisible_ink": InvisibleInk(prompts=6, tokens=3, top_k=8),
@@ -48,9 +45,7 @@ ALL = {
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_the_noise_is_that_of_a_row_that_is_added_only_where_every_record_has_a_slot(
-    name, monkeypatch
-):
+def test_a_record_that_shares_a_slot_replaces_a_row(name, monkeypatch):
     scales, noisy_sum = [], release_hooks.Permit.noisy_sum
 
     def spy(permit, clean, bound, **settings):
@@ -63,7 +58,7 @@ def test_the_noise_is_that_of_a_row_that_is_added_only_where_every_record_has_a_
 
 
 @pytest.mark.parametrize("name", ["tang", "tang_full_vocabulary", "pta"])
-def test_the_weights_of_a_row_do_not_depend_on_how_many_rows_there_are(name):
+def test_the_weights_of_a_row_do_not_depend_on_other_rows(name):
     """To the last bit: the columns of several rows lie otherwise in memory, and a sum over them had another order."""
     generator, mechanism = np.random.default_rng(0), ALL[name]
     rows = generator.normal(0, 3, (5, 700)).astype(np.float32)
@@ -134,7 +129,7 @@ def test_a_slot_that_is_too_long_loses_its_last_records_only():
 
 
 @pytest.mark.parametrize("name", ["tang", "pta"])
-def test_with_noise_off_the_token_is_the_argmax_of_the_slow_average(name):
+def test_without_noise_the_token_is_the_best_slow_average(name):
     """One record, sampled for sure, one slot: the release is the greedy non-private continuation."""
     mechanism = {"tang": Tang, "pta": PTA}[name](slots=1, tokens=1, top_k=5)
     model = AdversarialModel(poison=False)
@@ -170,18 +165,8 @@ def test_with_noise_off_prism_takes_the_best_blended_score():
     assert demos[0].text == model.decode([best]).strip().strip('"').strip()
 
 
-def test_amplification_matches_algorithm_1_line_by_line():
-    generator = np.random.default_rng(0)
-    private, public, base = (generator.dirichlet(np.ones(6)) for _ in range(3))
-    got = PTA(alpha=2.0).amplify_private(np.log(private)[None], np.log(public), np.log(base))[0]
-    slow = base * (private / public) ** 2
-    np.testing.assert_allclose(got, slow / slow.sum())
-    unchanged = PTA().amplify_private(np.log(public)[None], np.log(public), np.log(base))[0]
-    np.testing.assert_allclose(unchanged, base)
-
-
 @pytest.mark.parametrize("normalise", ["public", "all"])
-def test_slots_are_normalised_over_the_public_vocabulary_or_over_all_tokens(normalise):
+def test_amplification_matches_algorithm_1(normalise):
     generator = np.random.default_rng(1)
     private, public, base = (generator.dirichlet(np.ones(6)) for _ in range(3))
     allowed = np.array([4, 1, 2])
@@ -193,7 +178,7 @@ def test_slots_are_normalised_over_the_public_vocabulary_or_over_all_tokens(norm
     )
 
 
-def test_amplification_keeps_a_token_of_public_probability_zero_at_weight_zero():
+def test_amplification_keeps_an_impossible_token_at_weight_zero():
     public = np.array([-np.inf, math.log(0.5), math.log(0.5)])
     got = PTA(alpha=2.0).amplify_private(
         np.log([[0.9, 0.05, 0.05]]), public, np.log([0.4, 0.3, 0.3])
@@ -201,13 +186,13 @@ def test_amplification_keeps_a_token_of_public_probability_zero_at_weight_zero()
     assert got[0] == 0 and got.sum() == pytest.approx(1)
 
 
-def test_a_class_smaller_than_the_sample_is_refused_before_any_work():
+def test_a_class_smaller_than_the_sample_is_refused():
     for mechanism in (Tang(slots=20), PTA(slots=20), Prism(prompts=20)):
         with pytest.raises(UsageError, match="expected sample of 20 records"):
             mechanism.events(1.0, Sizes(records={"a": 12}, shots={"a": 1}))
 
 
-def test_line_breaks_before_the_first_word_end_nothing_and_the_next_one_does():
+def test_line_breaks_before_the_first_word_end_nothing():
     model = AdversarialModel()
     text = ReleasedText(TinyTask(), model)
     for token in model.encode('\n "Hello'):

@@ -49,7 +49,7 @@ def test_no_record_gives_the_public_distribution():
     np.testing.assert_array_equal(scores(choice, np.full((2, 3), np.nan), public), public)
 
 
-def test_what_may_be_drawn_is_the_public_top_k_and_what_one_record_could_lift_into_it():
+def test_candidates_are_the_top_k_and_what_a_record_could_lift():
     public = np.array([-4.0, -1.0, -np.inf, -2.0, -2.5, -9.0])
     assert candidates(public, 2, 0.0).tolist() == [1, 3]
     assert candidates(public, 2, 0.5).tolist() == [1, 3, 4]
@@ -64,7 +64,7 @@ def test_what_may_be_drawn_is_the_public_top_k_and_what_one_record_could_lift_in
     st.integers(1, 5),
 )
 @settings(max_examples=examples(150), deadline=None)
-def test_a_token_that_one_record_lifts_into_the_top_k_may_be_drawn(public, record, top_k):
+def test_a_token_that_a_record_lifts_may_be_drawn(public, record, top_k):
     public, choice = np.array(public), DifferenceChoice(3.0, 4, 1.0)
     lifted = np.argsort(-scores(choice, np.array([record]), public), kind="stable")[:top_k]
     kth = np.sort(scores(choice, np.array([record]), public))[-top_k]
@@ -73,7 +73,7 @@ def test_a_token_that_one_record_lifts_into_the_top_k_may_be_drawn(public, recor
 
 
 @pytest.mark.parametrize("knob", [0.0, 1e-3])
-def test_where_nothing_is_clipped_the_scores_are_the_means_of_log_probabilities(knob):
+def test_unclipped_scores_are_means_of_log_probabilities(knob):
     mechanism, model, seen = (
         InvisibleInk(prompts=1, tokens=1, style="completion"),
         AdversarialModel(False),

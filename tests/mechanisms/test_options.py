@@ -65,7 +65,7 @@ def test_options_that_make_no_sense_are_refused(cls, options):
         *((cls, {"generation"}) for cls in (ESA, KSA, SGA)),
     ],
 )
-def test_a_task_that_a_mechanism_cannot_do_is_skipped_with_a_reason(cls, kinds):
+def test_a_task_that_a_mechanism_cannot_do_is_skipped(cls, kinds):
     for kind in ("classification", "extraction", "generation", "json"):
         reason = cls().skip(TinyTask(kind))
         assert (reason is None) == (kind in kinds)

@@ -50,7 +50,7 @@ class Run:
         return embed_alone(texts, name)
 
 
-def test_every_record_votes_once_in_every_round_and_a_blank_one_never():
+def test_every_record_votes_once_a_round_and_a_blank_one_never():
     counts = Run(SMALL, [*TEXTS, "", " \n"]).counts
     assert [clean.sum() for clean in counts] == [len(TEXTS)] * SMALL.rounds
 
@@ -83,7 +83,7 @@ def test_without_noise_drawn_parents_are_those_that_got_votes():
     assert set(first).intersection(second) <= voted
 
 
-def test_the_ledger_is_what_events_promised_whatever_the_shots_and_the_sizes():
+def test_the_ledger_is_what_events_promised():
     for shots, size in ((("a",), 6), (("a",) * 4, 1000)):
         run = Run(SMALL, TEXTS, shots=shots, sizes={"a": size})
         assert len(run.made) == len(shots) and len(run.counts) == SMALL.rounds
@@ -92,7 +92,7 @@ def test_the_ledger_is_what_events_promised_whatever_the_shots_and_the_sizes():
         )
 
 
-def test_texts_for_a_classifier_cost_nothing_more_and_the_prompt_shows_the_first_of_them(own_cache):
+def test_texts_for_a_classifier_cost_nothing_more(own_cache):
     options = {"rounds": 2, "candidates": 3, "variations": 1, "tokens": 6, "embedding": "sim"}
     cells = [
         make_cell("private_evolution", options={**options, "texts": texts}, shots=4)
@@ -136,7 +136,7 @@ def test_without_groups_all_labels_stand_in_one_histogram():
     )
 
 
-def test_only_different_texts_stand_and_a_label_without_any_has_an_empty_one():
+def test_only_different_texts_stand():
     a, again, empty = (
         Demonstration("x", "a"),
         Demonstration("x", "a", tokens=3),
@@ -146,7 +146,7 @@ def test_only_different_texts_stand_and_a_label_without_any_has_an_empty_one():
     assert remove_repetitions([a], ["a", "b"])[1:] == [Demonstration("", "b")]
 
 
-def test_a_private_record_is_embedded_and_never_read_by_the_model():
+def test_a_private_record_is_never_read_by_the_model():
     class Listening(SimulatedLM):
         heard = ""
 

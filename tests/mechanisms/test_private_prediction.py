@@ -59,7 +59,7 @@ class NoEnd(TinyTask):
         ([0, 0, 0, 1, 0], "ttttct"),
     ],
 )
-def test_a_private_token_follows_each_yes_and_after_r_of_them_nothing_is_asked(answers, kinds):
+def test_a_private_token_follows_each_yes_r_times_at_most(answers, kinds):
     mechanism = PrivatePrediction(prompts=6, tokens=5, private_tokens=2)
     observer, _, ledger = answer(mechanism, answers, task=NoEnd())
     assert observer.kinds == kinds
@@ -67,7 +67,7 @@ def test_a_private_token_follows_each_yes_and_after_r_of_them_nothing_is_asked(a
     assert again[2].event() == ledger.event()  # the whole of it, used or not
 
 
-def test_the_query_is_the_mean_distance_of_the_slots_from_the_public_prompt():
+def test_the_query_is_the_mean_distance_from_the_public_prompt():
     model, task = AdversarialModel(poison=False), TinyTask()
     mechanism = PrivatePrediction(
         prompts=1, tokens=1, private_tokens=1, threshold=0.3, style="completion"
@@ -86,7 +86,7 @@ def test_the_query_is_the_mean_distance_of_the_slots_from_the_public_prompt():
     )
 
 
-def test_without_records_the_query_is_0_and_hostile_rows_count_as_the_public_one():
+def test_hostile_rows_count_as_the_public_one():
     public = np.log(np.array([0.5, 0.3, 0.2]))
     rows = np.array([public, [0.0, -np.inf, -np.inf], [np.nan] * 3, [np.inf, 0, 0]])
     found = distances(rows, public)
@@ -95,7 +95,7 @@ def test_without_records_the_query_is_0_and_hostile_rows_count_as_the_public_one
     assert distances(np.zeros((0, 3)), public).shape == (0,)
 
 
-def test_the_budget_is_split_by_the_public_share_and_one_knob_scales_both():
+def test_the_budget_is_split_by_the_public_share():
     for share in (0.2, 0.5, 0.9):
         mechanism = PrivatePrediction(prompts=20, tokens=9, private_tokens=4, threshold_share=share)
         (sampled,) = flatten(mechanism.events(0.5, Sizes({"a": 100}, {"a": 1})).branches[0][1])

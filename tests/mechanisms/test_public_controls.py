@@ -38,7 +38,7 @@ class Unread:
 
 @pytest.mark.parametrize(("control", "method"), PAIRS)
 @pytest.mark.parametrize("way", ["per_query", "one_sample"])
-def test_a_control_answers_as_its_method_without_noise_would_on_public_slots(control, method, way):
+def test_a_control_is_its_method_without_noise_on_public_slots(control, method, way):
     control, method = (type(each)(**{**vars(each), "partition": way}) for each in (control, method))
     ledger, streams, task = Ledger(None, 0.0), Streams(0), TinyTask()
     sampling, noise = streams.source("sampling"), streams.source("noise")

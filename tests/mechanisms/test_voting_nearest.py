@@ -47,9 +47,7 @@ def votes(mechanism, texts, knob=0.0):
     nearest=st.sampled_from([None, 2]),
 )
 @settings(max_examples=examples(60), deadline=None)
-def test_one_record_moves_a_ballot_of_at_most_r_queries_and_two_where_the_nearest_are_shown(
-    texts, record, uses, nearest
-):
+def test_one_record_moves_the_ballots_of_r_queries_at_most(texts, record, uses, nearest):
     mechanism = dataclasses.replace(MECHANISM, uses=uses, nearest=nearest)
     without, with_it = votes(mechanism, texts)[0], votes(mechanism, [*texts, record])[0]
     moves = [float(np.linalg.norm(b - a)) for a, b in zip(without, with_it, strict=True)]
@@ -57,7 +55,7 @@ def test_one_record_moves_a_ballot_of_at_most_r_queries_and_two_where_the_neares
     assert sum(move > 0 for move in moves) <= uses
 
 
-def test_where_the_nearest_are_shown_noise_doubles_and_a_bound_on_one_ballot_is_refused(
+def test_where_the_nearest_are_shown_noise_doubles(
     monkeypatch,
 ):
     nearest = dataclasses.replace(MECHANISM, nearest=2)
@@ -82,7 +80,7 @@ def test_a_record_reaches_the_stated_bound():
     assert max(found) == pytest.approx(math.sqrt(2 * MECHANISM.uses))
 
 
-def test_the_cost_is_that_of_r_releases_and_does_not_grow_with_the_stream():
+def test_the_cost_is_that_of_r_releases():
     _, ledger = votes(MECHANISM, TEXTS, knob=5.0)
     assert ledger.event() == dp.SelfComposedDpEvent(dp.GaussianDpEvent(5.0), 2)
     events = {q: MECHANISM.events(5.0, Sizes.from_queries(16, q)) for q in (1, 2, 7, 10_000)}

@@ -12,7 +12,7 @@ from dpicl.core.errors import UsageError
 from dpicl.own import budget
 from dpicl.own.budget import ChargeTo, NewRelease
 from tests.harness.helpers import refuse
-from tests.harness.own.test_release_command import ALWAYS, SMALL, write_csv
+from tests.harness.own.desk import ALWAYS, SMALL, write_csv
 
 RELEASE = NewRelease(gaussian(4.0), 1.0, 1e-5, {"mechanism": "test"})
 NEW, OLD = ".local/share/dpicl/private", ".cache/dpicl/private"

@@ -85,7 +85,7 @@ def make_sampled(rate: float, sigma: float, times: int) -> dp.DpEvent:
     return dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)), times)
 
 
-def test_twelve_gaussian_releases_cost_what_one_of_a_smaller_multiplier_does():
+def test_twelve_gaussian_releases_cost_what_one_smaller_does():
     bounds = total([gaussian(10.0)] * 12, DELTA)
     assert bounds.upper == pytest.approx(
         accountants.epsilon(gaussian(10 / math.sqrt(12)), DELTA - 1e-7).upper
@@ -111,11 +111,6 @@ def test_a_record_whose_label_changes_between_releases_is_covered():
         >= accountants.epsilon(compose([gaussian(1.0)] * 2), DELTA).upper
         > naive
     )
-
-
-def test_groups_of_other_names_compose():
-    bounds = total([parallel({"a": gaussian(3.0)}), parallel({"World": gaussian(3.0)})], DELTA)
-    assert bounds.upper == pytest.approx(total([gaussian(3.0)] * 2, DELTA).upper)
 
 
 @given(
@@ -223,7 +218,7 @@ class SaysNothing(Parrot):
         return dp.NonPrivateDpEvent()
 
 
-def test_without_noise_a_release_may_read_no_more_than_it_was_charged_for(private):
+def test_what_claims_to_read_nothing_reads_nothing(private):
     task = replace(
         Task.load("agnews", "synthetic", limit_train=20, limit_test=2),
         declared=dict.fromkeys(LABELS, 20),
@@ -237,16 +232,6 @@ def test_without_noise_a_release_may_read_no_more_than_it_was_charged_for(privat
             config,
             charge=partial(budget.charge, task.train, to=ChargeTo("tickets")),
         )
-    assert read_all() == []
-
-
-def test_what_reads_no_record_costs_nothing(private):
-    assert (
-        budget.charge(
-            records(0, 5), NewRelease(dp.NoOpDpEvent(), 0.0, DELTA, {}), ChargeTo("tickets")
-        )
-        == ()
-    )
     assert read_all() == []
 
 
@@ -266,7 +251,7 @@ def test_beyond_the_limit_nothing_is_charged_and_the_limit_stays(private):
     assert budget.read_sets()[0]["total_epsilon"] == 2.0
 
 
-def test_the_limit_is_of_the_sum_which_holds_for_settings_chosen_after_looking(private):
+def test_the_limit_is_of_the_sum_and_not_of_the_composition(private):
     """Composition is proved for settings that were fixed beforehand, and so admits nothing."""
     limit = total([ONE.event] * 3, DELTA).upper
     assert 1.5 < limit < 2.5
@@ -287,7 +272,7 @@ def test_the_limit_is_of_the_sum_which_holds_for_settings_chosen_after_looking(p
 SMALL = NewRelease(gaussian(400.0), 0.01, 1 / 210, {"mechanism": "test"})
 
 
-def test_the_sum_of_deltas_stays_at_one_over_the_declared_records_unless_more_is_stated(private):
+def test_deltas_add_up_to_one_over_the_declared_records_at_most(private):
     """99 of these were admitted under a limit of epsilon = 1: delta was .471 in all."""
     tickets = ChargeTo("tickets", total_epsilon=1.0, declared=210)
     budget.charge(records(0, 9), SMALL, tickets)
@@ -339,22 +324,13 @@ def test_a_budget_of_an_earlier_version_is_read_and_its_deltas_count(private):
         budget.charge(records(0, 9), SMALL, ChargeTo("tickets", declared=210))
 
 
-def test_the_ledger_is_beside_the_key_and_its_owners_alone_and_holds_no_text(private):
+def test_the_ledger_is_its_owners_alone_and_holds_no_text(private):
     budget.charge(records(0, 9), ONE, ChargeTo("tickets"))
     path = private / "budget-tickets.jsonl"
     assert (private / "key").exists() and path.stat().st_mode & 0o077 == 0
     assert "Secret" not in path.read_text()
     exported = json.dumps(budget.read_sets()[0], default=str)
     assert "records" not in exported and "gaussian" in exported
-
-
-def test_an_earlier_line_is_never_changed(private):
-    before = ""
-    for number in range(3):
-        budget.charge(records(0, 9 + number), ONE, ChargeTo("tickets", total_epsilon=50.0 - number))
-        *lines, _ = (private / "budget-tickets.jsonl").read_text().splitlines(keepends=True)
-        assert "".join(lines).startswith(before)
-        before = "".join(lines)
 
 
 def test_two_sets_whose_names_differ_in_case_alone_are_refused(private):

@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpicl.own.card_pages import card_html, card_markdown, first_page
-from tests.harness.own.test_persons import desk as people  # noqa: F401
-from tests.harness.own.test_persons import release as release_people
-from tests.harness.own.test_release_command import desk, release  # noqa: F401
+from tests.harness.own.desk import release
 
 HOSTILE = '</td><script>alert("x")</script>|[a](b)`\n# y\u202e--><img src=x onerror=y>'
 
@@ -43,7 +41,7 @@ def text_of_first_page(card: dict) -> str:
     return markdown.partition("## For engineers")[0]
 
 
-def test_the_first_page_has_what_is_signed_and_no_hash_or_json(dpicl, desk):  # noqa: F811
+def test_the_first_page_has_what_is_signed_and_no_hash_or_json(dpicl, desk):
     answer = release(dpicl, "--contact", "privacy@example.org", "--total-epsilon", 3)
     assert answer.code == 0, answer.err
     page = text_of_first_page(read_card())
@@ -60,7 +58,7 @@ def test_the_first_page_has_what_is_signed_and_no_hash_or_json(dpicl, desk):  # 
     assert not re.search(r"[0-9a-f]{32}|\{", page)
 
 
-def test_odds_of_the_first_page_follow_from_group_privacy(dpicl, desk):  # noqa: F811
+def test_odds_of_the_first_page_follow_from_group_privacy(dpicl, desk):
     assert release(dpicl).code == 0
     card = read_card()
     (table,) = [block for block in first_page(card)[0].blocks if getattr(block, "head", ())]
@@ -75,37 +73,22 @@ def test_odds_of_the_first_page_follow_from_group_privacy(dpicl, desk):  # noqa:
         )
 
 
-def test_the_card_of_a_person_says_whose_its_numbers_are(dpicl, people):  # noqa: F811
-    answer = release_people(
-        dpicl, "--person-field", "customer_id", "--rows-per-person", 2, "--delta", 1e-5
-    )
-    assert answer.code == 0, answer.err
-    card = read_card()
-    guarantee = card["guarantee"]
-    assert (guarantee["unit"], guarantee["privacy_of"]) == ("person", "row")
-    assert guarantee["epsilon"] == pytest.approx(2 * card["privacy"]["epsilon_proved"])
-    assert guarantee["delta"] == 1e-5 > card["privacy"]["delta"]
-    page = text_of_first_page(card)
-    assert "a given person is in the data" in page and "at most 2 rows of each is used" in page
-    rows = [line for line in page.splitlines() if re.match(r"\| \d rows? ", line)]
-    assert rows[1].split("|")[2:] == rows[2].split("|")[2:] != rows[0].split("|")[2:]
-
-
-def test_without_a_promise_the_first_page_makes_none(dpicl, desk):  # noqa: F811
+def test_without_a_promise_the_first_page_makes_none(dpicl, desk):
     assert release(dpicl, "--noise", "seeded").code == 0
     page = text_of_first_page(read_card())
+    assert not read_card()["private"] and dpicl("budget", "--json").json == {"private_sets": []}
     assert "No: the noise came from a seed" in page and "factor" not in page
     assert page.split("\n\n")[1].startswith("**NOT PRIVATE")
 
 
-def test_a_large_epsilon_is_said_to_promise_next_to_nothing(dpicl, desk):  # noqa: F811
+def test_a_large_epsilon_is_said_to_promise_next_to_nothing(dpicl, desk):
     assert release(dpicl).code == 0
     card = read_card()
     card["privacy"]["epsilon_proved"] = 30.0
     assert "Next to nothing is promised" in text_of_first_page(card)
 
 
-def test_html_shows_hostile_names_as_they_are_and_loads_nothing(dpicl, desk):  # noqa: F811
+def test_html_shows_hostile_names_as_they_are_and_loads_nothing(dpicl, desk):
     assert release(dpicl).code == 0
     card = read_card() | {"mechanism": HOSTILE, "contact": HOSTILE, "reading": [HOSTILE]}
     card["task"]["labels"] = [HOSTILE, "billing"]
@@ -127,10 +110,12 @@ def test_html_shows_hostile_names_as_they_are_and_loads_nothing(dpicl, desk):  #
     }
     assert set(page.tags) <= allowed | {"table", "tr", "th", "td"}
     assert "<script>alert" in page.text and "\u202e" not in card_html(card)
-    assert "<script>" not in card_markdown(card).replace("\\<script\\>", "")
+    markdown = card_markdown(card)
+    assert "<script>" not in markdown.replace("\\<script\\>", "")
+    assert "\n# y" not in markdown and "\u202e" not in markdown
 
 
-def test_the_card_is_written_as_html_that_prints_its_first_page_alone(dpicl, desk):  # noqa: F811
+def test_the_card_is_written_as_html_that_prints_its_first_page_alone(dpicl, desk):
     assert release(dpicl).code == 0
     page = Path("demos.card.html").read_text()
     assert page == card_html(read_card()) and "swordfish" not in page

@@ -17,9 +17,9 @@ from dpicl.core.errors import DataError, UsageError
 from dpicl.core.vocabulary import Record
 from dpicl.data.labels import read_labels
 from dpicl.data.reading import FileRecords, read_records
-from dpicl.own.records import OwnRecords, load_own, require_different
+from dpicl.own.records import OwnRecords
 from tests.harness.helpers import refuse
-from tests.harness.own.test_release_command import LABELS, desk, release, write_csv  # noqa: F401
+from tests.harness.own.desk import LABELS, release
 
 CSV = "text,label\nmy card — charged,billing\nwhere is my money,refund\n"
 RECORDS = [Record("my card — charged", "billing"), Record("where is my money", "refund")]
@@ -88,21 +88,10 @@ def test_a_packed_file_unpacks_to_a_hundred_times_its_size_at_most(tmp_path, end
         read(path)
 
 
-def test_a_packed_copy_is_the_same_records(tmp_path):
-    path, copy = (
-        write(tmp_path / "t.csv", CSV),
-        write(tmp_path / "u.csv.gz", gzip.compress(CSV.encode())),
-    )
-    with pytest.raises(UsageError, match="are the same records"):
-        require_different({"--data": path, "--public": copy})
-
-
 # --- encodings
 
 
-@pytest.mark.parametrize(
-    "encoding", ["windows-1252", "utf-16", "utf-16-le", "gb18030", "utf-8-sig"]
-)
+@pytest.mark.parametrize("encoding", ["windows-1252", "utf-16", "gb18030", "utf-8-sig"])
 def test_a_file_in_another_encoding_is_read_as_it_says(tmp_path, encoding):
     path = write(tmp_path / "t.csv", CSV.encode(encoding))
     assert read(path, format=FileFormat(encoding=encoding)).check() == RECORDS
@@ -126,7 +115,7 @@ def test_what_is_no_text_is_not_taken_for_another_encoding(tmp_path):
             read(write(tmp_path / "t.csv", content))
 
 
-def test_encodings_with_a_state_and_unknown_ones_are_refused(dpicl, desk):  # noqa: F811
+def test_encodings_with_a_state_and_unknown_ones_are_refused(dpicl, desk):
     for name, words in {
         "utf-7": "would depend on other lines",
         "klingon": "must be an encoding",
@@ -146,7 +135,7 @@ def test_without_a_line_of_names_columns_have_numbers(tmp_path):
             read(path, format=FileFormat(header=False), **fields)
 
 
-def test_how_many_columns_a_record_has_is_not_said_of_private_ones(dpicl, desk):  # noqa: F811
+def test_how_many_columns_private_records_have_is_not_said(dpicl, desk):
     flags = ("--no-header", "--text-field", 1, "--label-field", 3, "--per-record")
     answer = release(dpicl, *flags)
     refuse(answer, "The private records cannot be read")
@@ -258,7 +247,7 @@ def test_a_subset_of_labels_leaves_out_other_labels_and_no_other_fault(tmp_path)
     assert [*reading.skipped.values()] == [[4]] and [*reading.faults.values()] == [[5]]
 
 
-def test_a_release_says_that_rows_were_left_out_and_not_how_many(dpicl, desk):  # noqa: F811
+def test_a_release_says_that_rows_were_left_out_and_not_how_many(dpicl, desk):
     with (desk / "tickets.csv").open("a") as file:
         file.write("the swordfish row,unknown\n" * 3)
     refuse(release(dpicl), "The private records cannot be read")
@@ -271,13 +260,6 @@ def test_a_release_says_that_rows_were_left_out_and_not_how_many(dpicl, desk):  
     assert len(about_rows) >= 3 and not any(map(str.isdigit, "".join(about_rows)))
     counted = dpicl("data", "tickets.csv", "--labels", ",".join(LABELS), "--skip-invalid", "--json")
     assert counted.code == 0 and [*counted.json["splits"][0]["skipped"].values()] == [[56, 57, 58]]
-
-
-def test_public_files_say_which_rows_were_left_out(tmp_path):
-    messages: list[str] = []
-    path = write(tmp_path / "t.csv", CSV + "a,technical\n")
-    load_own(OwnRecords(WORDS, skip_invalid=True), path, None, secure=False, tell=messages.append)
-    assert messages == [f"{path}: 1 row left out (line 4)."]
 
 
 # --- persons
@@ -317,12 +299,3 @@ def test_a_file_of_labels_may_have_commas_and_equals_signs(tmp_path, name, conte
 def test_a_file_that_is_none_of_labels_is_one_sentence(tmp_path, content):
     with pytest.raises(DataError, match=r"holds no label|the label|a label without|not UTF-8"):
         read_labels(write(tmp_path / "l.txt", content))
-
-
-def test_labels_are_given_once(dpicl, desk):  # noqa: F811
-    write(desk / "l.txt", "\n".join(LABELS))
-    refuse(
-        dpicl("data", "tickets.csv", "--labels", "billing", "--labels-file", "l.txt"),
-        "one of the two",
-    )
-    assert dpicl("data", "tickets.csv", "--labels-file", "l.txt").code == 0

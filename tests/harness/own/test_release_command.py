@@ -6,7 +6,6 @@ import csv
 import io
 import json
 from functools import partial
-from pathlib import Path
 
 import datasets
 import pandas
@@ -16,24 +15,17 @@ import dpicl as package
 from dpicl import models
 from dpicl.core.cell import large_delta
 from dpicl.core.errors import DpiclError, UsageError
-from dpicl.core.messages import show_rounded_up
 from dpicl.core.vocabulary import Demonstration, ReleasedPrompt
 from dpicl.data.task import Task
 from dpicl.engines.progress import Stages
 from dpicl.models import simulated
 from dpicl.models.base import ModelIdentity
-from dpicl.own import card_pages
 from dpicl.own import job as release_job
 from dpicl.own import released as formats
-from dpicl.own.card_pages import card_markdown
 from dpicl.own.records import make_config
 from dpicl.own.utility import Utility, UtilityRow
 from tests.harness.helpers import refuse
-from tests.harness.local_suite import rows_of
-
-LABELS = ("billing", "technical", "refund")
-SMALL = ("--option", "slots=4", "--option", "tokens=3", "--option", "top_k=10")
-ALWAYS = ("--labels", ",".join(LABELS), "--size", 20, "--model", "sim", "--epsilon", 1)
+from tests.harness.own.desk import ALWAYS, LABELS, release, write_csv
 
 BREAKING = ("--plugin", "breaks.py", "--allow-unchecked")
 BREAKS = """
@@ -54,27 +46,6 @@ class Breaks(DemonstrationMechanism):
         sample.spend(gaussian(context.knob)).noisy_sum(np.zeros(2), 1.0)
         return [Demonstration("text", label) for label in context.shots]
 """
-
-
-@pytest.fixture
-def desk(tmp_path, fresh_cache, monkeypatch) -> Path:
-    """A folder with tickets.csv, on a machine without budgets."""
-    monkeypatch.chdir(tmp_path)
-    write_csv(tmp_path / "tickets.csv", 18)
-    return tmp_path
-
-
-def write_csv(path: Path, each: int, head: str = "text,label") -> None:
-    rows = [
-        f'"a swordfish, ""ticket"" number {n} on {label}",{label}'
-        for n in range(each)
-        for label in LABELS
-    ]
-    path.write_text("\n".join([head, *rows]) + "\n")
-
-
-def release(dpicl, *more: object, data: str = "tickets.csv", out: str = "demos.jsonl"):
-    return dpicl("release", "tang", "--data", data, *ALWAYS, *SMALL, "--out", out, *more)
 
 
 def test_from_a_csv_to_demonstrations_a_card_and_a_budget(dpicl, desk):
@@ -120,7 +91,7 @@ def test_from_a_csv_to_demonstrations_a_card_and_a_budget(dpicl, desk):
     assert "tickets" in dpicl("budget").out
 
 
-def test_a_release_of_the_simulated_model_is_said_to_be_worth_nothing(dpicl, desk, monkeypatch):
+def test_a_release_of_the_simulated_model_is_worth_nothing(dpicl, desk, monkeypatch):
     answer = release(dpicl, "--json")
     warning = answer.json["card"]["warning"]
     assert (
@@ -139,9 +110,7 @@ def test_a_release_of_the_simulated_model_is_said_to_be_worth_nothing(dpicl, des
 
 
 @pytest.mark.parametrize("alone", [True, False, None])
-def test_a_card_and_the_terminal_say_where_a_proof_holds_up_to_rounding(
-    dpicl, desk, monkeypatch, alone
-):
+def test_a_proof_that_holds_up_to_rounding_says_so(dpicl, desk, monkeypatch, alone):
     """Also where nobody knows whether the model reads rows alone."""
     made = partial(ModelIdentity, batch_invariant=alone)
     monkeypatch.setattr(simulated, "ModelIdentity", lambda *plain, batch_invariant: made(*plain))
@@ -164,9 +133,9 @@ def test_output_that_is_there_or_cannot_be_written_costs_nothing(dpicl, desk):
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("a.csv", "text,label\n"), ("a.jsonl", "\n"), ("a.json", "[]")]
+    ("name", "content", "noise"),
+    [("a.csv", "text,label\n", "secure"), ("a.jsonl", "\n", "seeded"), ("a.json", "[]", "secure")],
 )
-@pytest.mark.parametrize("noise", ["secure", "seeded"])
 def test_a_file_without_a_record_costs_nothing(dpicl, desk, name, content, noise):
     (desk / name).write_text(content)
     refuse(release(dpicl, "--noise", noise, data=name), name, "no record")
@@ -187,7 +156,7 @@ def test_a_release_that_cannot_be_saved_after_all_is_on_stdout(dpicl, desk, monk
     assert dpicl("budget", "--json").json["private_sets"][0]["releases"] == 1
 
 
-def test_deltas_that_add_up_to_more_than_one_over_the_declared_records_are_refused(dpicl, desk):
+def test_deltas_above_one_over_the_declared_records_are_refused(dpicl, desk):
     delta = ("--delta", 1 / 100)  # 60 records are declared
     assert release(dpicl, *delta).code == 0
     refused = release(dpicl, *delta, out="again.jsonl")
@@ -202,35 +171,22 @@ def test_deltas_that_add_up_to_more_than_one_over_the_declared_records_are_refus
     assert "the limit of deltas is spent" in dpicl("budget").out
 
 
-def test_what_fails_without_a_record_says_why_and_costs_nothing(dpicl, desk):
-    (desk / "breaks.py").write_text(BREAKS.replace("WHEN", "True"))
+@pytest.mark.parametrize(
+    ("when", "words", "charged"),
+    [
+        ("True", "the vase", 0),  # without a record, so its own words can be shown
+        ("sample.slots", "fails with made-up records, so nothing was charged", 0),
+        ("any('swordfish' in slot[0].text for slot in sample.slots)", "stays on the budget", 1),
+    ],
+)
+def test_a_failure_is_shown_only_where_no_record_caused_it(dpicl, desk, when, words, charged):
+    (desk / "breaks.py").write_text(BREAKS.replace("WHEN", when))
     answer = dpicl(
         "release", "breaks", *BREAKING, "--data", "tickets.csv", *ALWAYS, "--out", "x.jsonl"
     )
-    assert answer.code == 2 and "the vase" in answer.err and "no error is shown" not in answer.err
-    assert dpicl("budget", "--json").json == {"private_sets": []}
-
-
-def test_what_fails_with_made_up_records_costs_nothing(dpicl, desk):
-    (desk / "breaks.py").write_text(BREAKS.replace("WHEN", "sample.slots"))
-    answer = dpicl(
-        "release", "breaks", *BREAKING, "--data", "tickets.csv", *ALWAYS, "--out", "x.jsonl"
-    )
-    assert answer.code == 2 and "the vase" not in answer.err
-    assert "fails with made-up records, so nothing was charged" in answer.err
-    assert "--noise seeded" in answer.err
-    assert dpicl("budget", "--json").json == {"private_sets": []}
-
-
-def test_what_fails_with_records_tells_nothing_and_stays_charged(dpicl, desk):
-    (desk / "breaks.py").write_text(
-        BREAKS.replace("WHEN", "any('swordfish' in slot[0].text for slot in sample.slots)")
-    )
-    answer = dpicl(
-        "release", "breaks", *BREAKING, "--data", "tickets.csv", *ALWAYS, "--out", "x.jsonl"
-    )
-    assert answer.code == 2 and "the vase" not in answer.err and "stays on the budget" in answer.err
-    assert dpicl("budget", "--json").json["private_sets"][0]["releases"] == 1
+    assert answer.code == 2 and words in answer.err
+    assert ("the vase" in answer.err) is (when == "True")
+    assert len(dpicl("budget", "--json").json["private_sets"]) == charged
     assert not list(desk.glob("x.*"))
 
 
@@ -263,9 +219,7 @@ def test_what_does_not_fit_is_one_sentence_and_costs_nothing(dpicl, desk, more, 
     assert dpicl("budget", "--json").json == {"private_sets": []}
 
 
-def test_a_delta_above_one_over_the_declared_size_is_released_where_the_flag_says_so_and_the_card_too(
-    dpicl, desk
-):
+def test_a_large_delta_needs_a_flag_and_the_card_says_so(dpicl, desk):
     answer = release(dpicl, "--delta", "0.1", "--allow-large-delta")
     assert answer.code == 0, answer.err
     assert "above 1/60" in " ".join(
@@ -328,13 +282,6 @@ def test_columns_and_labels_of_any_name(dpicl, desk):
         make_config(["a\udcff", "b"], "text")
 
 
-def test_seeded_noise_is_not_sold_as_private(dpicl, desk):
-    answer = release(dpicl, "--noise", "seeded", "--json")
-    assert answer.code == 0 and not answer.json["card"]["private"]
-    assert "NOT PRIVATE" in (desk / "demos.card.md").read_text()
-    assert dpicl("budget", "--json").json == {"private_sets": []}
-
-
 def test_the_formats_of_a_prompt_and_of_a_chat(dpicl, desk):
     assert (
         release(dpicl, "--format", "prompt", "--text-is", "support ticket", out="prompt.txt").code
@@ -395,18 +342,6 @@ def test_what_a_model_writes_moves_nothing_and_ends_no_line():
         assert not set(text) & {"\x1b", "\u2028", "\u202e", "\x07"}
 
 
-def test_names_cannot_write_into_the_card(dpicl, desk):
-    answer = dpicl(
-        "release", "tang", "--data", "tickets.csv", "--labels", "<b>x,a|b,`c`", "--size", 20, "--model", "sim",
-        "--epsilon", 1, *SMALL, "--out", "x.jsonl",
-    )  # fmt: skip
-    assert answer.code == 2  # these are not the labels of the records
-    answer = release(dpicl, "--json")
-    card = {**answer.json["card"], "mechanism": "x\n# y <script>|[a](b)`"}
-    page = card_markdown(card)
-    assert "<script>" not in page.replace("\\<script\\>", "") and "\n# y" not in page
-
-
 def test_answers_of_both_kinds(dpicl, desk):
     (desk / "new.txt").write_text("where is my money\n\nthe app is broken\n")
     (desk / "new.csv").write_text("id,text\n7,where is my money\nq8,the app is broken\n")
@@ -437,28 +372,8 @@ def test_answers_of_both_kinds(dpicl, desk):
     large = ("--delta", 0.1, "--queries", "new.txt", "--out", "c.jsonl")
     refuse(dpicl("answer", "embedding_centroids", *words, *large), "1/60", "--allow-large-delta")
     refuse(dpicl("release", "voting", *words, "--out", "c.jsonl"), "dpicl answer")
-    (desk / "new.jsonl").write_text(
-        '{"id": null, "text": "where"}\n{"id": "q", "text": "why"}\n{"text": "who"}\n'
-    )
-    answer = dpicl("answer", "embedding_centroids", *words, "--queries", "new.jsonl", "--option", "embedding=sim",
-                   "--out", "d.jsonl", "--json")  # fmt: skip
-    assert answer.code == 0, answer.err
-    assert [json.loads(line)["id"] for line in (desk / "d.jsonl").read_text().splitlines()] == [
-        "1",
-        "q",
-        "3",
-    ]
     (desk / "new.csv").write_text("id,body\n7,where\n")
     refuse(dpicl("answer", "voting", *words, "--queries", "new.csv", "--out", "c.jsonl"), "'text'")
-
-
-def test_a_known_task_with_the_users_own_records(dpicl, desk):
-    rows = "".join(json.dumps(row) + "\n" for row in rows_of("train", 12))
-    (desk / "news.jsonl").write_text(rows)
-    answer = dpicl("release", "tang", "--data", "news.jsonl", "--per-record", "--task", "agnews", "--size", 20,
-                   "--model", "sim", "--epsilon", 1, *SMALL, "--option", "examples_per_slot=1",
-                   "--out", "x.jsonl")  # fmt: skip
-    assert answer.code == 0, answer.err
 
 
 def test_from_python(desk):
@@ -474,18 +389,6 @@ def test_from_python(desk):
     assert stands["releases"] == 2 and 1 < stands["epsilon"] < stands["sum_epsilon"] <= 2
     with pytest.raises(package.UsageError, match="nothing"):
         package.budget("nothing")
-
-
-@pytest.mark.parametrize(
-    ("bound", "shown"),
-    [(0.9998970641658642, "0.999898"), (1.0, "1"), (7.99, "7.99"), (12.34567, "12.3457")],
-)
-def test_a_card_never_shows_less_than_was_proved(bound, shown):
-    assert show_rounded_up(bound, 6) == shown
-
-
-def test_a_card_shows_letters_as_they_are_and_escapes_what_nobody_sees():
-    assert card_pages._json({"Rückgabe": "a\u202eb"}) == '{"Rückgabe": "a\\u202eb"}'
 
 
 @pytest.mark.parametrize(
@@ -519,7 +422,7 @@ def test_how_far_a_release_is_from_private_records_is_not_said(dpicl, desk, monk
     assert counted[-1][1] == "4 of 4 demonstrations"
 
 
-def test_utility_is_measured_on_public_records_first_and_said_on_the_card(dpicl, desk):
+def test_utility_is_measured_on_public_records_first(dpicl, desk):
     answer = release(dpicl, "--public-test", "public.csv")
     refuse(answer, "public.csv")
     assert "loading" not in answer.err
@@ -576,7 +479,7 @@ def test_a_doubt_names_the_controls_that_score_higher():
     assert not doubt(tang=0.5)
 
 
-def test_what_beats_the_others_is_not_doubted_and_can_be_measured_alone_at_no_cost(dpicl, desk):
+def test_what_beats_the_others_is_measured_alone_at_no_cost(dpicl, desk):
     """The simulated model does not know what these words mean; records do."""
     words = {"billing": "money", "technical": "screen", "refund": "parcel"}
     rows = [f"{word} case {n},{label}" for n in range(14) for label, word in words.items()]
@@ -615,36 +518,27 @@ def test_utility_of_answers_is_measured_for_as_many_queries(dpicl, desk):
     assert utility["tested"] == 2 and utility["rows"][0]["name"] == "voting"
 
 
-@pytest.mark.parametrize("kind", ["excel", "list", "pairs", "frame", "dataset"])
-def test_a_workbook_and_tables_in_memory_are_read_as_a_file_is(desk, kind):
-    import datasets
-    import pandas
-
-    rows = pandas.read_csv("tickets.csv").to_dict("records")
-    if kind == "excel":
-        pandas.DataFrame(rows).to_excel("tickets.xlsx", index=False)
-    made = {
-        "excel": lambda: "tickets.xlsx",
-        "list": lambda: rows,
-        "pairs": lambda: [(row["text"], row["label"]) for row in rows],
-        "frame": lambda: pandas.DataFrame(rows),
-        "dataset": lambda: datasets.Dataset.from_list(rows),
-    }[kind]()
-    given = {
+def test_a_workbook_and_tables_in_memory_are_read_as_a_file_is(desk):
+    frame = pandas.read_csv("tickets.csv")
+    frame.to_excel("tickets.xlsx", index=False)
+    settings = {
         "labels": LABELS,
         "model": "sim",
         "noise": "seeded",
         "options": {"slots": 4, "tokens": 3, "top_k": 10},
     }
-    found, wanted = (
-        package.release("tang", data=data, size=20, **given) for data in (made, "tickets.csv")
-    )
-    assert found.demonstrations == wanted.demonstrations
-    fingerprints = [each.card["manifest"]["data"]["fingerprint"] for each in (found, wanted)]
-    assert fingerprints[0] == fingerprints[1]
+    pairs = list(zip(frame.text, frame.label, strict=True))
+    dataset = datasets.Dataset.from_pandas(frame)
+    releases = [
+        package.release("tang", data=data, size=20, **settings)
+        for data in ("tickets.csv", "tickets.xlsx", pairs, dataset)
+    ]
+    fingerprints = {each.card["manifest"]["data"]["fingerprint"] for each in releases}
+    assert len(fingerprints) == 1
+    assert all(each.demonstrations == releases[0].demonstrations for each in releases)
 
 
-def test_records_that_are_none_and_a_row_that_cannot_be_read_show_nothing(desk):
+def test_rows_in_memory_that_cannot_be_read_show_nothing(desk):
     given = {"labels": LABELS, "model": "sim", "noise": "seeded", "size": 20}
     for data, words in (
         (7, "Records are a file"),
@@ -655,7 +549,7 @@ def test_records_that_are_none_and_a_row_that_cannot_be_read_show_nothing(desk):
         assert "swordfish" not in str(error.value)
 
 
-def test_a_set_that_is_known_under_another_name_is_named_in_the_refusal(dpicl, desk):
+def test_records_known_under_another_name_are_refused(dpicl, desk):
     assert release(dpicl, "--total-epsilon", 1.1).code == 0
     (desk / "copy.csv").write_text((desk / "tickets.csv").read_text())
     refuse(

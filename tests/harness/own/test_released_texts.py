@@ -14,7 +14,7 @@ from dpicl.core.vocabulary import Demonstration
 from dpicl.data.concealed import conceal
 from dpicl.own.texts import labels_without_text, read_texts
 from tests.harness.helpers import refuse
-from tests.harness.own.test_release_command import ALWAYS, LABELS, desk, release  # noqa: F401
+from tests.harness.own.desk import ALWAYS, LABELS, release
 
 
 def test_texts_that_repeat_are_cut_or_broken_are_counted():
@@ -39,11 +39,12 @@ def test_texts_that_repeat_are_cut_or_broken_are_counted():
     )  # a mechanism without labels
 
 
-def test_the_terminal_says_it_before_anything_is_charged_and_the_card_after(dpicl, desk):  # noqa: F811
+def test_the_terminal_says_it_before_anything_is_charged_and_the_card_after(dpicl, desk):
     answer = release(dpicl, "--shots", 2)
     assert answer.code == 0, answer.err
     before, _, _ = answer.err.partition("charging")
     assert "No text is of the label" in before and "No text is of the label" in answer.out
+    assert "--public-test FILE --measure-only" in before
     card = json.loads((desk / "demos.card.json").read_text())
     assert any("No text is of the label" in sentence for sentence in card["texts"])
     assert "## What the texts look like" in (desk / "demos.card.md").read_text()
@@ -62,12 +63,6 @@ def test_progress_is_said_while_private_records_are_held(capsys):
     assert (shown.out, shown.err) == ("", "releasing: for 10 s\n")
 
 
-def test_a_release_says_before_it_is_charged_that_it_was_not_compared(dpicl, desk):  # noqa: F811
-    answer = release(dpicl)
-    before, _, _ = answer.err.partition("charging")
-    assert "--public-test FILE --measure-only" in before
-
-
 # --- how many texts of which label
 
 
@@ -75,7 +70,7 @@ def label_counts(path: str = "demos.jsonl") -> dict[str, int]:
     return dict(Counter(json.loads(line)["label"] for line in Path(path).read_text().splitlines()))
 
 
-def test_numbers_of_texts_by_label_are_written_and_paid_for_as_such(dpicl, desk):  # noqa: F811
+def test_numbers_of_texts_by_label_are_written_and_paid_for_as_such(dpicl, desk):
     assert release(dpicl, "--shots", "billing=3,refund=1").code == 0
     assert label_counts() == {"billing": 3, "refund": 1}
     card = json.loads(Path("demos.card.json").read_text())
@@ -84,7 +79,7 @@ def test_numbers_of_texts_by_label_are_written_and_paid_for_as_such(dpicl, desk)
     assert "No text is of the label technical" in " ".join(card["texts"])
 
 
-def test_as_many_texts_of_every_label(dpicl, desk):  # noqa: F811
+def test_as_many_texts_of_every_label(dpicl, desk):
     assert release(dpicl, "--shots-per-label", 2).code == 0
     assert label_counts() == dict.fromkeys(LABELS, 2)
 
@@ -98,13 +93,13 @@ def test_as_many_texts_of_every_label(dpicl, desk):  # noqa: F811
         (("--shots", 2, "--shots-per-label", 2), "one of the two"),
     ],
 )
-def test_numbers_of_texts_that_do_not_fit_cost_nothing(dpicl, desk, flags, words):  # noqa: F811
+def test_numbers_of_texts_that_do_not_fit_cost_nothing(dpicl, desk, flags, words):
     answer = release(dpicl, *flags)
     assert answer.code == 2 and words in answer.err
     assert not list(desk.glob("demos*")) and dpicl("budget", "--json").json == {"private_sets": []}
 
 
-def test_a_prepared_mechanism_has_no_numbers_of_texts(dpicl, desk):  # noqa: F811
+def test_a_prepared_mechanism_has_no_numbers_of_texts(dpicl, desk):
     words = (
         "release",
         "embedding_centroids",

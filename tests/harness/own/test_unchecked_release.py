@@ -17,7 +17,7 @@ from dpicl.mechanisms.embedding_centroids import EmbeddingCentroids
 from dpicl.own.card import UNCHECKED, PrivacyCard
 from dpicl.own.card_pages import card_markdown
 from tests.harness.helpers import refuse
-from tests.harness.own.test_release_command import ALWAYS, LABELS, desk  # noqa: F401  the fixture
+from tests.harness.own.desk import ALWAYS, LABELS
 
 LEAKY = """
 import sys
@@ -44,7 +44,7 @@ WORDS = ("leaky", "--plugin", "leaky.py", "--data", "tickets.csv", *ALWAYS)
 
 
 @pytest.fixture
-def plugin(desk: Path, no_plugins_before) -> Path:  # noqa: F811
+def plugin(desk: Path, no_plugins_before) -> Path:
     path = desk / "leaky.py"
     path.write_text(LEAKY)
     return path
@@ -57,7 +57,7 @@ def mark_checked(plugin: Path, passed: bool = True) -> str:
     return digest
 
 
-def test_it_is_refused_before_a_record_is_read_and_released_after_the_check(dpicl, desk, plugin):  # noqa: F811
+def test_it_is_refused_before_a_record_is_read_and_released_after_the_check(dpicl, desk, plugin):
     refuse(
         dpicl("release", *WORDS, "--out", "x.jsonl"),
         "leaky",
@@ -77,7 +77,7 @@ def test_it_is_refused_before_a_record_is_read_and_released_after_the_check(dpic
     refuse(dpicl("release", *WORDS, "--out", "y.jsonl"), "leaky", "as it is now")
 
 
-def test_every_output_says_first_that_nobody_checked_the_code(dpicl, desk, plugin):  # noqa: F811
+def test_every_output_says_first_that_nobody_checked_the_code(dpicl, desk, plugin):
     answer = dpicl("release", *WORDS, "--out", "x.jsonl", "--allow-unchecked")
     assert answer.code == 0 and f"dpicl: {UNCHECKED}" in answer.err, answer.err
     assert "declared by code that nobody checked" in answer.out and " proved" not in answer.out
@@ -110,7 +110,7 @@ class OwnCentroids(EmbeddingCentroids):
     name = "own_centroids"
 
 
-def test_a_class_of_a_program_is_a_plugin_and_its_state_keeps_that(desk, no_plugins_before):  # noqa: F811
+def test_a_class_of_a_program_is_a_plugin_and_its_state_keeps_that(desk, no_plugins_before):
     words = {**python_words(), "options": {"embedding": "sim"}}
     with pytest.raises(UsageError, match="own_centroids is a plug-in that has not passed"):
         package.release(OwnCentroids, **words, out="desk.json")
