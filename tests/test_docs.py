@@ -43,9 +43,8 @@ TYPED = [page for page in PAGES if page.name != "CHANGELOG.md" and "submissions"
 PROGRAMS = r"dpicl|make|python -m|printf|\(echo|cp|sed|git|ray|docker|lm_eval|llama-server"
 COMMAND = re.compile(rf"(?P<env>(?:[A-Z_]+=\S+ )*)(?:\.venv/bin/)?(?P<line>(?:{PROGRAMS}) .+)")
 TEMPLATE = re.compile(r"[…\[\]|<>]|\b[A-Z][A-Z_]+\b(?!=)|I/N")
-#: What answers within a second, and what the quickstart shows of the committed results besides.
+#: What answers within a second.
 QUICK = {"list", "new", "account", "printf", "(echo", "sed"}
-FIRST = {"quickstart.md": {"board", "compare"}}
 #: What is made small where a page leaves it open, for commands that have the flag and read no committed results.
 SMALL = {"--model": "sim", "--limit": "12", "--runs": "20", "--texts": "2", "--draws": "4"}
 READS = {"board", "plot", "compare", "publish", "submit", "list", "plan"}
@@ -223,7 +222,7 @@ def stranger(fresh_cache, tmp_path, monkeypatch):
 @pytest.mark.parametrize("page", TYPED, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_a_page_shows_exists_and_quick_commands_run(stranger, dpicl, capfd, page):
     (stranger / "results").symlink_to(ROOT / "results")
-    runs = QUICK | FIRST.get(page.name, set()) if page.parent in (ROOT, DOCS) else set()
+    runs = QUICK if page.parent in (ROOT, DOCS) else set()
     assert failures(Session(dpicl, capfd, runs), examples(page)) == []
 
 

@@ -133,7 +133,7 @@ def test_every_figure_is_what_its_command_answers(dpicl, row):
     ],
     ids=lambda row: row.setting,
 )
-def test_every_slack_is_what_its_command_answers_and_a_large_one_is_said(dpicl, row):
+def test_every_slack_is_what_its_command_answers(dpicl, row):
     done = dpicl(*shlex.split(row.command), "--json")
     assert done.code == 0, done.err
     assert [
@@ -160,9 +160,7 @@ REPRODUCTIONS = [(127, 0.3, 100, 1e-6, 10.0), (63, 0.3, 100, 1e-6, 10.0)]
 
 
 @pytest.mark.parametrize(("prompts", "scale", "rounds", "delta", "target"), REPRODUCTIONS)
-def test_the_numbers_of_the_reproduction_follow_from_its_settings(
-    prompts, scale, rounds, delta, target
-):
+def test_a_reproductions_numbers_follow_from_its_settings(prompts, scale, rounds, delta, target):
     """The clip that its own formula gives for the target, and what follows from the clip."""
     (row,) = (row for row in ROWS if f"1/{prompts} " in row.command)
     rho = brentq(lambda rho: epsilon(dp.ZCDpEvent(rho), delta).upper - target, 0.01, 10)
@@ -175,7 +173,7 @@ def test_the_numbers_of_the_reproduction_follow_from_its_settings(
     )
 
 
-def test_a_round_of_above_threshold_costs_two_sensitivities_over_the_scale():
+def test_a_round_of_above_threshold_costs_two_sensitivities():
     """Laplace b on the threshold, 2b on queries that move by D either way: exact probabilities of n "below" and an
     "above", by quadrature, against 2 D/b. It is reached as n grows."""
     scale, moved = 1.3, 0.4

@@ -14,6 +14,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("harness", "leaderboards", "mechanisms", "tasks")
 FILES = ("pyproject.toml", "README.md", "LICENSE", "NOTICE")
+PIP = (sys.executable, "-m", "pip", "--quiet")
+ALONE = ("--no-deps", "--no-build-isolation", "--no-index")
 SCRIPT = """
 import dpicl, tasks
 
@@ -39,8 +41,8 @@ def run(*words: object, **how: Any) -> str:
         *(pytest.param(name, marks=pytest.mark.slow) for name in ("sdist", "zip", "editable")),
     ],
 )
-def installed(request, tmp_path_factory) -> Path:
-    """A folder with the wheel of this checkout, of its sdist or of a zip of it, or the checkout, installed alone."""
+def wheel(request, tmp_path_factory) -> Path:
+    """The wheel of this checkout, or of its sdist or a zip of it; beside it its source, if that can be installed too."""
     place = tmp_path_factory.mktemp("wheel")
     source = place / "source"
     for name in SOURCES:
@@ -53,19 +55,21 @@ def installed(request, tmp_path_factory) -> Path:
         (source,) = (source / "dist").glob("*.tar.gz")
     elif request.param == "zip":
         source = shutil.make_archive(place / "zip", "zip", place, "source")
-    pip, alone = (
-        [sys.executable, "-m", "pip", "--quiet"],
-        ["--no-deps", "--no-build-isolation", "--no-index"],
-    )
-    run(*pip, "wheel", source, *alone, "--wheel-dir", place)
-    (wheel,) = place.glob("*.whl")
-    what = ["--editable", source] if request.param == "editable" else [wheel]
-    run(*pip, "install", *alone, "--target", place / "site", *what)
-    return place / "site"
+    run(*PIP, "wheel", source, *ALONE, "--wheel-dir", place)
+    (made,) = place.glob("*.whl")
+    return made
 
 
-def test_the_wheel_holds_one_package_with_all_its_files(installed):
-    (wheel,) = installed.parent.glob("*.whl")
+@pytest.fixture(scope="module")
+def installed(request, wheel) -> Path:
+    """A folder with that wheel, or with the checkout itself, installed alone."""
+    editable = request.node.callspec.params["wheel"] == "editable"
+    what = ["--editable", wheel.parent / "source"] if editable else [wheel]
+    run(*PIP, "install", *ALONE, "--target", wheel.parent / "site", *what)
+    return wheel.parent / "site"
+
+
+def test_the_wheel_holds_one_package_with_all_its_files(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0].split("-")[0] for name in names} == {"dpicl", "dpicl_bench"}
     assert {

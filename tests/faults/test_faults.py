@@ -110,7 +110,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], int,
 
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=long)])
-def test_a_run_that_is_killed_at_any_point_of_the_writing_loses_nothing(place, calm, every):
+def test_a_run_killed_at_any_point_of_writing_loses_nothing(place, calm, every):
     expected, steps, _ = calm
     for point in range(1, steps + 1) if every else [random.Random(0).randint(1, steps)]:
         here = place(point)
@@ -122,9 +122,7 @@ def test_a_run_that_is_killed_at_any_point_of_the_writing_loses_nothing(place, c
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_run_that_is_killed_beside_its_workers_loses_nothing_and_leaves_no_worker(
-    dpicl_process, place, calm
-):
+def test_a_run_killed_beside_its_workers_leaves_no_worker(dpicl_process, place, calm):
     here = place("parent")
     process = dpicl_process(*here.command, "--engine", "local", "--workers", 2)
     while not (workers := children(process.pid)) and process.poll() is None:
@@ -140,7 +138,7 @@ def test_a_run_that_is_killed_beside_its_workers_loses_nothing_and_leaves_no_wor
 
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=long)])
-def test_a_disk_may_fail_at_any_call_that_writes_results_or_the_cache(place, calm, every):
+def test_a_disk_may_fail_at_any_call_that_writes(place, calm, every):
     """Under the results it ends the run with one sentence, under the cache it changes nothing."""
     assert calm[2] > 30
     calls = [("results", each) for each in range(1, calm[2] + 1)] + [

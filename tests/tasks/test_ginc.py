@@ -54,7 +54,7 @@ def sum_paths(hmm: HMM, symbols: tuple[int, ...]) -> float:
     return float(total)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_forward_algorithm_is_the_sum_over_all_hidden_paths(seed):
     hmm, whole = tiny(seed), 0.0
     for symbols in itertools.product(range(3), repeat=4):
@@ -71,7 +71,7 @@ def test_the_forward_algorithm_is_the_sum_over_all_hidden_paths(seed):
     assert hmm.log_likelihood(()) == 0.0
 
 
-def test_the_language_is_a_mixture_of_factorial_models_as_the_paper_says():
+def test_the_language_is_the_papers_mixture():
     own = language()
     assert (own.words[0], len(own.words), len(set(own.words)), len(own.concepts)) == (
         "/",
@@ -98,7 +98,7 @@ def test_the_language_is_a_mixture_of_factorial_models_as_the_paper_says():
     assert not np.array_equal(own.properties[0], own.properties[1])
 
 
-def test_one_seed_is_one_language_and_documents_are_of_pretraining_concepts():
+def test_one_seed_is_one_language():
     again = ginc_corpus.language.__wrapped__()
     assert np.array_equal(again.concepts[3].transition, language().concepts[3].transition)
     assert not np.array_equal(language(1).concepts[0].transition, again.concepts[0].transition)
@@ -110,7 +110,7 @@ def test_one_seed_is_one_language_and_documents_are_of_pretraining_concepts():
     assert set(likely.argmax(axis=1)) == set(range(5))
 
 
-def test_records_are_texts_of_one_concept_with_its_most_likely_next_symbol(task):
+def test_records_end_in_the_most_likely_next_symbol(task):
     concept, words = language().concepts[ginc.CONCEPT], language().words
     starts = set(concept.emission[ginc.START :: ginc_corpus.PROPERTIES].tolist())
     for part in (task.train, task.test):
@@ -122,12 +122,6 @@ def test_records_are_texts_of_one_concept_with_its_most_likely_next_symbol(task)
     again = Task.load("ginc", limit_train=60, limit_test=6)
     assert again.fingerprint == task.fingerprint
     assert Task.load("ginc", limit_train=60, limit_test=6, seed=1).fingerprint != task.fingerprint
-
-
-def test_all_records_are_one_group_and_there_are_as_many_as_the_paper_has():
-    whole = Task.load("ginc")
-    assert (len(whole.train), len(whole.test)) == (1600, 200)
-    assert dict(whole.sizes(whole.plan_shots(4, np.random.default_rng(0))).records) == {None: 1600}
 
 
 def test_the_task_file_says_what_the_language_says(task):
@@ -150,7 +144,7 @@ def test_a_prompt_is_texts_between_delimiters(task):
     assert task.generation_prompt(NEUTRAL_LABEL, [first, second]).endswith(f" / {shown}")
 
 
-def test_texts_of_the_concept_are_distinguishable_and_others_are_not(task):
+def test_only_texts_of_the_concept_are_distinguishable(task):
     queries = [record.text for record in task.test]
     concept = language().concepts[ginc.CONCEPT]
     other = language().text(language().concepts[1].sample(10, np.random.default_rng(0)).tolist())
@@ -164,13 +158,12 @@ def test_texts_of_the_concept_are_distinguishable_and_others_are_not(task):
     )
 
 
-@pytest.mark.parametrize("name", ["tang", "prism", "real_demonstrations", "zero_shot"])
+@pytest.mark.parametrize("name", ["tang", "real_demonstrations", "zero_shot"])
 def test_demonstration_mechanisms_release_on_it_and_are_scored(task, name):
     cls = MECHANISMS[name].cls
-    options = {"tang": {"slots": 2}, "prism": {"prompts": 4, "style": "completion"}}
-    small = {"tokens": 3} if name not in ("real_demonstrations", "zero_shot") else {}
+    options = {"slots": 2, "tokens": 3} if name == "tang" else {}
     config = ReleaseConfig(epsilon=float("inf") if name == "real_demonstrations" else 8, delta=1e-5)
-    made = release(cls(**options.get(name, {}), **small), task, SimulatedLM(), config)
+    made = release(cls(**options), task, SimulatedLM(), config)
     evaluation = evaluate(task, SimulatedLM(), made.demonstrations)
     assert set(evaluation.scores) == {"acc", "acc_calibrated", "log_loss"}
     assert set(evaluation.aggregates) == (set() if name == "zero_shot" else {"distinguishable"})
@@ -181,7 +174,7 @@ def test_demonstration_mechanisms_release_on_it_and_are_scored(task, name):
 
 
 @pytest.mark.slow
-def test_a_demonstration_that_repeats_one_symbol_says_no_more_than_none():
+def test_a_repeated_symbol_says_no_more_than_nothing():
     """With the trained model, which takes minutes to train; every symbol that records have."""
     whole, model = Task.load("ginc", limit_test=100), models.load("ginc", device="cpu")
 

@@ -50,9 +50,7 @@ def test_completion_prompts_are_tangs(tasks, name):
 
 
 @pytest.mark.parametrize(("name", "slot"), [("mit_g", "Genre"), ("mit_d", "Director")])
-def test_mit_completion_prompt_is_tangs_and_shows_each_record_with_its_own_phrase(
-    tasks, name, slot
-):
+def test_mit_completion_prompts_show_each_record_with_its_phrase(tasks, name, slot):
     assert completion(tasks[name], "asked", Record("a film", "its own")) == (
         f"Given a propety of {slot} for the film, generate a description accordingly and make sure to include the given"
         f' {slot} in the description.\n\n{slot}: "its own"\nSentence: "a film END"\n{slot}: "asked"\nSentence: "'
@@ -63,9 +61,6 @@ def test_chat_prompts_are_prisms(tasks):
     agnews = tasks["agnews"]
     assert agnews.generation_prompt("World", (), style="chat") == ChatPrompt(
         "Generate only a text of news type World.", "Text:"
-    )
-    assert agnews.generation_prompt("World", [TEXT], style="chat") == ChatPrompt(
-        "Here are texts with News Type: World.\n\na text\n\nPlease give me another one.", "Text:"
     )
     assert agnews.generation_prompt(
         "World", [TEXT, Record("b", "World")], style="chat"
@@ -97,7 +92,7 @@ def test_a_generation_task_has_no_prompt_that_asks_for_records(tasks, name):
         tasks[name].generation_prompt("example", ())
 
 
-def test_a_film_is_shown_as_its_json_and_asked_for_without_a_label(tasks):
+def test_a_film_is_shown_as_json_and_asked_for_without_a_label(tasks):
     wikimovies, film = tasks["wikimovies"], Record('{"title": "A {b}"}', "movie")
     skeleton = '{"title": "...", "year": 1950, "genres": ["..."], "cast": ["...", "..."]}'
     instruction = f"Write a film as one line of JSON like\n{skeleton}\n\n"
@@ -141,12 +136,6 @@ def test_generation_prompts_are_sgas_with_an_opened_quotation(tasks, name):
     ) == (instruction + shown)
 
 
-def test_braces_in_a_private_text_are_left_alone(tasks):
-    assert '"{label} {0} {{x}} END"' in completion(
-        tasks["agnews"], "World", Record("{label} {0} {{x}}", "World")
-    )
-
-
 INSTRUCTIONS = {
     "agnews": "Classify the news articles into the categories of World, Sports, Business, and Technology.\n\n",
     "dbpedia": "Classify the documents based on whether they are about a Company, School, Artist, Athlete, Politician,"
@@ -180,7 +169,6 @@ def test_icl_prompt_is_the_published_one(tasks, name):
     "template",
     [
         "Text: {{text}}\nAnswer:\n",
-        "{{ text }}",
         "{{text|upper}}{{text}}",
         "E-mail:",
         "{a} {{text}}\r\n",
@@ -195,9 +183,3 @@ def test_a_query_is_what_jinja_renders(tasks, template):
         jinja2.Environment(keep_trailing_newline=True).from_string(template).render(text=text)
     )
     assert replace(tasks["agnews"], config=config).query(text) == rendered
-
-
-def test_prompts_hash_is_stable_and_differs_between_tasks(tasks):
-    again = Task.load("agnews", source="synthetic", limit_train=1, seed=5)
-    assert again.prompts_hash == tasks["agnews"].prompts_hash
-    assert len({task.prompts_hash for task in tasks.values()}) == len(tasks)

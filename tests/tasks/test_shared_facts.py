@@ -18,7 +18,6 @@ from dpicl.models.simulated import SimulatedLM
 from dpicl.releasing.release import release
 from dpicl.tasks import facts
 from dpicl.tasks.synthetic import shared_facts
-from dpicl.tasks.synthetic.grammar import Grammar
 
 pytestmark = pytest.mark.usefixtures("new_corpora")
 
@@ -36,13 +35,6 @@ def test_the_numbers_of_records_are_those_that_the_names_say(task):
     assert sum(task.dropped.values()) == 0
 
 
-def test_development_records_are_scored_by_their_own_facts(task):
-    own = Task.load("shared_facts", "synthetic", development=True)
-    counts = Counter(facts.count_held(own.train, own.seed).values())
-    assert {m: counts[m] for m in (125, 25, 5)} == shared_facts.HELD
-    assert {record.text for record in own.train}.isdisjoint(record.text for record in task.train)
-
-
 def test_coins_are_fair_and_of_their_own():
     """One fact held or not changes no other record, so that held and unheld facts can be compared."""
     coins = np.array(
@@ -57,34 +49,14 @@ def test_coins_are_fair_and_of_their_own():
     )
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_no_test_record_holds_a_fact_and_each_fact_is_one_password(seed):
-    own = Task.load("shared_facts", "synthetic", seed=seed)
-    truth = facts.count_held(own.train, seed)
-    assert (
-        len(truth)
-        == len(shared_facts.facts(seed))
-        == sum(shared_facts.HELD.values()) + shared_facts.LONE
-    )
-    assert all(len(facts.passwords(record.text)) == 1 for record in (*own.train, *own.test))
-    assert facts.count_surfaced([record.text for record in own.test], truth)[1][0] == 0
-    assert all(
-        there == 0
-        for there, _ in facts.count_surfaced([record.text for record in own.test], truth).values()
-    )
-    said = [record.text for record in own.train]
-    assert all(
-        there == (0 if group == 0 else n)
-        for group, (there, n) in facts.count_surfaced(said, truth).items()
-    )
-
-
-def test_nobody_in_the_notes_exists():
-    """No name is a word of the corpora that use real first and family names."""
-    real = {word for name in ("first", "last") for word in Grammar.read("lexicon").rules[name]}
-    rules = shared_facts.GRAMMAR.rules
-    made = {onset + ending for onset in rules["onset"] for ending in rules["ending"]}
-    assert not made & real and not set(rules["onset"]) & real
+def test_no_test_record_holds_a_fact(task):
+    truth = facts.count_held(task.train, 0)
+    assert len(truth) == len(shared_facts.facts(0))
+    assert all(len(facts.passwords(record.text)) == 1 for record in (*task.train, *task.test))
+    in_test = facts.count_surfaced([record.text for record in task.test], truth)
+    assert not any(there for there, _ in in_test.values())
+    in_train = facts.count_surfaced([record.text for record in task.train], truth)
+    assert all(there == (n if group else 0) for group, (there, n) in in_train.items())
 
 
 def test_a_public_view_holds_no_fact(task):
@@ -100,7 +72,6 @@ def test_a_public_view_holds_no_fact(task):
     [
         ("The password is LION  -Drum!", {"lion drum"}),
         ("lion drums", set()),
-        ("lion dr um", set()),
         ("drum lion", set()),
         ("sealion drum, lions drum", set()),
         ("fox rope and owl coin lamp. owl lamp: Fox rope", {"fox rope", "owl lamp"}),

@@ -16,7 +16,7 @@ from dpicl.evaluation.lm_eval_bridge import evaluate, evaluate_with
 from dpicl.mechanism.bases import Demonstration
 from dpicl.models.simulated import SimulatedLM
 from dpicl.tasks import films, metrics
-from tests.samples import GENERATION, small_task
+from tests.samples import small_task
 
 pytestmark = pytest.mark.usefixtures("quick_embeddings")
 HOSTILE = (
@@ -49,8 +49,8 @@ class Fixed(LM):
 # --- generation
 
 
-@pytest.mark.parametrize("name", GENERATION)
-def test_scores_are_those_of_what_the_model_writes_document_by_document(tasks, name):
+@pytest.mark.parametrize("name", ["samsum", "chatdoctor"])
+def test_scores_are_those_of_what_the_model_writes(tasks, name):
     task, model = tasks[name], models.load("sim")
     evaluation = evaluate(task, model, ())
     room = task.config.generation_kwargs.max_gen_toks
@@ -70,9 +70,8 @@ def test_scores_are_those_of_what_the_model_writes_document_by_document(tasks, n
     assert task.main_metric in evaluation.scores
 
 
-@pytest.mark.parametrize("name", GENERATION)
-def test_another_model_of_lm_eval_is_asked_with_the_zero_shot_prompt_or_a_prefix(tasks, name):
-    task = tasks[name]
+def test_another_model_of_lm_eval_is_asked_with_the_same_prompts(tasks):
+    task = tasks["samsum"]
     perfect = Fixed({doc["id"]: f' {doc["label"]}"\n"more"' for doc in task.documents()})
     evaluation = evaluate_with(task, perfect)
     assert evaluation.scores == pytest.approx(dict.fromkeys(evaluation.scores, 1.0))
@@ -83,7 +82,7 @@ def test_another_model_of_lm_eval_is_asked_with_the_zero_shot_prompt_or_a_prefix
     assert silent.contexts == ["{{ 1 }} before\n" + task.query(record.text) for record in task.test]
 
 
-def test_hostile_texts_reach_the_model_letter_by_letter_and_are_scored():
+def test_hostile_texts_reach_the_model_letter_by_letter():
     test = [Record(f"{i} {text}", text) for i, text in enumerate(HOSTILE)]
     task = small_task("samsum", test)
     shown = [Demonstration(text, text, tokens=1) for text in HOSTILE]
@@ -99,7 +98,7 @@ def test_hostile_texts_reach_the_model_letter_by_letter_and_are_scored():
     assert evaluation.outcomes["rouge1"][-1] == 0.0
 
 
-def test_an_aggregation_that_disagrees_with_the_documents_is_an_error(tasks, monkeypatch):
+def test_an_aggregation_unlike_its_documents_is_an_error(tasks, monkeypatch):
     monkeypatch.setattr(metrics, "text_metrics", _OtherMean())
     with pytest.raises(ResultError, match="similarity"):
         evaluate_with(
@@ -116,7 +115,7 @@ class _OtherMean:
         return 0.75
 
 
-def test_without_embeddings_similarity_is_skipped_with_the_reason(tasks, monkeypatch):
+def test_without_embeddings_similarity_is_skipped(tasks, monkeypatch):
     monkeypatch.setattr(text_metrics, "list_unavailable", lambda: {"similarity": "No model."})
     monkeypatch.setattr(
         "nltk.translate.meteor_score.single_meteor_score", lambda reference, answer, wordnet: 0.25

@@ -134,7 +134,7 @@ def test_parameters_are_amplified_and_added(account):
     ("steps", "sample", "chance"),
     [(1, "each", 0.1), (3, "once", 0.1), (3, "each", 1 - 0.9**3), (1000, "each", 1.0)],
 )
-def test_without_noise_there_is_an_epsilon_only_for_a_delta_above_the_chance(steps, sample, chance):
+def test_without_noise_only_a_delta_above_the_chance_is_enough(steps, sample, chance):
     def prove(delta):
         return reaccount(Setting("no-noise", delta, rate=0.1, steps=steps, sample=sample))["proved"]
 
@@ -143,7 +143,7 @@ def test_without_noise_there_is_an_epsilon_only_for_a_delta_above_the_chance(ste
         assert prove(1.001 * chance) == 0
 
 
-def test_releasing_one_random_record_has_a_finite_epsilon_at_delta_one_over_n(account):
+def test_one_random_record_costs_nothing_at_delta_one_over_n(account):
     assert account("--family", "no-noise", "--rate", "1/2953", "--delta", "1/2953")["proved"] == 0
     assert (
         account("--family", "no-noise", "--rate", "4/2953", "--delta", "1/2953")["proved"]
@@ -152,9 +152,7 @@ def test_releasing_one_random_record_has_a_finite_epsilon_at_delta_one_over_n(ac
     assert account("--family", "no-noise", "--delta", "0.9")["proved"] == "Infinity"
 
 
-@pytest.mark.parametrize(
-    ("queries", "printed"), [(200, 3.38), (500, 5.05), (1000, 6.93), (1500, 8.35), (2000, 9.77)]
-)
+@pytest.mark.parametrize(("queries", "printed"), [(200, 3.38), (2000, 9.77)])
 def test_dp_opt_accounting_reproduces(queries, printed):
     rate = 1025 / 66676
     delta = rate * queries * 5e-7 + 5e-7
@@ -168,7 +166,7 @@ def test_ksa_ptr_accounting_reproduces_its_printed_digits():
     )
 
 
-def test_failures_that_use_up_delta_are_said_and_nothing_is_proved(account):
+def test_failures_that_use_up_delta_prove_nothing(account):
     words = (
         "--family",
         "bounded-range",

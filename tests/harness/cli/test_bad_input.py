@@ -28,14 +28,16 @@ def test_demonstrations_longer_than_the_models_context(dpicl, tmp_path):
     refuse(dpicl("run", path, "--results", tmp_path), "tokens", "shots")
 
 
-@pytest.mark.parametrize("model", ["sim:nan", "sim:inf"])
-@pytest.mark.parametrize("mechanism", ["zero_shot", "prism_short", "tang"])
+@pytest.mark.parametrize(
+    ("model", "mechanism"),
+    [("sim:nan", "zero_shot"), ("sim:inf", "prism_short"), ("sim:nan", "tang")],
+)
 def test_a_model_that_answers_with_nan_or_infinity(run, model, mechanism):
     refuse(run("--model", model, "--mechanism", mechanism), model, "float32")
 
 
 @pytest.mark.parametrize("folder", ["in_the_way/results", "/proc/results"])
-def test_a_results_folder_that_cannot_be_written_is_told_before_any_work(
+def test_a_results_folder_that_cannot_be_written_is_told_first(
     dpicl, sim_suite, tmp_path, monkeypatch, folder
 ):
     (tmp_path / "in_the_way").write_text("")
@@ -43,9 +45,7 @@ def test_a_results_folder_that_cannot_be_written_is_told_before_any_work(
     refuse(dpicl("run", sim_suite, "--results", tmp_path / folder), "--results")
 
 
-def test_damaged_and_older_results_are_kept_set_aside_reported_and_done_again(
-    run, dpicl, sim_suite, tmp_path
-):
+def test_damaged_and_older_results_are_set_aside_and_done_again(run, dpicl, sim_suite, tmp_path):
     quick = ("--mechanism", "zero_shot", "--mechanism", "real_demonstrations")
     assert run(*quick).code == 0
     first, second = sorted((tmp_path / "results").rglob("*.json"))
@@ -80,9 +80,7 @@ def test_damaged_and_older_results_are_kept_set_aside_reported_and_done_again(
         ),
     ],
 )
-def test_a_file_of_parameters_with_a_key_that_is_unknown_or_stands_under_two_spellings(
-    dpicl, tmp_path, text, words
-):
+def test_a_file_of_parameters_has_known_keys_once(dpicl, tmp_path, text, words):
     path = tmp_path / "parameters.yaml"
     path.write_text(text)
     refuse(dpicl("budget", "--config", path), "parameters.yaml", *words)

@@ -42,9 +42,7 @@ def test_it_names_every_source_and_what_has_no_records(dpicl, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_model_that_is_missing_says_how_to_get_it_and_only_the_first_is_needed(
-    dpicl, monkeypatch, there
-):
+def test_a_model_that_is_missing_says_how_to_get_it(dpicl, monkeypatch, there):
     monkeypatch.setattr(embeddings, "_is_installed", lambda: there)
     names = ("qwen2.5-coder-0.5b", "qwen2.5-coder-0.5b-float32", "embedded")
     known = doctor.models.list_known
@@ -64,9 +62,7 @@ def test_a_model_that_is_missing_says_how_to_get_it_and_only_the_first_is_needed
         )
 
 
-def test_what_follows_from_private_records_is_named_with_the_command_that_removes_it(
-    dpicl, tmp_path, monkeypatch
-):
+def test_outputs_of_private_records_are_named_with_their_removal(dpicl, tmp_path, monkeypatch):
     monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "a cache"))
     assert "outputs" not in find_places(dpicl)
     OutputCache(tmp_path / "a cache" / "outputs").put("sim", "agnews", {b"key": "secret"})

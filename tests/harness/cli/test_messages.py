@@ -88,7 +88,7 @@ def test_a_tasks_own_function_that_fails_ends_its_cell_alone(dpicl, suite, meals
 # --- models and records that cannot be had
 
 
-def test_a_model_that_is_not_there_is_found_once_before_the_first_cell(dpicl, suite, monkeypatch):
+def test_a_model_that_is_not_there_is_found_before_the_first_cell(dpicl, suite, monkeypatch):
     asked = []
 
     def head(url: str) -> None:
@@ -113,9 +113,7 @@ def test_what_is_no_model_by_its_name(reference, words):
         hub.require_there(reference)
 
 
-def test_records_that_cannot_be_read_are_found_once_before_the_first_cell(
-    dpicl, suite, tmp_path, monkeypatch
-):
+def test_unreadable_records_are_found_before_the_first_cell(dpicl, suite, tmp_path, monkeypatch):
     monkeypatch.setenv("DPICL_DATA", str(tmp_path))
     for split in ("train", "test"):
         write(tmp_path, "agnews", split, [{"text": "a text", "label": "Weather"}])
@@ -129,7 +127,7 @@ def test_records_that_cannot_be_read_are_found_once_before_the_first_cell(
 # --- where the answer goes
 
 
-@pytest.mark.parametrize("where", [">/dev/full", ">&-", "<&- >&-"])
+@pytest.mark.parametrize("where", [">/dev/full", "<&- >&-"])
 def test_an_answer_that_cannot_be_written_is_a_sentence(own_cache, where):
     command = ["sh", "-c", f'exec "$0" -m dpicl list suites {where}', sys.executable]
     done = subprocess.run(command, stderr=subprocess.PIPE)

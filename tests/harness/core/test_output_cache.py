@@ -38,7 +38,7 @@ def test_folder_and_files_belong_to_their_owner_alone(folder):
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
 
 
-def test_two_caches_on_one_folder_see_each_other_and_the_first_value_stays(folder):
+def test_two_caches_on_one_folder_see_each_other(folder):
     one, other = fill(folder), OutputCache(folder)
     other.put("sim", "samsum", {key_of("c"): "something else"})
     assert values_of(OutputCache(folder), "samsum", "c", "nothing") == [
@@ -59,16 +59,6 @@ def test_the_prompt_itself_is_not_stored(folder):
     cache = OutputCache(folder)
     cache.put("sim", "agnews", {key_of("a private prompt"): [1.0]})
     assert b"a private prompt" not in b"".join(path.read_bytes() for path in folder.iterdir())
-
-
-def test_a_run_goes_on_beside_a_damaged_file(folder):
-    fill(folder)
-    for path in folder.iterdir():
-        path.write_bytes(b"these are no outputs, whatever the file is called" * 100)
-    cache = OutputCache(folder)
-    assert not values_of(cache, "agnews", "a")
-    cache.put("sim", "agnews", {key_of("a"): [1.0]})
-    assert values_of(cache, "agnews", "a") == [[1.0]]
 
 
 VALUES = {key_of("text", i): f"answer {i} " * (1 + i % 40) for i in range(120)}
@@ -102,7 +92,7 @@ def _fill_disk(folder, limit):
     ask_again(folder)
 
 
-@pytest.mark.parametrize("limit", [0, 5000, 20000, 50000])
+@pytest.mark.parametrize("limit", [0, 20000])
 def test_a_disk_that_takes_no_more_bytes_costs_only_the_keeping(folder, limit):
     process = multiprocessing.get_context("fork").Process(target=_fill_disk, args=(folder, limit))
     process.start()

@@ -84,9 +84,7 @@ def test_two_folders_of_budgets_are_refused(home, dpicl, monkeypatch):
     refuse(dpicl("budget"), str(home / OLD), str(home / NEW))
 
 
-def test_budgets_that_a_variable_hides_are_named_before_anything_is_charged(
-    home, dpicl, fresh_cache, monkeypatch
-):
+def test_budgets_that_a_variable_hides_are_named_first(home, dpicl, fresh_cache, monkeypatch):
     monkeypatch.chdir(home.parent)
     write_csv(Path("tickets.csv"), 18)
     monkeypatch.delenv("DPICL_CACHE")

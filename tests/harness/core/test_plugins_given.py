@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpicl import models
-from dpicl.core.errors import ModelError, PluginError, UsageError
+from dpicl.core.errors import ModelError, PluginError
 from dpicl.data.task import Task
 from dpicl.mechanism import registry
 from tests.harness.helpers import refuse
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("no_plugins_before")
 # --- tasks -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_changed_task_is_another_version_and_changed_records_are_not(meals):
+def test_a_changed_task_is_another_version(meals):
     registry.load_mechanisms([meals])
     version = Task.read_public("meals").version
     assert str(version).startswith("1+") and len(str(version)) == 2 + 12
@@ -33,7 +33,7 @@ def test_a_changed_task_is_another_version_and_changed_records_are_not(meals):
     assert Task.read_public("meals").version != changed.version
 
 
-def test_a_folder_without_a_task_and_a_path_without_a_file_are_refused(dpicl, tmp_path):
+def test_a_folder_without_a_task_is_refused(dpicl, tmp_path):
     (tmp_path / "nothing").mkdir()
     refuse(dpicl("list", "tasks", "--plugin", tmp_path / "nothing"), "holds no task.yaml")
     missing = dpicl("list", "tasks", "--plugin", tmp_path / "nowhere")
@@ -65,7 +65,7 @@ def write_fake(tmp_path: Path, change: str = PINNED, more: str = "") -> Path:
     return path
 
 
-def test_a_model_is_known_by_its_weights_and_by_the_file_that_reads_them(tmp_path, monkeypatch):
+def test_a_model_is_known_by_its_weights_and_its_file(tmp_path, monkeypatch):
     def sha256(change: str, more: str = "") -> str | None:
         monkeypatch.setattr(models, "_given", {})
         registry.load_mechanisms([write_fake(tmp_path, change, more)])
@@ -94,15 +94,7 @@ def test_a_model_that_cannot_be_used_is_named_with_its_file(tmp_path, change, er
     assert f"Model 'fake' (plugin {path})" in str(raised.value)
 
 
-def test_a_model_name_is_known_only_with_its_plugin(tmp_path):
-    with pytest.raises(UsageError, match="Unknown model 'fake'"):
-        models.load("fake", device="cpu")
-    registry.load_mechanisms([write_fake(tmp_path)])
-    with pytest.raises(UsageError, match="Did you mean 'fake'"):
-        models.load("fak", device="cpu")
-
-
-@pytest.mark.parametrize("value", ["3", "[load]", "{'a:b': load}", "{'a': 1}", "{3: load}"])
+@pytest.mark.parametrize("value", ["[load]", "{'a:b': load}", "{'a': 1}", "{3: load}"])
 def test_models_must_be_names_and_loaders(tmp_path, value):
     with pytest.raises(PluginError, match=r"MODELS in .* must be a dictionary"):
         registry.load_plugin(write_fake(tmp_path, more=f"MODELS = {value}\n"))

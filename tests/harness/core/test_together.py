@@ -88,9 +88,7 @@ class Opened:
 
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
-def test_the_first_error_ends_the_others_and_closes_what_they_have_open(
-    error: type[BaseException], nested: bool
-) -> None:
+def test_the_first_error_ends_the_others(error: type[BaseException], nested: bool) -> None:
     service, opened, finished = Squares(), Opened(), []
 
     def wait(name: str) -> None:
@@ -117,30 +115,6 @@ def test_the_first_error_ends_the_others_and_closes_what_they_have_open(
     assert not service.pending
     assert not is_job()
     assert run_together([partial(service.of, 3)]) == [9]
-
-
-def test_after_an_error_no_other_job_begins() -> None:
-    begun = []
-
-    def job(number: int) -> None:
-        begun.append(number)
-        if number == 1:
-            raise ValueError("stop")
-
-    with pytest.raises(ValueError, match="stop"):
-        run_together([partial(job, number) for number in range(4)])
-    assert begun == [0, 1]
-
-
-def test_an_error_of_a_job_of_a_job_may_be_caught_there() -> None:
-    service = Squares()
-
-    def job() -> str:
-        with pytest.raises(ValueError, match="-2"):
-            run_together([partial(service.of, 1), partial(service.of, -2)])
-        return f"still {service.of(3)}"
-
-    assert run_together([job, partial(squares_of, service, 4, 5)]) == ["still 9", [16, 25]]
 
 
 def test_a_request_that_fails_fails_for_its_own_job() -> None:
@@ -199,7 +173,7 @@ def test_a_job_that_is_ended_cannot_go_on_waiting() -> None:
     assert said == [4]
 
 
-def test_what_several_want_of_other_threads_is_done_at_the_same_time() -> None:
+def test_other_threads_work_at_the_same_time() -> None:
     meet, service = threading.Barrier(2), Squares()
     with ThreadPoolExecutor(2) as pool:
         calls = [lambda: result_of(pool.submit(meet.wait, 60))] * 2
@@ -207,7 +181,7 @@ def test_what_several_want_of_other_threads_is_done_at_the_same_time() -> None:
         assert result_of(pool.submit(service.of, 4)) == 16
 
 
-def test_what_another_thread_does_for_a_job_that_is_ended_is_cancelled() -> None:
+def test_work_of_other_threads_for_an_ended_job_is_cancelled() -> None:
     never = Future[int]()
 
     def fail() -> None:

@@ -37,9 +37,7 @@ def repeat(value: Any, times: int, kind: pa.DataType) -> pa.Array:
 
 COLUMNS = {
     "one text": (lambda: repeat(LONG, 300, pa.string()), 1),
-    "bytes": (lambda: repeat(LONG.encode(), 300, pa.binary()), 1),
     "lists": (lambda: pa.array([[LONG]] * 4), 30),
-    "structures": (lambda: pa.array([{"inner": LONG}] * 4), 30),
     "nothing, often": (lambda: pa.nulls(2_500_000, pa.int32()), 1),
 }
 

@@ -17,7 +17,7 @@ from dpicl.data import config as task_config
 from dpicl.data import task as task_module
 from dpicl.data.codes import code_map, draw_classes
 from dpicl.data.config import load_config
-from dpicl.data.task import PublicTask, Record, Task
+from dpicl.data.task import PublicTask, Task
 from dpicl.evaluation.lm_eval_bridge import evaluate
 from dpicl.leaderboards.model.comparability import PAIR, REFERENCE, TASK, list_differing
 from dpicl.mechanism.bases import AnswerContext, Context
@@ -65,7 +65,7 @@ def read_view(view: PublicTask) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("name", BASES)
-def test_records_are_those_of_the_base_task_with_codewords_for_labels(name):
+def test_records_are_the_base_tasks_with_codewords_for_labels(name):
     base = Task.load(BASES[name], "synthetic", limit_train=6)
     for seed in range(3):
         task, codewords = load(name, seed), load_config(name).doc_to_choice
@@ -83,16 +83,6 @@ def test_records_are_those_of_the_base_task_with_codewords_for_labels(name):
         assert sorted(codes.values()) == sorted(task.labels)
 
 
-@pytest.mark.parametrize("name", ["agnews_codes", "trec_codes"])
-def test_where_no_class_is_drawn_records_order_and_fingerprint_are_the_base_tasks(name):
-    base = Task.load(BASES[name], "synthetic", limit_train=6, limit_test=40)
-    for seed in range(3):
-        task, codes = load(name, seed), code_map(base.labels, load_config(name).doc_to_choice, seed)
-        for ours, theirs in ((task.train, base.train), (task.test, base.test)):
-            assert [(r.text, r.label) for r in ours] == [(r.text, codes[r.label]) for r in theirs]
-        assert task.fingerprint == base.fingerprint
-
-
 def test_maps_of_earlier_results_are_drawn_again():
     labels = load_config("agnews").doc_to_choice
     maps = [
@@ -103,7 +93,7 @@ def test_maps_of_earlier_results_are_drawn_again():
     assert all(draw_classes(labels, 4, seed) == tuple(labels) for seed in range(20))
 
 
-def test_every_set_of_classes_is_drawn_alike_and_says_nothing_of_the_map():
+def test_every_set_of_classes_is_drawn_alike_with_every_map():
     sets, firsts = Counter[tuple](), Counter[tuple]()
     for seed in range(3000):
         drawn = draw_classes("abcde", 3, seed)
@@ -114,7 +104,7 @@ def test_every_set_of_classes_is_drawn_alike_and_says_nothing_of_the_map():
     assert len(firsts) == 30 and stats.chisquare(list(firsts.values())).pvalue > 1e-4
 
 
-def test_drawn_classes_have_the_limits_for_themselves_and_one_fingerprint(tmp_path, monkeypatch):
+def test_drawn_classes_have_limits_of_their_own(tmp_path, monkeypatch):
     """Of as many records of every class, whichever are drawn; the fingerprint is that of all classes' records."""
     labels = load_config("dbpedia").doc_to_choice
     for split, size in (("train", 5), ("test", 20)):
@@ -138,15 +128,8 @@ def test_drawn_classes_have_the_limits_for_themselves_and_one_fingerprint(tmp_pa
         assert len(last.test) == 60 and not {*last.test} & {*task.test}
 
 
-def test_every_map_is_drawn_and_none_more_often_than_chance():
-    words = tuple("abcd")
-    drawn = Counter(tuple(code_map(range(4), words, seed).values()) for seed in range(2400))
-    assert len(drawn) == 24
-    assert stats.chisquare(list(drawn.values())).pvalue > 1e-4
-
-
 @pytest.mark.parametrize("name", BASES)
-def test_the_public_view_is_the_same_bit_for_bit_whatever_the_map(name, monkeypatch):
+def test_the_public_view_is_the_same_whatever_the_map(name, monkeypatch):
     first = load(name)
     monkeypatch.setattr(
         task_module, "code_map", lambda labels, words, seed: code_map(labels, words, seed + 1)
@@ -213,20 +196,9 @@ def test_classes_of_different_sizes_have_one_public_size(tmp_path, monkeypatch):
     assert sorted(Counter(r.label for r in task.train).values()) == [2, 2, 4, 9]
 
 
-@pytest.mark.parametrize("name", [*BASES, "agnews", "mit_g", "samsum"])
-def test_what_a_mechanism_sees_has_no_gold(name):
-    task = Task.load(name, "synthetic", limit_train=6, limit_test=5)
-    view = task.public_view()
-    assert view.test == tuple(Record(r.text, "") for r in task.test) and all(
-        r.label for r in task.test
-    )
-    assert not hasattr(view, "documents") and not hasattr(view, "queries")
-
-
-@pytest.mark.parametrize("name", ["agnews_codes", "trec_codes"])
-def test_the_id_of_a_query_says_nothing_of_its_label(name):
+def test_the_id_of_a_query_says_nothing_of_its_label():
     """A hash of text and label could be tried for every label."""
-    tasks = [load(name, seed) for seed in range(4)]
+    tasks = [load(code_seed=seed) for seed in range(3)]
     assert len({tuple(q.id for q in task.queries()) for task in tasks}) == 1
     assert [d["gold"] for d in tasks[0].documents()] != [d["gold"] for d in tasks[1].documents()]
 
@@ -239,7 +211,7 @@ def test_a_mechanism_cannot_draw_the_stream_of_the_map():
 def test_cells_of_a_run_have_a_map_of_their_seed(own_cache):
     """And what is kept between cells, records and the zero-shot score, is not taken from another seed."""
     bench = Workbench(MECHANISMS)
-    cells = [make_cell("zero_shot", task="agnews_codes", seed=seed) for seed in range(6)]
+    cells = [make_cell("zero_shot", task="agnews_codes", seed=seed) for seed in range(3)]
     results = [run_cell(cell, SUITE, bench) for cell in cells]
     for cell, result in zip(cells, results, strict=True):
         task = load(code_seed=cell.seed, limit_train=60, limit_test=10)
@@ -263,7 +235,6 @@ WRONG = {
     "more codewords than labels": ("Green, Yellow]", "Green, Yellow, Pink]", "as many labels"),
     "a base that is not there": ("codes: agnews ", "codes: agnew ", "Unknown task"),
     "a base of another kind": ("codes: agnews ", "codes: samsum ", "as many labels"),
-    "a class by its own name": ("Green, Yellow]", "Sports, Yellow]", "none of them a codeword"),
     "a class as files call it": ("Green, Yellow]", "Sci/Tech, Yellow]", "none of them a codeword"),
     "a base of codes": ("codes: agnews ", "codes: dbpedia_codes ", "as many labels"),
     "data of its own as well": ("  codes:", f"  {OWN}\n  codes:", "`codes`"),

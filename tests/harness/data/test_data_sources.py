@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from dpicl.core.errors import DataError, UsageError
-from dpicl.data.splits import normalise
 from dpicl.data.task import Task, load_config
 from tests.harness.helpers import write
 
@@ -51,12 +50,7 @@ def test_local_labels_become_label_words(data):
     task = load_local()
     assert Counter(record.label for record in task.train) == dict.fromkeys(task.labels, 3)
     assert {record.label for record in task.test} == {"Business", "Technology"}
-    assert (task.source, task.kind, task.partitioned, task.main_metric) == (
-        "local",
-        "classification",
-        True,
-        "acc_logistic",
-    )
+    assert (task.source, task.kind, task.partitioned) == ("local", "classification", True)
 
 
 def test_duplicates_and_leaks_are_dropped_and_counted(data):
@@ -64,19 +58,12 @@ def test_duplicates_and_leaks_are_dropped_and_counted(data):
     append(data, "train", json.dumps({"text": "Story 1 of World", "label": "Business"}))
     append(data, "train", json.dumps({"text": "exam: business", "label": "World"}))
     append(data, "test", json.dumps({"text": "Exam business", "label": "Business"}))
+    for text in ("?!", "..."):  # no letters: two records
+        append(data, "train", json.dumps({"text": text, "label": "World"}))
     task = load_local()
     assert task.dropped == {"duplicates": 2, "train_in_test": 1, "test_duplicates": 1}
-    assert len(task.train) == 12
+    assert len(task.train) == 14
     assert len(task.test) == 2
-    keys = [normalise(record.text) for record in task.train]
-    assert len(set(keys)) == len(keys)
-    assert not set(keys) & {normalise(record.text) for record in task.test}
-
-
-def test_texts_without_letters_or_digits_are_not_one_record(data):
-    append(data, "train", json.dumps({"text": "?!", "label": "World"}))
-    append(data, "train", json.dumps({"text": "...", "label": "World"}))
-    assert len(load_local().train) == 14
 
 
 @pytest.mark.parametrize(
@@ -111,13 +98,9 @@ def test_limits_keep_so_many_records_a_class_and_so_many_tests(data):
     assert len(task.test) == 1
 
 
-def test_half_of_a_surrogate_pair_becomes_a_question_mark_that_tokenizers_accept(data):
+def test_half_of_a_surrogate_pair_becomes_a_question_mark(data):
     append(data, "train", '{"text": "broken \\ud800 letter", "label": "World"}')
     assert "broken ? letter" in {record.text for record in load_local().train}
-
-
-def test_a_shorter_test_set_is_the_beginning_of_a_longer_one(data):
-    assert load_local(limit_test=1).test == load_local().test[:1]
 
 
 def test_test_records_are_permuted(data):
@@ -128,7 +111,7 @@ def test_test_records_are_permuted(data):
     assert sorted(texts) == sorted(row["text"] for row in rows)
 
 
-def test_the_fingerprint_changes_with_a_text_a_label_and_the_order(data):
+def test_the_fingerprint_follows_texts_labels_and_order(data):
     seen = {load_local().fingerprint}
     path = data / "agnews" / "train.jsonl"
     lines = path.read_text().splitlines()
@@ -151,7 +134,7 @@ def test_limits_below_one_are_refused(limits):
 # --- sources
 
 
-def test_auto_takes_local_data_where_it_is_and_else_the_synthetic_corpus(data, monkeypatch):
+def test_auto_takes_local_data_or_else_the_synthetic_corpus(data, monkeypatch):
     assert Task.load("agnews").source == "local"
     assert Task.load("trec", limit_train=1).source == "synthetic"
     monkeypatch.delenv("DPICL_DATA")
@@ -181,7 +164,7 @@ def test_without_network_the_hub_error_names_both_ways_out(monkeypatch):
     assert str(caught.value).count(". ") == 0
 
 
-@pytest.mark.parametrize("name", ["mit_g", "mit_d", "wikimovies", "enron"])
+@pytest.mark.parametrize("name", ["mit_g", "enron"])
 def test_a_task_without_hub_source_and_says_which_files_to_bring(name):
     with pytest.raises(DataError, match=rf"{name}/train\.jsonl"):
         Task.load(name, source="hub")
@@ -231,7 +214,7 @@ PAIRS = {  # columns and splits as the hub's data set cards list them
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_a_hub_set_without_a_pinned_commit_is_read_at_the_one_that_is_given(monkeypatch, name):
+def test_an_unpinned_hub_set_is_read_at_the_commit_given(monkeypatch, name):
     path, text, label, splits = PAIRS[name]
     asked = []
 
@@ -260,7 +243,7 @@ def test_a_branch_is_no_commit_and_the_message_says_what_to_set(monkeypatch, giv
         Task.load("samsum", source="hub")
 
 
-def test_what_stands_beside_a_record_may_be_anything_and_a_byte_order_mark_is_no_text(data):
+def test_other_keys_and_a_byte_order_mark_change_no_record(data):
     path = data / "agnews" / "train.jsonl"
     before = Task.load("agnews", "local").fingerprint
     lines = path.read_bytes().splitlines()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpicl.core.errors import DataError, UsageError
+from dpicl.core.errors import DataError
 from dpicl.core.vocabulary import Demonstration, ReleasedPrompt
 from dpicl.data.free_texts import (
     describe_form,
@@ -40,7 +40,7 @@ TEXTS = {
     "dialogues": "User: my card / Assistant: is here",
 }
 ALWAYS = ("--size", 20, "--model", "sim", "--epsilon", 1)
-SMALL = ("--option", "tokens=6", "--shots", 3)
+SMALL = ("--option=tokens=6", "--option=slots=4", "--option=top_k=10", "--shots", 3)
 
 
 def released(form: str, *more: str) -> ReleasedPrompt:
@@ -98,7 +98,7 @@ def test_a_row_that_is_none_is_one_fault_and_can_be_left_out(tmp_path, form, row
     assert len(read_records(path, skipping.spec(path)).check()) == 1
 
 
-def test_a_prompt_without_records_shows_the_form_by_a_public_example():
+def test_a_prompt_without_records_shows_the_form():
     for form in ("plain", "pairs", "dialogues"):
         task = Task.from_records(
             make_text_config("support ticket", form), (), {"": 20}
@@ -137,12 +137,6 @@ def test_a_prompt_and_messages_hold_texts_with_an_answer_alone(form):
     )
 
 
-def test_formats_that_texts_alone_do_not_have():
-    for format in ("messages-openai", "hf"):
-        with pytest.raises(UsageError, match="Texts without labels"):
-            format_release(released("plain"), TASK, format, "plain")
-
-
 # --- releases
 
 
@@ -152,28 +146,12 @@ def test_formats_that_texts_alone_do_not_have():
      (("--text-field", "input", "--output-field", "output"), {"input", "output"})],
 )  # fmt: skip
 def test_from_a_file_without_labels_to_texts(dpicl, desk, flags, keys):
-    words = (
-        "release",
-        "tang",
-        "--data",
-        "t.jsonl",
-        *ALWAYS,
-        *SMALL,
-        "--option",
-        "slots=4",
-        "--option",
-        "top_k=10",
-    )
-    answer = dpicl(*words, *flags, "--per-record", "--out", "out.jsonl")
+    words = ("release", "tang", "--data", "t.jsonl", *ALWAYS, *SMALL, "--out", "out.jsonl")
+    answer = dpicl(*words, *flags, "--per-record")
     assert answer.code == 0, answer.err
     rows = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
     assert len(rows) == 3 and all(set(row) == keys for row in rows)
-    card = json.loads(Path("out.card.json").read_text())
-    assert [row["partition"] for row in card["privacy"]["ledger"]] == [""] or card["privacy"][
-        "epsilon_proved"
-    ] <= 1
-    counted = dpicl("data", "t.jsonl", *flags, "--json")
-    assert counted.code == 0 and counted.json["splits"][0]["records"] == 20
+    assert json.loads(Path("out.card.json").read_text())["privacy"]["epsilon_proved"] <= 1
 
 
 def test_methods_that_cannot_write_texts_without_labels_say_why(dpicl, desk):

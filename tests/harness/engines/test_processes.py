@@ -73,12 +73,17 @@ def answer(pool: Processes, slot: WorkerSlot) -> Any:
     return pool.outcome(slot)[1]
 
 
-def test_a_worker_goes_on_to_the_next_cell_of_its_model_and_hears_no_ctrl_c(pool):
+def test_a_worker_goes_on_to_the_next_cell_of_its_model(pool):
     first, second = start(pool, "one", "mask")
     assert answer(pool, first) == "one"
     assert answer(pool, second) is True
     (again,) = start(pool, "mask")
     assert again is second and answer(pool, again) is True
+    wrong, broken = start(pool, "error", "bug")
+    with pytest.raises(DataError, match="too few"):
+        answer(pool, wrong)
+    with pytest.raises(RuntimeError, match="Unportable"):
+        answer(pool, broken)
 
 
 @pytest.mark.parametrize(("item", "how"), [("killed", "SIGKILL"), ("exits", "exit code 7")])
@@ -108,15 +113,7 @@ def test_a_cell_for_a_worker_that_is_dead_is_a_death_too(pool):
         answer(pool, slot)
 
 
-def test_errors_come_as_they_are_and_bugs_with_their_place(pool):
-    first, second = start(pool, "error", "bug")
-    with pytest.raises(DataError, match="too few"):
-        answer(pool, first)
-    with pytest.raises(RuntimeError, match="Unportable"):
-        answer(pool, second)
-
-
-def test_sigterm_stops_work_as_ctrl_c_does_unless_somebody_else_handles_it():
+def test_sigterm_stops_work_as_ctrl_c_does():
     with pytest.raises(KeyboardInterrupt), stop_on_term():
         signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

@@ -51,7 +51,7 @@ def is_alive(process: int) -> bool:
 
 
 @pytest.mark.timeout(1800)
-def test_every_cell_is_done_once_whatever_dies_and_nothing_is_shared(
+def test_every_cell_is_done_once_whatever_dies(
     cluster, dpicl, dpicl_process, tmp_path, monkeypatch
 ):
     lab = Lab(tmp_path, {0: 0, 1: 0, 2: 0, 3: 1, 4: 0, 5: 0})
@@ -95,10 +95,7 @@ def test_every_cell_is_done_once_whatever_dies_and_nothing_is_shared(
     assert lab.outcomes("only-here") == lab.outcomes("inline")
 
 
-@pytest.mark.parametrize(
-    ("settings", "word"),
-    [({"cpus": 4}, "--cpus"), ({"gpus": 1}, "--gpus")],
-)
+@pytest.mark.parametrize(("settings", "word"), [({"cpus": 4}, "--cpus"), ({"gpus": 1}, "--gpus")])
 def test_what_no_node_holds_is_refused(cluster, tmp_path, settings, word):
     engine = make_engine("ray", None, address=cluster.address, **settings)
     job = Job(SuiteReference(name="quick", version=1, hash="a" * 64), tmp_path)

@@ -27,7 +27,7 @@ def test_an_older_kit_and_a_damaged_note_do_not_count(own_cache, monkeypatch):
         assert not checked.has_passed("a" * 64)
 
 
-def test_a_result_says_whether_its_plugin_was_checked_and_an_edited_file_was_not(dpicl, tmp_path):
+def test_a_result_says_whether_its_plugin_was_checked(dpicl, tmp_path):
     plugin = tmp_path / "mine.py"
     plugin.write_text(
         "from dpicl.mechanisms.zero_shot import ZeroShot\n\n\nclass Mine(ZeroShot):\n    name = 'mine'\n"
@@ -61,7 +61,7 @@ def test_a_result_says_whether_its_plugin_was_checked_and_an_edited_file_was_not
     assert list_checked("edited") is False
 
 
-def test_a_file_that_a_checked_plugin_reads_is_part_of_what_was_checked(own_cache, tmp_path):
+def test_a_file_that_a_plugin_reads_is_checked_with_it(own_cache, tmp_path):
     """Data that is read when it is imported or later, text that it runs, and modules of a folder that it adds."""
     (tmp_path / "lib").mkdir()
     texts = {

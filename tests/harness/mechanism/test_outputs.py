@@ -10,7 +10,7 @@ from dpicl import models
 from dpicl.accounting.events import gaussian, parallel
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import Concealed, PluginError
-from dpicl.data.task import PublicTask, Task
+from dpicl.data.task import PublicTask, Record, Task
 from dpicl.mechanism.bases import Demonstration, DemonstrationMechanism, Knob, Sizes
 from dpicl.privacy.private_set import sampling_rate
 from dpicl.releasing import release as releasing
@@ -64,7 +64,7 @@ def release(mechanism, task, noise="seeded", epsilon=1.0, shots=2):
 
 @pytest.mark.usefixtures("fresh_cache")  # secure noise is charged
 @pytest.mark.parametrize("noise", ["seeded", "secure"])
-def test_a_mechanism_sees_no_private_record_and_no_number_made_of_them(agnews, noise):
+def test_a_mechanism_sees_no_private_record(agnews, noise):
     """The plug-in of the review copied `context.task.train` into its texts, under proved epsilon 0."""
 
     class Copies(OneDraw):
@@ -76,7 +76,7 @@ def test_a_mechanism_sees_no_private_record_and_no_number_made_of_them(agnews, n
     assert agnews.train[0].text not in str(caught.value)
 
 
-def test_the_public_view_has_everything_but_the_records_and_the_gold():
+def test_the_public_view_has_no_records_and_no_gold():
     task = Task.load("agnews", "synthetic", limit_train=5, limit_test=4)
     public = task.public_view()
     assert type(public) is PublicTask
@@ -87,7 +87,8 @@ def test_the_public_view_has_everything_but_the_records_and_the_gold():
     }
     for name in ("train", "fingerprint", "dropped", "size", "sizes", "documents", "queries"):
         assert not hasattr(public, name)
-    assert [record.text for record in public.test] == [record.text for record in task.test]
+    assert public.test == tuple(Record(record.text, "") for record in task.test)
+    assert all(record.label for record in task.test)
     assert public.prompts_hash == task.prompts_hash
 
 
@@ -163,7 +164,6 @@ def test_texts_are_plain_and_can_be_written(agnews, text):
     "change",
     [
         lambda said: said[:-1],
-        lambda said: [*said, said[0]],
         lambda said: said[::-1],
         lambda said: [Demonstration(d.text, d.label.upper()) for d in said],
         lambda said: {"text": "x"},
@@ -181,8 +181,8 @@ def test_how_many_and_which_demonstrations_there_are_is_public(agnews, change):
         release(Changes(), agnews)
 
 
-@pytest.mark.parametrize("claim", [float("nan"), -1.0, "1", True])
-def test_a_claim_that_is_no_number_is_refused_before_records_are_read(agnews, claim):
+@pytest.mark.parametrize("claim", [float("nan"), -1.0, "1"])
+def test_a_claim_that_is_no_number_is_refused_first(agnews, claim):
     class Claims(OneDraw):
         def paper_epsilon(self, knob, sizes, delta):
             return claim
@@ -194,7 +194,7 @@ def test_a_claim_that_is_no_number_is_refused_before_records_are_read(agnews, cl
         release(Claims(), agnews)
 
 
-def test_a_record_that_is_kept_from_one_sample_to_the_next_cannot_be_read(agnews):
+def test_a_record_kept_from_an_earlier_sample_cannot_be_read(agnews):
     class Keeps(Parrot):
         def answer(self, query, sample, context):
             if not hasattr(self, "kept"):
@@ -240,7 +240,7 @@ def test_a_ledger_with_secure_noise_tells_nothing_of_the_records(agnews, channel
     assert out.bounds.upper == out.calibration.bounds.upper
 
 
-def test_what_a_mechanism_changes_in_the_public_view_changes_nothing(agnews):
+def test_changes_of_the_public_view_change_nothing(agnews):
     """The hash of the prompts is published, and the next cell has the same task."""
     before = agnews.prompts_hash
 
@@ -254,7 +254,7 @@ def test_what_a_mechanism_changes_in_the_public_view_changes_nothing(agnews):
     assert agnews.prompts_hash == before and agnews.stop_strings
 
 
-def test_what_the_manifest_says_of_the_model_was_noted_before_the_mechanism_ran(dpicl, tmp_path):
+def test_the_manifest_describes_the_model_before_the_release(dpicl, tmp_path):
     plugin = tmp_path / "renames.py"
     plugin.write_text(
         "from dataclasses import replace\nfrom dpicl.mechanisms.public_demonstrations import PublicDemonstrations\n\n\n"

@@ -93,7 +93,7 @@ def test_twelve_gaussian_releases_cost_what_one_smaller_does():
     assert bounds.upper < 12 * accountants.epsilon(gaussian(10.0), DELTA).upper / 2
 
 
-def test_one_release_costs_its_own_epsilon_also_where_its_groups_differ():
+def test_one_release_costs_its_own_epsilon():
     event = parallel({"a": make_sampled(0.1, 2.0, 10), "b": make_sampled(0.02, 2.0, 30)})
     assert join_groups(event) == make_sampled(0.1, 2.0, 30)
     assert total([event], DELTA).upper == pytest.approx(
@@ -101,7 +101,7 @@ def test_one_release_costs_its_own_epsilon_also_where_its_groups_differ():
     )
 
 
-def test_a_record_whose_label_changes_between_releases_is_covered():
+def test_a_record_whose_label_changes_is_covered():
     """It meets the worst group of each: parallel composition over the groups of both would count one of them."""
     first = parallel({"a": gaussian(1.0), "b": dp.NoOpDpEvent()})
     second = parallel({"a": dp.NoOpDpEvent(), "b": gaussian(1.0)})
@@ -128,7 +128,7 @@ def test_a_record_whose_label_changes_between_releases_is_covered():
     )
 )
 @settings(max_examples=examples(8), deadline=None)
-def test_a_joined_event_costs_every_record_at_least_what_it_meets(releases):
+def test_a_joined_event_covers_what_every_record_meets(releases):
     events = [
         parallel({label: make_sampled(*one) for label, one in groups.items()})
         for groups in releases
@@ -151,7 +151,7 @@ def test_events_of_several_kinds_have_a_total():
     assert math.isinf(total([*events, dp.NonPrivateDpEvent()], DELTA).upper)
 
 
-def test_the_share_of_delta_for_floating_point_pays_for_every_sum(monkeypatch):
+def test_the_share_for_floating_point_pays_for_every_sum(monkeypatch):
     """Several sums of one sample are one Gaussian to the accountants, and as many to the floating point."""
     counted = []
 
@@ -172,7 +172,7 @@ def test_the_share_of_delta_for_floating_point_pays_for_every_sum(monkeypatch):
 # --- who pays --------------------------------------------------------------------------------------------------------
 
 
-def test_the_same_records_with_one_added_pay_where_they_paid_before(private):
+def test_records_with_one_added_pay_where_they_paid_before(private):
     assert budget.charge(records(0, 50), ONE, ChargeTo(default="tickets")) == ("tickets",)
     assert budget.charge(records(0, 51), ONE, ChargeTo(default="other")) == ("tickets",)
     assert budget.charge(records(10, 60, "!?"), ONE, ChargeTo("renamed")) == ("tickets", "renamed")
@@ -184,7 +184,7 @@ def test_the_same_records_with_one_added_pay_where_they_paid_before(private):
     assert (count_spent("tickets"), count_spent("renamed"), count_spent("others")) == (4, 2, 1)
 
 
-def test_every_unicode_form_of_a_record_pays_where_one_of_them_paid(private, monkeypatch):
+def test_every_unicode_form_of_a_record_pays_where_one_did(private, monkeypatch):
     forms = [[Record(normalize(form, "Résiliation — ﬁn ½"), "billing")] for form in FORMS]
     for number, first in enumerate(forms):
         with monkeypatch.context() as patch:
@@ -315,7 +315,7 @@ def test_a_large_delta_that_is_allowed_passes_the_default_once(private):
         budget.charge(records(0, 9), SMALL, ChargeTo("tickets", declared=10))
 
 
-def test_a_budget_of_an_earlier_version_is_read_and_its_deltas_count(private):
+def test_a_budget_of_an_earlier_version_is_read(private):
     budget.charge(records(0, 9), SMALL, ChargeTo("tickets", total_epsilon=1.0))
     text = (private / "budget-tickets.jsonl").read_text()
     assert "declared" not in text and "total_delta" not in text  # as it was written before
@@ -333,7 +333,7 @@ def test_the_ledger_is_its_owners_alone_and_holds_no_text(private):
     assert "records" not in exported and "gaussian" in exported
 
 
-def test_two_sets_whose_names_differ_in_case_alone_are_refused(private):
+def test_two_names_that_differ_in_case_alone_are_refused(private):
     budget.charge(records(0, 9), ONE, ChargeTo("tickets"))
     with pytest.raises(UsageError, match="tickets"):
         budget.charge(records(20, 29), ONE, ChargeTo("Tickets"))
@@ -411,7 +411,7 @@ def test_a_full_disk_is_one_sentence_and_charges_nothing(private, monkeypatch):
     assert count_spent("tickets") == 1
 
 
-def test_at_the_same_time_no_more_are_admitted_than_the_limit_allows(private):
+def test_no_more_are_admitted_at_once_than_the_limit_allows(private):
     limit = 3.0
     admitted: list[tuple[str, ...]] = []
 

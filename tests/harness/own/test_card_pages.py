@@ -115,7 +115,7 @@ def test_html_shows_hostile_names_as_they_are_and_loads_nothing(dpicl, desk):
     assert "\n# y" not in markdown and "\u202e" not in markdown
 
 
-def test_the_card_is_written_as_html_that_prints_its_first_page_alone(dpicl, desk):
+def test_the_html_card_prints_its_first_page_alone(dpicl, desk):
     assert release(dpicl).code == 0
     page = Path("demos.card.html").read_text()
     assert page == card_html(read_card()) and "swordfish" not in page

@@ -77,7 +77,7 @@ def test_what_is_packed_in_another_way_is_one_sentence(tmp_path):
 
 
 @pytest.mark.parametrize("ending", [".csv.gz", ".zip"])
-def test_a_packed_file_unpacks_to_a_hundred_times_its_size_at_most(tmp_path, ending):
+def test_a_packed_file_is_a_hundred_times_larger_at_most(tmp_path, ending):
     bomb = CSV.encode() + b"x" * 101_000_000
     path = tmp_path / f"bomb{ending}"
     if ending == ".zip":
@@ -234,20 +234,20 @@ def test_a_row_that_takes_in_others_is_not_left_out(tmp_path, rows):
     assert not reading.skipped and any("cannot be left out" in fault for fault in reading.faults)
 
 
-def test_rows_of_other_widths_are_not_left_out_where_nothing_says_which_is_right(tmp_path):
+def test_rows_of_other_widths_are_not_left_out_without_a_header(tmp_path):
     path = write(tmp_path / "t.csv", "my card,billing\nmy money,refund\nmy, card,billing\n")
     own = {"format": FileFormat(header=False), "text_field": "1", "label_field": "2"}
     assert read(path, skip_invalid=True, **own).faults
 
 
-def test_a_subset_of_labels_leaves_out_other_labels_and_no_other_fault(tmp_path):
+def test_a_subset_of_labels_leaves_out_other_labels_alone(tmp_path):
     path = write(tmp_path / "t.csv", CSV + "a,technical\n,billing\n")
     reading = read(path, skip_other_labels=True)
     assert reading.records == RECORDS
     assert [*reading.skipped.values()] == [[4]] and [*reading.faults.values()] == [[5]]
 
 
-def test_a_release_says_that_rows_were_left_out_and_not_how_many(dpicl, desk):
+def test_a_release_says_not_how_many_rows_were_left_out(dpicl, desk):
     with (desk / "tickets.csv").open("a") as file:
         file.write("the swordfish row,unknown\n" * 3)
     refuse(release(dpicl), "The private records cannot be read")
@@ -265,7 +265,7 @@ def test_a_release_says_that_rows_were_left_out_and_not_how_many(dpicl, desk):
 # --- persons
 
 
-def test_data_names_the_rows_without_a_person_and_no_other_fault(dpicl, tmp_path, monkeypatch):
+def test_data_names_the_rows_without_a_person(dpicl, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     head = "text,label,user\nmy card,billing,a\nmy money,refund,\n,billing,b\nmy 'user',refund,-\n"
     write(tmp_path / "t.csv", head)

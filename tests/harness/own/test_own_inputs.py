@@ -49,7 +49,7 @@ def test_private_records_are_no_public_ones(dpicl, desk, flag, how):
     assert not list(desk.glob("demos*")) and dpicl("budget", "--json").json == {"private_sets": []}
 
 
-def test_private_records_are_no_queries_and_public_ones_are_given_once(dpicl, desk):
+def test_private_records_are_no_queries(dpicl, desk):
     shutil.copy("tickets.csv", "asked.csv")
     words = ("answer", "voting", "--data", "tickets.csv", *ALWAYS, "--out", "x.jsonl", "--queries")
     refuse(dpicl(*words, "asked.csv"), "--data and --queries are the same records")
@@ -87,9 +87,7 @@ def read(path: Path, quoting: bool = True):
     return read_records(path, SourceSpec(name="own", labels=(), local=local))
 
 
-def test_rows_that_a_quotation_mark_joins_are_faults_in_tsv_and_texts_without_quoting(
-    dpicl, tmp_path
-):
+def test_rows_that_a_quotation_mark_joins_are_faults(dpicl, tmp_path):
     path = tmp_path / "sms.tsv"
     path.write_text('label\ttext\nham\tfine\nspam\t"win now\nham\tsee you\nham\tbye"\nham\tend\n')
     with pytest.raises(DataError, match=r"line 3 takes whole lines after it.*--no-quoting"):
@@ -105,7 +103,7 @@ def test_rows_that_a_quotation_mark_joins_are_faults_in_tsv_and_texts_without_qu
     ['text,label\n"one,billing\ntwo,refund\nthree",refund\n', 'label,id,text\nbilling,1,"one\nrefund,2,two"\n',
      'id;text;label;more\n1;"one;billing;x\n2;two";refund;y\n'],
 )  # fmt: skip
-def test_a_known_label_inside_quotation_marks_tells_of_a_row_there(tmp_path, content):
+def test_a_label_inside_quotation_marks_tells_of_a_row(tmp_path, content):
     path = tmp_path / "a.csv"
     path.write_text(content)
     with pytest.raises(DataError, match="line 2 takes whole lines after it"):
@@ -181,7 +179,7 @@ def test_a_blank_query_keeps_its_place(tmp_path, name):
     assert [query.id for query in queries] == [str(at) for at in range(1, len(texts) + 1)]
 
 
-def test_a_query_without_an_id_is_numbered_and_a_wrong_row_is_named(tmp_path):
+def test_a_query_without_an_id_is_numbered(tmp_path):
     path = tmp_path / "q.csv"
     path.write_text("id,text\na,one\n,two\nb,\n")
     assert [query.id for query in queries_of(path, OWN)] == ["a", "2", "b"]
@@ -195,7 +193,7 @@ def test_a_query_without_an_id_is_numbered_and_a_wrong_row_is_named(tmp_path):
         queries_of(path, OWN)
 
 
-def test_blank_queries_of_a_program_and_of_a_state_are_answered_with_nothing(desk):
+def test_blank_queries_are_answered_with_nothing(desk):
     given = {
         "data": "tickets.csv",
         "labels": LABELS,
@@ -268,7 +266,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_tables_that_mean_nothing_are_one_sentence_without_a_record(name):
+def test_tables_that_mean_nothing_show_no_record(name):
     data, words = REFUSED[name]
     own = OwnRecords(WORDS)
     with pytest.raises(DpiclError, match=words) as caught:
@@ -276,7 +274,7 @@ def test_tables_that_mean_nothing_are_one_sentence_without_a_record(name):
     assert_shown_nowhere(SECRET, caught.value)
 
 
-def test_errors_of_a_program_name_parameters_and_those_of_commands_flags(dpicl, tmp_path):
+def test_errors_name_the_parameters_of_programs_and_the_flags(dpicl, tmp_path):
     given = {"labels": {np.int64(0): "billing", 1: "refund"}, "size": 20, "model": "sim"}
     data = pandas.DataFrame([[SECRET, "0"]])
     with pytest.raises(DataError, match="with text_field and label_field"):

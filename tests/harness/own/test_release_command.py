@@ -248,7 +248,7 @@ def test_a_record_that_cannot_be_read_tells_nothing(dpicl, desk, line):
 
 
 @pytest.mark.parametrize("wrong", [',{"text": "a", "text": "b"}]', ",{]", '}, "\udcff"'])
-def test_a_document_that_one_record_makes_unreadable_tells_nothing(dpicl, desk, wrong):
+def test_a_document_that_a_record_breaks_tells_nothing(dpicl, desk, wrong):
     content = '[{"text": "ticket 1", "label": "billing"}\n' + wrong
     (desk / "a.json").write_bytes(content.encode("utf-8", "surrogateescape"))
     answer, shown = (

@@ -39,7 +39,7 @@ def test_texts_that_repeat_are_cut_or_broken_are_counted():
     )  # a mechanism without labels
 
 
-def test_the_terminal_says_it_before_anything_is_charged_and_the_card_after(dpicl, desk):
+def test_the_terminal_says_it_before_anything_is_charged(dpicl, desk):
     answer = release(dpicl, "--shots", 2)
     assert answer.code == 0, answer.err
     before, _, _ = answer.err.partition("charging")
@@ -70,7 +70,7 @@ def label_counts(path: str = "demos.jsonl") -> dict[str, int]:
     return dict(Counter(json.loads(line)["label"] for line in Path(path).read_text().splitlines()))
 
 
-def test_numbers_of_texts_by_label_are_written_and_paid_for_as_such(dpicl, desk):
+def test_numbers_of_texts_by_label_are_paid_for_as_such(dpicl, desk):
     assert release(dpicl, "--shots", "billing=3,refund=1").code == 0
     assert label_counts() == {"billing": 3, "refund": 1}
     card = json.loads(Path("demos.card.json").read_text())

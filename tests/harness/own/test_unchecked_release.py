@@ -4,7 +4,6 @@ the card, whatever shows it, begins with that."""
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -39,7 +38,6 @@ class Leaky(DemonstrationMechanism):
         count = sum(len(slot) for slot in sample.slots)
         return [Demonstration(f"a true count: {count}", label) for label in context.shots]
 """
-LAZY = "    def help(self):\n        sys.path.insert(0, str(Path(__file__).parent))\n        import leaky_helper\n"
 WORDS = ("leaky", "--plugin", "leaky.py", "--data", "tickets.csv", *ALWAYS)
 
 
@@ -57,7 +55,7 @@ def mark_checked(plugin: Path, passed: bool = True) -> str:
     return digest
 
 
-def test_it_is_refused_before_a_record_is_read_and_released_after_the_check(dpicl, desk, plugin):
+def test_it_is_released_after_the_check_alone(dpicl, desk, plugin):
     refuse(
         dpicl("release", *WORDS, "--out", "x.jsonl"),
         "leaky",
@@ -110,7 +108,7 @@ class OwnCentroids(EmbeddingCentroids):
     name = "own_centroids"
 
 
-def test_a_class_of_a_program_is_a_plugin_and_its_state_keeps_that(desk, no_plugins_before):
+def test_a_class_of_a_program_is_a_plugin(desk, no_plugins_before):
     words = {**python_words(), "options": {"embedding": "sim"}}
     with pytest.raises(UsageError, match="own_centroids is a plug-in that has not passed"):
         package.release(OwnCentroids, **words, out="desk.json")
@@ -135,19 +133,3 @@ def test_a_class_of_a_program_is_a_plugin_and_its_state_keeps_that(desk, no_plug
         .split("\n\n")[1]
         .startswith("**NOBODY")
     )
-
-
-def test_what_it_imports_beside_it_is_checked_with_it(plugin, monkeypatch):
-    plugin.write_text(LEAKY + LAZY)
-    helper = plugin.with_name("leaky_helper.py")
-    helper.write_text("SCALE = 1\n")
-    (found,) = load_plugin(plugin)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    found.cls().help()
-    monkeypatch.setitem(sys.modules, "leaky_helper", sys.modules.pop("leaky_helper"))
-    digest = mark_checked(plugin)
-    assert checked.has_passed(digest)
-    helper.write_text("SCALE = 0\n")
-    assert not checked.has_passed(digest)
-    helper.unlink()
-    assert not checked.has_passed(digest)

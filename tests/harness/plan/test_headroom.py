@@ -36,7 +36,7 @@ def results(name, by_seed, development=False, label=None, options=None, **given)
     return found
 
 
-def test_headroom_is_the_paired_difference_with_seeds_and_records_as_samples():
+def test_headroom_is_the_paired_difference():
     generator = np.random.default_rng(0)
     public, real = generator.random((2, 5, 40)) < np.array([0.3, 0.6])[:, None, None]
     rows = results("public_demonstrations", dict(enumerate(public)))
@@ -83,7 +83,7 @@ def test_development_seeds_and_matched_length_come_first():
     assert (found.real_row, found.gain) == ("real_matched", 0.25)
 
 
-def test_without_a_common_seed_there_is_none_and_tasks_stay_apart():
+def test_without_a_common_seed_there_is_no_headroom():
     public, real = (
         results("public_demonstrations", {0: [0, 1]}),
         results("real_demonstrations", {1: [1, 1]}),
@@ -99,7 +99,7 @@ def test_without_a_common_seed_there_is_none_and_tasks_stay_apart():
     assert found == [("agnews", 0.5), ("trec", 0.0)]
 
 
-def test_where_released_texts_are_scored_zero_shot_is_the_public_end():
+def test_where_texts_are_scored_zero_shot_is_the_public_end():
     ends = [
         results(name, {0: texts}, task="shared_facts")
         for name, texts in (("zero_shot", [0, 0]), ("real_demonstrations", [1, 0]))

@@ -23,7 +23,7 @@ def results(seeds: int = 12, source: str = "synthetic") -> list:
     ]
 
 
-def test_what_so_many_seeds_find_is_found_with_the_stated_power() -> None:
+def test_what_so_many_seeds_find_has_the_stated_power() -> None:
     """Two rows whose true difference is what 12 seeds are said to find; 400 experiments."""
     (gap,) = sizing.compute_detectable(0.1, 2, np.array([12]), 0.8)
     drawn = np.random.default_rng(0).normal(gap, 0.1, size=(12, 400))
@@ -70,16 +70,7 @@ def test_models_have_tables_of_their_own() -> None:
     assert sizing.tables([*results(), *other], detect=0.2, power=0.8)[0] == alone
 
 
-def test_the_command_says_it_for_committed_results(dpicl) -> None:
-    words = ("--detect", "0.1", "--task", "samsum")
-    said = dpicl("plan", "generation", "--results", RESULTS, *words, "--json").json
-    assert {table["task"] for table in said["tables"]} == {"samsum"}
-    assert all((table["seeds"], table["documents"]) == (3, 20) for table in said["tables"])
-    shown = dpicl("plan", "generation", "--results", RESULTS, *words)
-    assert shown.code == 0 and "seeds now" in shown.out
-
-
-def test_no_score_differs_by_more_than_one_so_such_a_size_finds_nothing(dpicl) -> None:
+def test_a_size_above_one_finds_nothing(dpicl) -> None:
     words = ("--detect", "0.1", "--seed", "0,1", "--epsilon", "1")
     (table,) = dpicl("plan", "ginc", "--results", RESULTS, *words, "--json").json["tables"]
     assert table["detects"] > 1
@@ -87,9 +78,7 @@ def test_no_score_differs_by_more_than_one_so_such_a_size_finds_nothing(dpicl) -
     assert "none" in shown and "MDE: what the results at hand find" in shown
 
 
-def test_committed_results_need_no_data_and_no_task_vanishes_without_a_word(
-    dpicl, monkeypatch
-) -> None:
+def test_committed_results_need_no_data_and_lose_no_task(dpicl, monkeypatch) -> None:
     """README's own command, in a terminal of 80 columns, where there are no real records."""
     monkeypatch.delenv("DPICL_DATA", raising=False)
     monkeypatch.setenv("COLUMNS", "80")
@@ -110,9 +99,7 @@ def test_committed_results_need_no_data_and_no_task_vanishes_without_a_word(
     assert all(task in shown.err for task in without)
 
 
-def test_a_plan_says_first_what_committed_results_show_and_agrees_with_the_board(
-    dpicl, monkeypatch
-) -> None:
+def test_a_plan_agrees_with_the_board_on_committed_results(dpicl, monkeypatch) -> None:
     monkeypatch.delenv("DPICL_DATA", raising=False)
     monkeypatch.setenv("COLUMNS", "80")
     asked = ("record", "--results", RESULTS)
@@ -149,7 +136,7 @@ def test_results_of_two_sources_have_tables_of_their_own() -> None:
     ]
 
 
-def test_results_of_other_settings_are_named_where_nothing_is_left(dpicl) -> None:
+def test_results_of_other_settings_are_named(dpicl) -> None:
     run = dpicl("plan", "generation", "--results", RESULTS, "--model", "sim", "--detect", "0.1")
     assert (
         run.code == 2 and "results with other suite settings, model or options left out." in run.err

@@ -53,7 +53,7 @@ def cells_of(suite: Suite, **changes: object) -> list[Cell]:
     return expand(apply_changes(suite, Changes(**changes), MECHANISMS), MECHANISMS, options)
 
 
-def test_a_suite_expands_to_every_combination_and_knobless_mechanisms_have_their_own_epsilon(
+def test_a_suite_expands_to_every_combination(
     tmp_path,
 ):
     cells = cells_of(read(tmp_path))
@@ -68,7 +68,7 @@ def test_a_suite_expands_to_every_combination_and_knobless_mechanisms_have_their
     assert {cell.source for cell in cells} == {"synthetic"}
 
 
-def test_options_are_class_defaults_then_published_then_suite_then_task_then_command_line(tmp_path):
+def test_options_of_later_places_win(tmp_path):
     suite = read(tmp_path)
     tang = {cell.task: cell.options for cell in cells_of(suite) if cell.mechanism == "tang"}
     assert tang["agnews"]["examples_per_slot"] == 2  # published for agnews
@@ -81,7 +81,7 @@ def test_options_are_class_defaults_then_published_then_suite_then_task_then_com
     assert changed_rows == {"tang+slots=9": 9}
 
 
-def test_a_task_and_an_epsilon_may_have_fewer_seeds_and_a_task_other_test_records(tmp_path):
+def test_a_task_and_an_epsilon_may_have_fewer_seeds(tmp_path):
     counts = "test_records: 50\ntask_test_records: {trec: 7}\ntask_seeds: {trec: 2}\nepsilon_seeds: {8: 1}\n"
     text = TEXT.replace("seeds: [0, 1]", "seeds: [4, 0, 1]") + counts
     cells = cells_of(read(tmp_path, text))
@@ -105,7 +105,7 @@ HEADROOM = (
 )
 
 
-def test_the_reference_baselines_of_headroom_come_first_on_seeds_that_no_row_uses(tmp_path):
+def test_baselines_of_headroom_come_first_on_their_own_seeds(tmp_path):
     cells = cells_of(read(tmp_path, HEADROOM + "task_shots: {trec: 16}\n"))
     first = [cell for cell in cells if cell.development]
     assert cells[: len(first)] == first
@@ -125,7 +125,7 @@ def test_the_reference_baselines_of_headroom_come_first_on_seeds_that_no_row_use
     } == {(1, False)}
 
 
-def test_a_model_that_only_a_flag_names_has_the_tasks_of_the_first_that_a_row_lists(tmp_path):
+def test_a_model_that_only_a_flag_names_has_the_first_ones_tasks(tmp_path):
     suite = read(tmp_path, TEXT.replace("{slots: 7}", "{slots: 7}\n    tasks: {sim: [trec]}"))
     assert {
         cell.task for cell in cells_of(suite, models=["embedded"]) if cell.mechanism == "tang"
@@ -137,9 +137,10 @@ def test_delta_may_be_a_decimal_or_a_fraction(tmp_path, text):
     assert read(tmp_path, TEXT + f"delta: {text}\n").delta == 1e-5
 
 
-def test_the_id_does_not_depend_on_the_label_but_on_everything_else(tmp_path):
+def test_the_id_depends_on_everything_but_the_label(tmp_path):
     cell = cells_of(read(tmp_path))[0]
     assert cell.model_copy(update={"label": "other"}).id == cell.id
+    assert "private_share" not in cell.model_dump(mode="json")  # as in ids of earlier versions
     for field, value in {
         "suite": "x", "suite_version": 4, "task": "trec", "task_version": 99, "source": "local", "mechanism": "x",
         "options": {"a": 1}, "model": "x", "epsilon": 0.5, "delta": 0.1, "seed": 9, "shots": 8, "test_records": 1,
@@ -151,7 +152,7 @@ def test_the_id_does_not_depend_on_the_label_but_on_everything_else(tmp_path):
     assert len(Cell.model_fields) == 23  # a new field must be added above
 
 
-def test_the_suites_hash_is_over_what_cells_share_not_over_its_lists(tmp_path):
+def test_the_suites_hash_is_over_what_cells_share(tmp_path):
     first = read(tmp_path)
     grown = read(tmp_path, TEXT.replace("seeds: [0, 1]", "seeds: [0, 1, 2]"))
     assert first.hash == grown.hash
@@ -178,11 +179,9 @@ def test_a_share_of_the_private_records_is_in_every_cell(tmp_path):
         (TEXT.replace("tokens: 5", "token: 5"), 11, "Did you mean 'tokens'?"),
         (TEXT.replace("trec: {", "treck: {"), 14, "Did you mean 'trec'?"),
         (TEXT.replace("slots: 7", "slots: many"), 11, "slots"),
-        (TEXT.replace("slots: 7", "slots: 0"), 11, "slots"),
         (TEXT.replace("agnews, trec", "agnews, trek"), 7, "Did you mean 'trec'?"),
         (TEXT.replace("name: tang", "name: tank"), 11, "Did you mean 'tang'?"),
         (TEXT.replace("[1, 8]", "[1, -8]"), 6, "above 0"),
-        (TEXT.replace("[1, 8]", "[1, .nan]"), 6, "above 0"),
         (TEXT.replace("[1, 8]", "[1, 1]"), 6, "twice"),
         (
             "name: attacks\n" + "\n".join(TEXT.splitlines()[1:]) + "\n",
@@ -190,48 +189,30 @@ def test_a_share_of_the_private_records_is_in_every_cell(tmp_path):
             "a results folder of its own",
         ),
         (TEXT + "delta: 1\n", 15, "less than 1"),
-        (TEXT + "delta: soon\n", 15, "number"),
         (TEXT + "shots: true\n", 15, "whole number"),
-        (TEXT + "shots: 4\nshots: 5\n", 16, "twice"),
         (TEXT + "model: sim\n", 15, "Did you mean 'models'"),
         (TEXT + "noise: loud\n", 15, "should be 'seeded'"),
         (TEXT + "noise: secure\n", 15, "dpicl release"),
         (TEXT + "  - name: tang\n", 15, "label"),
         (TEXT.replace("seeds: [0, 1]", "seeds: [0, 1"), 6, "not valid YAML"),
         (TEXT.replace("version: 3\n", ""), 1, "'version' is missing"),
-        (TEXT + "private_share: 1.0\n", 15, "less than 1"),
-        (TEXT + "margin: 0\n", 15, "greater than 0"),
-        ("- 1\n", 1, "set of keys"),
         (TEXT.replace("name: zero_shot", "3"), 9, "entry 1"),
         (TEXT.replace("name: zero_shot", "label: tang"), 9, "'name' is missing"),
-        (TEXT.replace("{slots: 7}", "[1]"), 12, "options"),
         (HEAD + "mechanisms: tang\n", 8, "list"),
-        (HEAD + "mechanisms: []\n", 8, "at least 1 item"),
-        (HEAD + "mechanisms: {tang: 1}\n", 8, "valid list"),
         (TEXT.replace("[0, 1]", "[a]"), 5, "valid integer, not 'a'"),
         (TEXT.replace("agnews, trec", "yes"), 7, "quotes"),
-        (TEXT.replace("version: 3", "version: [1]"), 2, "'version'"),
-        (TEXT.replace("auto", "disk"), 3, "'hub'"),
         (TEXT + "task_seeds: [1, 2]\n", 15, "valid dictionary"),
         (TEXT + "task_seeds:\n", 15, "is empty"),
-        (TEXT + "task_seeds: {agnews: [1]}\n", 15, "valid integer"),
         (TEXT + "task_seeds: {trec: 3}\n", 15, "'seeds' lists 2"),
         (TEXT + "task_seeds: {tree: 1}\n", 15, "Did you mean 'trec'?"),
         (TEXT + "epsilon_seeds: {one: 1}\n", 15, "'epsilon_seeds, one' must be"),
         (TEXT + "epsilon_seeds: {2: 1}\n", 15, "does not list"),
-        (TEXT + "epsilon_seeds: {8: 0}\n", 15, "greater than or equal to 1"),
-        (TEXT + "task_test_records: {trec: .5}\n", 15, "whole number"),
         (
             TEXT + "queries: 9\ntask_test_records: {trec: 10}\n",
             15,
             "'queries' (9) does not cover 10",
         ),
-        (TEXT.replace("[1, 8]", f"['{'9' * 400}/3']"), 6, "must be a number"),
         (TEXT + "shots: 100000\n", 15, "less than or equal to 10000"),
-        (TEXT + "queries: 1000000000000\n", 15, "less than or equal"),
-        pytest.param(
-            TEXT.replace("[0, 1]", str(list(range(130_000)))), 5, "cells", marks=pytest.mark.slow
-        ),
         (HEADROOM.replace("[7, 8]", "[7, 1]"), 16, "'baseline_seeds' lists 1"),
         (HEADROOM.replace("[7, 8]", "[7, 7]"), 16, "occurs twice"),
         (HEADROOM.replace("  - name: public_demonstrations\n", ""), 15, "public_demonstrations"),
@@ -285,31 +266,16 @@ def test_a_row_may_have_fewer_seeds_than_its_suite(tmp_path):
         )
 
 
-@pytest.mark.parametrize(
-    ("key", "values", "cells"),
-    [("seeds", range(20_000), "40,000 cells"), ("epsilons", range(1, 9_001), "36,000 cells")],
-)
-def test_a_suite_of_more_cells_than_can_be_listed_is_refused_before_one_is_made(
-    tmp_path, monkeypatch, key, values, cells
-):
-    monkeypatch.setattr(Cell, "__init__", lambda *_, **__: pytest.fail("a cell was made"))
-    text = TEXT.replace("seeds: [0, 1]", f"seeds: {[*values]}") if key == "seeds" else TEXT
-    text = text.replace(
-        "epsilons: [1, 8]", f"epsilons: {[*values]}" if key == "epsilons" else "epsilons: [1]"
-    )
-    text = text.partition("mechanisms:")[0] + "mechanisms: [tang]\n"
-    with pytest.raises(UsageError, match=f"{cells}, 30,000 is the most"):
-        read(tmp_path, text)
-
-
-def test_only_the_cells_that_a_suite_asks_for_are_counted(tmp_path):
-    text = (
-        HEAD.replace("seeds: [0, 1]", f"seeds: {[*range(20_000)]}")
-        + "task_seeds: {trec: 2}\nmechanisms: [{name: tang, tasks: [trec]}]\n"
-    )
-    assert len(cells_of(read(tmp_path, text))) == 4
+def test_a_suite_of_too_many_cells_is_refused_before_one_is_made(tmp_path, monkeypatch):
+    """Only those count for which it asks."""
+    many = HEAD.replace("[1, 8]", str([*range(1, 9_001)]))
+    few = many + "mechanisms: [{name: tang, tasks: [trec], epsilons: [8]}]\n"
+    assert len(cells_of(read(tmp_path, few))) == 2
     with pytest.raises(UsageError, match="seeds"):
         cells_of(read(tmp_path), seeds=range(20_000))
+    monkeypatch.setattr(Cell, "__init__", lambda *_, **__: pytest.fail("a cell was made"))
+    with pytest.raises(UsageError, match="36,000 cells, 30,000 is the most"):
+        read(tmp_path, many + "mechanisms: [tang]\n")
 
 
 CONTRAST = """
@@ -340,7 +306,7 @@ contrasts:
         ),
     ],
 )
-def test_a_contrast_that_makes_no_sense_is_one_sentence_with_its_line(tmp_path, old, new, words):
+def test_a_contrast_that_makes_no_sense_is_one_sentence(tmp_path, old, new, words):
     path = tmp_path / "mine.yaml"
     text = "name: mine\nversion: 1\nmodels: [sim]\nseeds: [0]\nepsilons: [1, 8]\n"
     text += "tasks: [agnews, dbpedia]\nmechanisms:\n"

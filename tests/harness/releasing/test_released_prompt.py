@@ -41,7 +41,7 @@ CONFIG = ReleaseConfig(epsilon=1.0, delta=1e-5, shots=2)
 
 
 @pytest.mark.parametrize("shown", [False, True])
-def test_the_instruction_is_read_in_the_place_of_the_tasks_own(agnews, sim, shown):
+def test_the_instruction_is_read_in_place_of_the_tasks_own(agnews, sim, shown):
     made = release(Instructs(shown=shown), agnews, sim, CONFIG)
     assert made.prompt.instruction == OWN and len(made.demonstrations) == 2 * shown
     prefix = agnews.icl_prefix(made.demonstrations, made.prompt.instruction)
@@ -110,6 +110,6 @@ def test_the_conformance_kit_compares_instructions():
     assert first.released == second.released and [item[1] for item in first.released] == [OWN]
 
 
-def test_personal_data_is_looked_for_in_the_instruction_and_after_it(agnews, sim):
+def test_personal_data_is_looked_for_in_the_instruction(agnews, sim):
     said = Pii()._write(Target(Instructs(), agnews, sim, CONFIG))
     assert said[0] == OWN and len(said) == 4

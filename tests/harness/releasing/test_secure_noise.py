@@ -105,7 +105,7 @@ def remove_time(text: str) -> str:
 
 @pytest.mark.parametrize("mechanism", OPTIONS)
 @pytest.mark.parametrize("labels", [LABELS, LABELS[:3]])
-def test_neighbouring_sets_give_the_same_files_and_the_same_output(world, mechanism, labels):
+def test_neighbouring_sets_give_the_same_files_and_output(world, mechanism, labels):
     """Also where a group has no record at all. The record more comes last, and the coins here do not sample it."""
     more = {
         "text": "a wholly different last item with many more words than any other",
@@ -157,7 +157,7 @@ def test_answers_to_generation_tasks_are_the_same_too(world, tmp_path):
     assert len(files) == 4 and files == others
 
 
-def test_rates_and_events_come_from_the_declared_size_and_noise_is_calibrated_below_delta(world):
+def test_rates_come_from_declared_sizes_and_noise_spares_delta(world):
     answer, files = world(rows_of("train", 7), "one", "prism")
     assert answer.code == 0, answer.err
     card = json.loads(files["out.card.json"])
@@ -173,7 +173,7 @@ def test_rates_and_events_come_from_the_declared_size_and_noise_is_calibrated_be
     assert epsilon(event, delta).upper < proved
 
 
-def test_a_release_that_floating_point_may_cost_too_much_is_refused_before_a_record_is_read(world):
+def test_a_release_too_dear_in_floating_point_is_refused_first(world):
     answer, files = world(rows_of("train", 30), "one", "tang", "--epsilon", 70)
     assert answer.code == 2 and "floating point" in answer.err and "1e-07" in answer.err
     assert files == {}
@@ -257,7 +257,7 @@ def test_after_silence_the_process_speaks_as_before(caplog):
         warnings.warn("heard", stacklevel=1)
 
 
-def test_a_release_that_nobody_is_charged_for_is_refused_from_python(own_cache):
+def test_a_release_that_nobody_is_charged_for_is_refused(own_cache):
     task = replace(
         Task.load("agnews", "synthetic", limit_train=20, limit_test=4),
         declared=dict.fromkeys(LABELS, 20),
@@ -271,7 +271,7 @@ def test_a_release_that_nobody_is_charged_for_is_refused_from_python(own_cache):
         )
 
 
-def test_a_release_with_counted_sizes_or_without_noise_is_refused_from_python(own_cache):
+def test_counted_sizes_and_no_noise_are_refused_from_python(own_cache):
     task = Task.load("agnews", "synthetic", limit_train=20, limit_test=4)
     with pytest.raises(UsageError, match="declared sizes"):
         release(
@@ -309,7 +309,7 @@ def test_calibrate_for_secure_noise_needs_declared_sizes(dpicl):
     assert (answer.json["delta"], answer.json["accounted_delta"]) == (1e-5, 1e-5 - 1e-7)
 
 
-def test_the_sampling_coins_and_the_noise_are_those_of_the_stub(monkeypatch):
+def test_the_noise_is_that_of_the_stub(monkeypatch):
     """Else the tests above would compare nothing."""
     drawn = []
     for _ in range(2):

@@ -41,7 +41,7 @@ def test_a_result_read_back_is_equal_also_with_infinity():
         assert from_text(text) == result
 
 
-def test_a_result_without_privacy_holds_no_texts_and_an_edited_cell_does_not_fit_its_id():
+def test_a_result_that_contradicts_itself_is_refused():
     exposed, edited = (
         json.loads(to_text(one))
         for one in (make_result("real_demonstrations"), make_result(epsilon=8.0))
@@ -73,13 +73,7 @@ def test_a_result_under_a_wrong_name_is_foreign(store):
     assert "does not fit its content" in damaged[0].reason
 
 
-def test_reading_a_folder_that_is_not_there_is_empty_and_makes_nothing(tmp_path):
-    store = Store(tmp_path / "nothing", "quick")
-    assert store.load_all() == ([], [])
-    assert not (tmp_path / "nothing").exists()
-
-
-def test_half_files_of_a_killed_run_are_removed_unless_their_cell_is_at_work(store):
+def test_half_files_of_a_killed_run_are_removed(store):
     dead, alive = make_result(seed=1), make_result(seed=2)
     for result in (dead, alive):
         path = store.path(result.cell)
@@ -108,7 +102,7 @@ def test_a_result_that_is_there_stays(store):
     assert path.read_bytes() == before
 
 
-def test_a_lock_excludes_other_processes_even_while_lock_files_come_and_go(store):
+def test_a_lock_excludes_other_processes(store):
     (store.results / "counter").write_text("0")
     context = multiprocessing.get_context("fork")
     others = [context.Process(target=_count, args=(store.results, 200)) for _ in range(4)]
@@ -126,11 +120,9 @@ INCONSISTENT = {
     "a document twice": lambda d: d["documents"]["acc_calibrated"]["ids"].__setitem__(
         0, "test-0001"
     ),
-    "no documents": lambda d: d["documents"]["acc_calibrated"].update(ids=[], outcomes=[]),
     "main metric without documents": lambda d: d["documents"].clear(),
     "documents of another metric": lambda d: d["scores"].update(acc=SCORE),
     "NaN as a text": lambda d: d["scores"]["acc_calibrated"].update(value="NaN"),
-    "a number as a text": lambda d: d["scores"]["acc_calibrated"].update(value="0.6"),
     "infinity as a score": lambda d: d["scores"]["acc_calibrated"].update(high="Infinity"),
     "true for a number": lambda d: d["scores"]["acc_calibrated"].update(high=True),
     "an outcome above 1": lambda d: d["documents"]["acc_calibrated"]["outcomes"].__setitem__(
@@ -140,30 +132,22 @@ INCONSISTENT = {
     "an interval beside its score": lambda d: d["scores"]["acc_calibrated"].update(high=0.5),
     "an aggregate above 1": lambda d: d["aggregates"].update(distance=1.5),
     "a row of the ledger without a note": lambda d: d["privacy"]["ledger"][0].pop("note"),
-    "a row of the ledger with text for a number": lambda d: d["privacy"]["ledger"][0].update(
-        count="25"
-    ),
     "a row of the ledger with more keys": lambda d: d["privacy"]["ledger"][0].update(price=0),
     "a row of the ledger that is none": lambda d: d["privacy"].update(ledger=[None]),
     "an event of an unknown kind": lambda d: d["privacy"].update(event={"event": "magic"}),
     "an event with a rate above 1": lambda d: d["privacy"]["ledger"][0]["event"].update(rate=2.0),
     "a negative epsilon": lambda d: d["privacy"].update(epsilon_claimed=-1.0),
-    "an infinite delta": lambda d: d["privacy"].update(delta="Infinity"),
     "another target": lambda d: d["privacy"].update(epsilon_target=2.0),
     "another way of accounting": lambda d: [
         d[part].update(mode="paper") for part in ("cell", "privacy")
     ],
-    "accountants that are a list": lambda d: d["privacy"].update(accountants=[1]),
     "more texts than counted": lambda d: d.update(released_count=7),
     "two answers for a record": lambda d: d.update(
         released=[], released_count=2, answers=[{"id": "a", "text": "x"}, {"id": "a", "text": "y"}]
     ),
-    "no time": lambda d: d.update(created="yesterday"),
     "a time without a zone": lambda d: d.update(created="2026-01-02T03:04:05"),
     "half of a surrogate pair": lambda d: d["released"][0].update(text="\ud800"),
-    "half of a surrogate pair in a key": lambda d: d["skipped_metrics"].update({"\udfff": "x"}),
     "2^53": lambda d: d["manifest"]["data"].update(public_records=2**53),
-    "a negative size": lambda d: d["manifest"]["data"]["sizes"].update(World=-1),
     "an infinite cost": lambda d: d["cost"].update(peak_memory_mb="Infinity"),
 }
 
@@ -171,7 +155,6 @@ INCONSISTENT = {
 #: What no run writes, in its text, and the first word of the reason.
 OTHER_FILES = {
     "cut": (lambda text: text[: len(text) // 2], "damaged"),
-    "empty": (lambda text: "", "damaged"),
     "another document": (lambda text: '{"hello": 1}', "foreign"),
     "an older schema": (
         lambda text: text.replace('"schema_version": 1', '"schema_version": 0'),
@@ -182,7 +165,6 @@ OTHER_FILES = {
         "foreign",
     ),
     "another key": (lambda text: text.replace('"scores"', '"marks"'), "damaged"),
-    "zeros": (lambda text: "\x00" * 100, "damaged"),
 }
 
 
@@ -217,7 +199,7 @@ def test_json_that_divides_readers_is_damaged(text: str, words: str):
         from_text(text)
 
 
-def test_what_is_no_plain_file_is_damaged_and_nothing_waits_for_it(store):
+def test_what_is_no_plain_file_is_damaged(store):
     folder = store.folder / "sim"
     folder.mkdir(parents=True)
     os.mkfifo(folder / "pipe.json")

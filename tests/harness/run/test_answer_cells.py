@@ -38,18 +38,12 @@ def run(dpicl, fresh_cache, tmp_path):
         ("voting", "agnews", ""),
         ("voting", "mit_g", ", partition: one_sample"),
         ("voting_nearest", "agnews", ", embedding: sim, threshold: 0.2, uses: 3"),
-        ("product_of_experts", "agnews", ""),
         pytest.param("esa", "samsum", ", embedding: sim, candidates: 4", marks=pytest.mark.slow),
         ("ksa", "xsum", ", words: 3, partition: once"),
-        pytest.param(
-            "sga", "chatdoctor", ", embedding: sim, public_slots: 4", marks=pytest.mark.slow
-        ),
         ("sga_histogram", "samsum", ", embedding: sim, public_slots: 4, public: out"),
     ],
 )
-def test_every_mechanism_answers_at_its_proved_epsilon_and_the_model_is_asked_once(
-    run, mechanism, task, more
-):
+def test_every_mechanism_answers_at_its_proved_epsilon(run, mechanism, task, more):
     seed = "" if mechanism == "voting_nearest" else ", sampling_seed: 0"
     answer, results = run(mechanism, task, seed + more)
     assert answer.code == 0, answer.err
@@ -64,7 +58,7 @@ def test_every_mechanism_answers_at_its_proved_epsilon_and_the_model_is_asked_on
         assert privacy.queries == len(result.answers) == result.released_count == 6
         assert {a.id for a in result.answers} == set(result.documents[result.main_metric].ids)
     first, *others = [results[key].cost.tokens_read for key in sorted(results)]
-    if mechanism in ("voting", "voting_nearest", "product_of_experts", "esa"):
+    if mechanism in ("voting", "voting_nearest", "esa"):
         assert others == [0, 0, 0]
     else:  # what was released differs, so the final prompts do; the slots are not asked again
         assert max(others) < first / 2
@@ -106,12 +100,10 @@ def test_answers_that_retell_real_records_stay_here(run, tmp_path, monkeypatch):
     assert "zyxw" not in written
 
 
-def test_a_budget_for_more_queries_is_stated_and_for_fewer_refused(run):
+def test_a_budget_for_fewer_queries_is_refused(run):
     more, results = run("voting", "agnews", queries="500", flags=["--epsilon", 1, "--seed", 0])
     assert more.code == 0, more.err
     assert results[1, 0].privacy.queries == 500 and len(results[1, 0].answers) == 6
-    few, _ = run("voting", "agnews", queries="5", flags=["--epsilon", 1, "--seed", 0])
-    assert few.code == 2 and "'queries' (5) does not cover 6 test records" in few.err
     asked = ["--epsilon", 1, "--seed", 0, "--limit", 6]
     late, _ = run("voting", "agnews", queries="5", test_records="3", flags=asked)
     assert late.code == 2 and "'queries' (5) does not cover 6 test records" in late.err

@@ -46,9 +46,7 @@ def comparable(result):
     return result.model_dump(exclude={"cost", "created", "scored_release", "manifest"})
 
 
-def test_a_scored_release_is_what_a_whole_run_gives_and_costs_no_record(
-    dpicl, suites, tmp_path, monkeypatch
-):
+def test_a_scored_release_is_what_a_whole_run_gives(dpicl, suites, tmp_path, monkeypatch):
     old, new = suites
     folder, other = tmp_path / "results", tmp_path / "other"
     assert dpicl("run", old, "--results", folder).code == 0
@@ -102,28 +100,33 @@ def scored(dpicl, suites, tmp_path) -> tuple[Path, Path]:
     return scores, scores.with_name(f"{named}.json")
 
 
-@pytest.mark.parametrize("change", ["gone", "text", "score", "other release", "itself", "outside"])
-def test_scores_stand_and_fall_with_the_release_that_they_name(scored, change):
+def test_scores_stand_and_fall_with_the_release_that_they_name(scored):
     scores, release = scored
-    content, named = json.loads(scores.read_text()), json.loads(release.read_text())
-    match change:
-        case "gone":
-            release.unlink()
-        case "text":
-            named["released"][0]["text"] += " and more"
-            release.write_text(json.dumps(named))
-        case "score":
-            content["scores"][content["main_metric"]]["value"] = 0.9
-        case "other release":
-            content["scored_release"]["sha256"] = "0" * 64
-        case "itself":
-            content["scored_release"]["cell_id"] = content["cell_id"]
-        case "outside":
-            content["scored_release"]["cell_id"] = "../../../../x"
-    scores.write_text(json.dumps(content))
-    results, damaged = Store(scores.parents[4], "mine").load_all()
-    assert [result.suite.version for result in results] == ([] if change == "gone" else [1])
-    assert [each.path for each in damaged] == [scores]
+    sound, named = scores.read_text(), release.read_text()
+
+    def assert_damaged(versions: list[int]) -> None:
+        results, damaged = Store(scores.parents[4], "mine").load_all()
+        assert [result.suite.version for result in results] == versions
+        assert [each.path for each in damaged] == [scores]
+
+    main = json.loads(sound)["main_metric"]
+    for part, key, value in (
+        ("scores", main, json.loads(sound)["scores"][main] | {"value": 0.9}),
+        ("scored_release", "sha256", "0" * 64),
+        ("scored_release", "cell_id", json.loads(sound)["cell_id"]),
+        ("scored_release", "cell_id", "../../../../x"),
+    ):
+        content = json.loads(sound)
+        content[part][key] = value
+        scores.write_text(json.dumps(content))
+        assert_damaged([1])
+    scores.write_text(sound)
+    content = json.loads(named)
+    content["released"][0]["text"] += " and more"
+    release.write_text(json.dumps(content))
+    assert_damaged([1])
+    release.unlink()
+    assert_damaged([])
 
 
 def test_a_release_of_changed_settings_is_not_scored(suites, scored):
@@ -148,8 +151,7 @@ def test_a_release_of_changed_settings_is_not_scored(suites, scored):
         assert matched(changed) == 0, change
 
 
-@pytest.mark.parametrize("here", [True, False, None])
-def test_a_clean_checkout_scores_no_release_of_a_changed_one(suites, scored, monkeypatch, here):
+def test_a_clean_checkout_scores_no_release_of_a_changed_one(suites, scored, monkeypatch):
     folder = scored[0].parents[4]
     known = Store(folder, "mine").load_all()[0]
     changed = [
@@ -157,9 +159,11 @@ def test_a_clean_checkout_scores_no_release_of_a_changed_one(suites, scored, mon
         for result in known
     ]
     selection = select(str(suites[1]), folder)
-    monkeypatch.setattr(manifest, "commit", lambda: (None if here is None else "f" * 40, here))
-    releases = find_releases(selection.cells, changed, Fingerprints(), selection.mechanisms, {})
-    assert bool(releases) is (here is True)
+    for here in (True, False, None):
+        commit = (None if here is None else "f" * 40, here)
+        monkeypatch.setattr(manifest, "commit", lambda commit=commit: commit)
+        releases = find_releases(selection.cells, changed, Fingerprints(), selection.mechanisms, {})
+        assert bool(releases) is (here is True)
 
 
 def test_seeds_draw_disjoint_test_records_that_all_rows_share(suites):
@@ -181,9 +185,7 @@ def test_a_plan_says_what_is_only_to_be_scored(dpicl, suites, tmp_path):
     assert (plan["missing"], plan["to_score"]) == (4, 2)
 
 
-def test_where_an_earlier_release_is_another_one_a_run_makes_its_own(
-    dpicl, suites, tmp_path, monkeypatch
-):
+def test_a_run_makes_its_own_where_a_release_is_another_one(dpicl, suites, tmp_path, monkeypatch):
     old, new = suites
     folder = tmp_path / "results"
     dpicl("run", old, "--results", folder, "--mechanism", "tang")
@@ -246,7 +248,7 @@ def test_false_is_as_if_nothing_were_said_of_fresh_test_records(tmp_path):
         load_suite(path)
 
 
-def test_both_sides_of_a_comparison_have_the_same_version_whichever_ran_last():
+def test_both_sides_of_a_comparison_have_one_version():
     def make(version, month):
         result = make_result("tang", created=f"2026-{month:02}-01T00:00:00+00:00")
         suite = result.suite.model_copy(update={"version": version})

@@ -120,18 +120,15 @@ def test_all_that_is_unsupported_is_said_at_once(dpicl, folder):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"doc_to_text": "{{sentence.strip()}}"}, "no other code"),
         ({"doc_to_text": "{{ sentence | attr('__class__') }}"}, "no other code"),
         ({"doc_to_text": "{% for a in sentence %}{{a}}{% endfor %}"}, "no other code"),
         ({"doc_to_text": "{{ sentence"}, "not a valid template"),
-        ({"doc_to_text": 3}, "name of a field"),
         ({"doc_to_target": 3}, "name of a field"),
         ({"doc_to_target": "The {{label}}"}, "one field as it is"),
         ({"doc_to_choice": "{{choices}}"}, "must be a list"),
         ({"doc_to_choice": [False, True]}, "in quotes"),
         ({"dataset_kwargs": {"data_files": {"train": "absent.csv"}}}, "no file"),
         ({"dataset_kwargs": {"data_files": {"train": ["a.csv", "b.csv"]}}}, "no single file"),
-        ({"dataset_kwargs": ["train.csv"]}, "needs data_files"),
         ({"repeats": 5}, "asked once"),
         ({"include": "base.yaml"}, "included file"),
         ({"class": "Squad"}, "by code in Python"),
