@@ -42,7 +42,7 @@ def run(*words: object, **how: Any) -> str:
     ],
 )
 def wheel(request, tmp_path_factory) -> Path:
-    """The wheel of this checkout, or of its sdist or a zip of it; beside it its source, if that can be installed too."""
+    """The wheel of this checkout, or of its sdist or a zip of it, beside its source."""
     place = tmp_path_factory.mktemp("wheel")
     source = place / "source"
     for name in SOURCES:

@@ -19,7 +19,6 @@ from dpicl.plan.suite import load_suite
 from dpicl.results.schema import Result, SuiteReference
 from dpicl.results.store import Store
 from tests.harness.local_suite import synthetic_suite
-from tests.harness.models.tiny import save_tiny_llama
 from tests.harness.mortal import MAY_DIFFER
 
 MIXED = (
@@ -32,11 +31,10 @@ MIXED = (
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = save_tiny_llama(tmp_path_factory.mktemp("tiny"), max_length=4096)
-    if not models.load(f"hf:{path}").identity.batch_invariant:
+def folder(tiny_folder: Path) -> Path:
+    if not models.load(f"hf:{tiny_folder}").identity.batch_invariant:
         pytest.skip("this machine rounds rows differently beside others")
-    return path
+    return tiny_folder
 
 
 class Runs:

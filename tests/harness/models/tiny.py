@@ -8,12 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import (
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedTokenizerFast,
-)
 
 from dpicl.models.base import LanguageModel
 from dpicl.models.transformers import TransformersLM
@@ -41,7 +37,7 @@ def save_tiny_llama(folder: Path, max_length: int = 256, seed: int = 0) -> Path:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
     tokenizer.train_from_iterator(CORPUS, trainer)
-    fast = PreTrainedTokenizerFast(
+    fast = transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         bos_token="<s>",
         eos_token="</s>",
@@ -50,7 +46,7 @@ def save_tiny_llama(folder: Path, max_length: int = 256, seed: int = 0) -> Path:
     )
     fast.save_pretrained(folder)
     torch.manual_seed(seed)
-    config = LlamaConfig(
+    config = transformers.LlamaConfig(
         vocab_size=len(fast),
         hidden_size=32,
         intermediate_size=64,
@@ -62,7 +58,7 @@ def save_tiny_llama(folder: Path, max_length: int = 256, seed: int = 0) -> Path:
         eos_token_id=fast.eos_token_id,
         initializer_range=0.5,
     )
-    LlamaForCausalLM(config).save_pretrained(folder)
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
     return folder
 
 

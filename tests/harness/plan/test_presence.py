@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,6 @@ from dpicl.results.schema import SuiteReference
 from dpicl.results.store import Store
 from tests.conftest import read_releases
 from tests.harness.local_suite import rows_of, suite, synthetic_suite, write_records
-from tests.harness.models.tiny import save_tiny_llama
 
 ROOT = Path(__file__).parents[3]
 TRAIN = rows_of("train", 30)
@@ -251,8 +251,8 @@ def changing(dpicl, tmp_path):
     return Changing
 
 
-def test_results_of_another_model_of_the_same_path_are_stale(changing, tmp_path):
-    folder = save_tiny_llama(tmp_path / "model", max_length=1024)
+def test_results_of_another_model_of_the_same_path_are_stale(changing, tmp_path, tiny_folder):
+    folder = shutil.copytree(tiny_folder, tmp_path / "model")
     lab = changing("zero_shot", model=f"hf:{folder}")
     assert lab("run").code == 0 and "already present" in lab("run").out
     config = folder / "config.json"

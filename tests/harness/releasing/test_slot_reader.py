@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 from tokenizers.processors import TemplateProcessing
-from transformers import AutoTokenizer
 
 from dpicl import models
 from dpicl.core.errors import ModelError, PromptTooLong
@@ -17,27 +16,27 @@ from dpicl.mechanism.bases import Query
 from dpicl.models.base import NOT_FINITE
 from dpicl.models.embeddings import SimulatedEmbeddings
 from dpicl.models.simulated import SimulatedLM
-from dpicl.models.transformers import TransformersLM
 from dpicl.privacy.sampling_schemes import SamplingScheme
 from dpicl.releasing.prompts import SlotPrompts
 from dpicl.releasing.reader import SlotReader
-from tests.harness.models.tiny import save_tiny_llama
 
 PER_QUERY = SamplingScheme(3, 2, "per_query")
 
 
 @pytest.fixture
 def tiny_with_bos(tmp_path, own_cache):
-    """A random Llama whose tokenizer puts BOS before every text."""
+    """A random Llama whose tokenizer puts BOS before every text. What it imports no collection needs."""
+    from transformers import AutoTokenizer
+
+    from tests.harness.models.tiny import save_tiny_llama
+
     folder = save_tiny_llama(tmp_path, max_length=512)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
         single="<s> $A", special_tokens=[("<s>", tokenizer.bos_token_id)]
     )
     tokenizer.save_pretrained(folder)
-    model = models.load(f"hf:{folder}", device="cpu", dtype="float32")
-    assert isinstance(model, TransformersLM)
-    return model
+    return models.load(f"hf:{folder}", device="cpu", dtype="float32")
 
 
 def reader(task, scheme=PER_QUERY, queries=(), model=None, cache=None, **options):
@@ -286,11 +285,6 @@ def test_what_was_read_with_another_rounding_is_asked_again(agnews, tiny, tmp_pa
         )
         calls.append(tiny.usage.tokens_read)
     assert 0 < calls[0] < calls[1] == calls[2]
-
-
-@pytest.fixture(scope="module")
-def tiny_folder(tmp_path_factory):
-    return save_tiny_llama(tmp_path_factory.mktemp("tiny"), max_length=2048)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.model.marks import SERVED, UNANSWERED, marks_of
 from dpicl.leaderboards.model.submissions import Card
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.models import huggingface, server, server_http
+from dpicl.models import server, server_http
 from dpicl.models.server_settings import ServerRecord, ServerSettings
 from dpicl.models.simulated import SimulatedLM
 from dpicl.plan.selection import select
@@ -91,9 +91,8 @@ def values(result: Result) -> dict[str, float]:
 def test_results_are_those_of_the_same_model_in_this_process(
     run, fake: FakeServer, monkeypatch
 ) -> None:
-    monkeypatch.setattr(
-        huggingface, "preferred_dtype", lambda device: torch.float32
-    )  # as the server reads it
+    as_the_server_reads = "dpicl.models.huggingface.preferred_dtype"
+    monkeypatch.setattr(as_the_server_reads, lambda device: torch.float32)
     expected = run(f"hf:{fake.folder}", results="here")
     found = run(name(fake))
     assert found.keys() == expected.keys() == {"voting", "tang", "prism"}
