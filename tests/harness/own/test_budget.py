@@ -235,6 +235,12 @@ def test_what_claims_to_read_nothing_reads_nothing(private):
     assert read_all() == []
 
 
+def test_what_reads_no_record_costs_nothing(private):
+    nothing = NewRelease(dp.NoOpDpEvent(), 0.0, DELTA, {})
+    assert budget.charge(records(0, 5), nothing, ChargeTo("tickets")) == ()
+    assert read_all() == []
+
+
 def test_beyond_the_limit_nothing_is_charged_and_the_limit_stays(private):
     budget.charge(records(0, 9), ONE, ChargeTo("tickets", total_epsilon=1.2))
     before = (private / "budget-tickets.jsonl").read_bytes()
@@ -331,6 +337,15 @@ def test_the_ledger_is_its_owners_alone_and_holds_no_text(private):
     assert "Secret" not in path.read_text()
     exported = json.dumps(budget.read_sets()[0], default=str)
     assert "records" not in exported and "gaussian" in exported
+
+
+def test_an_earlier_line_is_never_changed(private):
+    before = ""
+    for number in range(3):
+        budget.charge(records(0, 9 + number), ONE, ChargeTo("tickets", total_epsilon=50.0 - number))
+        *lines, _ = (private / "budget-tickets.jsonl").read_text().splitlines(keepends=True)
+        assert "".join(lines).startswith(before)
+        before = "".join(lines)
 
 
 def test_two_names_that_differ_in_case_alone_are_refused(private):

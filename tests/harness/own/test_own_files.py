@@ -17,7 +17,7 @@ from dpicl.core.errors import DataError, UsageError
 from dpicl.core.vocabulary import Record
 from dpicl.data.labels import read_labels
 from dpicl.data.reading import FileRecords, read_records
-from dpicl.own.records import OwnRecords
+from dpicl.own.records import OwnRecords, load_own, require_different
 from tests.harness.helpers import refuse
 from tests.harness.own.desk import LABELS, release
 
@@ -86,6 +86,13 @@ def test_a_packed_file_is_a_hundred_times_larger_at_most(tmp_path, ending):
         write(path, gzip.compress(bomb))
     with pytest.raises(DataError, match="more than 100,000,000"):
         read(path)
+
+
+def test_a_packed_copy_is_the_same_records(tmp_path):
+    path = write(tmp_path / "t.csv", CSV)
+    copy = write(tmp_path / "u.csv.gz", gzip.compress(CSV.encode()))
+    with pytest.raises(UsageError, match="are the same records"):
+        require_different({"--data": path, "--public": copy})
 
 
 # --- encodings
@@ -260,6 +267,13 @@ def test_a_release_says_not_how_many_rows_were_left_out(dpicl, desk):
     assert len(about_rows) >= 3 and not any(map(str.isdigit, "".join(about_rows)))
     counted = dpicl("data", "tickets.csv", "--labels", ",".join(LABELS), "--skip-invalid", "--json")
     assert counted.code == 0 and [*counted.json["splits"][0]["skipped"].values()] == [[56, 57, 58]]
+
+
+def test_public_files_say_which_rows_were_left_out(tmp_path):
+    messages: list[str] = []
+    path = write(tmp_path / "t.csv", CSV + "a,technical\n")
+    load_own(OwnRecords(WORDS, skip_invalid=True), path, None, secure=False, tell=messages.append)
+    assert messages == [f"{path}: 1 row left out (line 4)."]
 
 
 # --- persons

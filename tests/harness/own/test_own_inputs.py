@@ -98,6 +98,14 @@ def test_rows_that_a_quotation_mark_joins_are_faults(dpicl, tmp_path):
     assert read(path, quoting=False).check()[1] == Record('"win now', "spam")
 
 
+def test_a_text_of_several_lines_with_tabs_in_it_is_a_text(tmp_path):
+    path = tmp_path / "faq.tsv"
+    path.write_text(
+        'label\tid\ttext\tmore\nham\t1\t"<p>\n\tfine\n</p>"\tx\nham\t2\t"<p>\tbye\n</p>"\ty\n'
+    )
+    assert [record.text for record in read(path).check()] == ["<p> fine </p>", "<p> bye </p>"]
+
+
 @pytest.mark.parametrize(
     "content",
     ['text,label\n"one,billing\ntwo,refund\nthree",refund\n', 'label,id,text\nbilling,1,"one\nrefund,2,two"\n',
@@ -285,6 +293,13 @@ def test_errors_name_the_parameters_of_programs_and_the_flags(dpicl, tmp_path):
         dpicl("release", "tang", "--data", path, *ALWAYS, "--out", "x.jsonl"),
         "--text-field and --label-field",
     )
+
+
+def test_a_column_of_a_workbook_twice_is_refused(tmp_path):
+    table = pandas.DataFrame([["a", "b", "0"]], columns=["text", "text", "label"])
+    table.to_excel(tmp_path / "a.xlsx", index=False)
+    with pytest.raises(DataError, match="two columns 'text'"):
+        read(tmp_path / "a.xlsx")
 
 
 def test_an_accent_of_its_own_makes_no_other_label(tmp_path):

@@ -275,6 +275,16 @@ def test_rows_that_no_release_used_are_of_the_same_set(desk):
     assert {record.text for record in loaded.read} == {text for text, *_ in rows}
 
 
+@pytest.mark.parametrize("column", ["customer_id", "note"])
+def test_a_mark_that_takes_in_rows_is_a_fault_in_every_column(desk, column):
+    (desk / "q.csv").write_text(
+        f'text,label,{column}\nhello,billing,"C1\nfoo,refund,C2\nbar,billing,C3"\nlast,refund,C4\n'
+    )
+    own = OwnRecords(OWN.labels, person_field=column if column == "customer_id" else None)
+    with pytest.raises(DataError):
+        load_own(own, desk / "q.csv", None, False)
+
+
 @pytest.mark.parametrize("rows", [None, 1])
 def test_the_card_and_the_terminal_say_whom_a_release_protects(dpicl, desk, rows):
     answer = release(
