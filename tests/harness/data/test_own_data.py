@@ -256,7 +256,6 @@ def test_labels_and_fields_by_flags(dpicl, desk):
         "unknown label",
     )
     refuse(dpicl("data", "numbers.csv", "--labels", "0=a,0=b"), "--labels", "twice")
-    refuse(dpicl("new", "mechanism", "mine", "--labels", "a,b"), "--labels")
 
 
 def test_texts_are_never_taken_for_labels(dpicl, desk):

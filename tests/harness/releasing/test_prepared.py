@@ -16,7 +16,6 @@ from dpicl.attacks.views import ask_yes_or_no
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import Concealed, PluginError, UsageError
 from dpicl.core.vocabulary import FinalPrompt, Query
-from dpicl.data.task import Task
 from dpicl.leaderboards.gate.ledgers import events_of, explain_unpaid
 from dpicl.leaderboards.model.marks import BY_EMBEDDINGS, CHANGED_CODE, OWN_READER, marks_of
 from dpicl.mechanism.registry import load_mechanisms
@@ -189,14 +188,6 @@ def test_the_python_interface_takes_one(own_cache):
         progress=False,
     )
     assert found.to_frame().queries.isna().all() and np.isfinite(found.to_frame().score).all()
-    noise = {
-        head: dpicl.calibrate(replace(SIM, head=head), task="agnews", epsilon=1, size=99)
-        for head in ("centroid", "logistic")
-    }
-    assert set(noise["centroid"]["sizes"]) == set(Task.read_public("agnews").labels)
-    assert noise["logistic"]["sizes"] == {"": 99} and noise["centroid"]["noise"] == pytest.approx(
-        3.73, abs=0.01
-    )
     with pytest.raises(UsageError):
         dpicl.calibrate(SIM, task="agnews", epsilon=1, queries=5)
     assert {row["name"]: row["kind"] for row in dpicl.list_mechanisms()}[

@@ -15,7 +15,6 @@ from dpicl.evaluation import contextual_calibration as calibration
 from dpicl.mechanism.bases import Query
 from dpicl.models.base import NOT_FINITE
 from dpicl.models.embeddings import SimulatedEmbeddings
-from dpicl.models.simulated import SimulatedLM
 from dpicl.privacy.sampling_schemes import SamplingScheme
 from dpicl.releasing.prompts import SlotPrompts
 from dpicl.releasing.reader import SlotReader
@@ -208,17 +207,6 @@ def test_an_empty_answer_is_an_answer(samsum, tmp_path, monkeypatch):
     assert reader(samsum, model=model, cache=OutputCache(tmp_path)).texts(query, slots) == [""]
     monkeypatch.setattr(model, "generate", lambda *_, **__: pytest.fail("it is asked again"))
     assert reader(samsum, model=model, cache=OutputCache(tmp_path)).texts(query, slots) == [""]
-
-
-def test_no_failure_that_an_earlier_version_kept_is_found(agnews, tmp_path, monkeypatch):
-    query, slots = queries_of(agnews)[0], [agnews.train[:1]]
-    with monkeypatch.context() as patch:
-        patch.setattr("dpicl.releasing.reader._is_absent", lambda value: False)
-        broken = reader(agnews, model=SimulatedLM(broken=float("nan")), cache=OutputCache(tmp_path))
-        broken._model.identity = models.load("sim").identity
-        broken.label_scores(query, slots, calibrated=False)
-    found = reader(agnews, cache=OutputCache(tmp_path)).label_scores(query, slots, calibrated=False)
-    assert np.isfinite(found).all()
 
 
 def test_an_embedding_that_failed_is_made_again(agnews, monkeypatch):

@@ -120,18 +120,6 @@ def test_kind_is_for_mechanisms_alone(dpicl, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_comes_next_is_said_for_people_and_programs(dpicl):
-    said = dpicl("new", "mechanism", "first", "--dir", "my methods")
-    lines = said.out.splitlines()
-    assert lines[0] == "Wrote my methods/first.py"
-    assert lines[1].split("dpicl ", 1)[1] == "check 'my methods/first.py'"
-    document = dpicl("new", "mechanism", "second", "--json").json
-    assert document["files"] == ["second.py"]
-    assert [command.split()[:2] for command in document["next"]] == [
-        ["dpicl", x] for x in ("check", "run", "board")
-    ]
-
-
 def test_a_new_task_runs_and_is_on_its_board(dpicl, monkeypatch):
     dpicl("new", "task", "meals")
     flags = ["meals/suite.yaml", "--plugin", "meals", "--model", "sim"]
@@ -153,9 +141,3 @@ def test_the_examples_are_not_imported_by_anything(dpicl):
         *sys.modules
     }
     assert "my_method" not in dpicl("list", "mechanisms").out
-
-
-def test_writing_twice_names_the_file_that_is_there(dpicl, tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    assert dpicl("new", "mechanism", "noisy_vote").code == 0
-    refuse(dpicl("new", "mechanism", "noisy_vote"), "noisy_vote.py already exists")
