@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpicl.accounting import accountants
@@ -15,6 +15,7 @@ from dpicl.mechanism.bases import Context
 from dpicl.mechanisms.topic_words import TopicWords, list_words
 from dpicl.models.simulated import SimulatedLM
 from dpicl.privacy.release_hooks import observing
+from tests.examples import examples
 from tests.mechanisms.adversarial import AdversarialModel
 from tests.mechanisms.answering import TinyTask
 from tests.samples import private_set
@@ -87,6 +88,7 @@ def test_words_that_several_labels_released_are_dropped():
     st.lists(st.lists(st.sampled_from([*WORDS, "zebra", "@nan@"]), max_size=6), max_size=4),
     st.data(),
 )
+@settings(max_examples=examples(40), deadline=None)
 def test_one_more_record_raises_each_count_by_one_at_most(records, data):
     added = data.draw(st.lists(st.sampled_from([*WORDS, "zebra"]), max_size=12))
     rows = label_with("a", map(" ".join, records)) + label_with("b", B)

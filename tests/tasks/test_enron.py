@@ -31,7 +31,7 @@ def synthetic() -> Task:
 
 @pytest.fixture(scope="module")
 def invented() -> list[str]:
-    return [text for text, _ in islice(enron.records(None, "train", 3), 10_000)]
+    return [text for text, _ in islice(enron.records(None, "train", 3), 4_000)]
 
 
 # --- invented people
@@ -50,7 +50,7 @@ def test_the_default_corpus_has_the_stated_sizes_and_shares(synthetic):
 def test_every_address_and_number_leads_to_nobody(invented):
     mails = {each for each in find_identifiers(invented) if "@" in each}
     numbers = find_identifiers(invented) - mails
-    assert len(mails) > 3000 and len(numbers) > 2000
+    assert len(mails) > 1000 and len(numbers) > 600
     assert all(RESERVED.fullmatch(address[address.index("@") :]) for address in mails)
     assert all(FICTITIOUS.fullmatch(number) for number in numbers)
 
@@ -63,7 +63,7 @@ def test_no_address_or_number_is_overlooked(invented):
 
 
 def test_invented_mails_are_distinct_single_lines(invented):
-    assert len({normalise(text) for text in invented}) >= 9_000
+    assert len({normalise(text) for text in invented}) >= 3_600
     for text in invented:
         assert text == " ".join(text.split())
         assert not set("{}[]|#<>") & set(text)

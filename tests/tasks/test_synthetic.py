@@ -9,7 +9,6 @@ from itertools import islice
 import pytest
 
 from dpicl.core.errors import DataError
-from dpicl.data.sources import normalise
 from dpicl.data.task import Task, load_config
 from dpicl.tasks import films
 from dpicl.tasks.synthetic import agnews, chatdoctor, dbpedia, enron, samsum, trec, wikimovies, xsum
@@ -103,23 +102,6 @@ def test_texts_and_outputs_are_single_lines_that_no_cut_touches(name):
 
 
 #: Words with which an output may speak about its text; all others are in the text.
-OWN_WORDS = {
-    "samsum": "will go to at and buy for can't meet because they on instead found pick up starts a new job celebrate it"
-    " bring by order as birthday present is not coming take notes leaves days feed watched thinks was come over watch"
-    " be minutes late wait from in",
-    "xsum": "have rescued near police are looking for who stole is close with the loss of jobs worth £m has opened beat"
-    " to reach left homes in without plans been by councillors found raised between and will be disrupted because named"
-    " recalled weeks from",
-}
-
-
-@pytest.mark.parametrize("name", OWN_WORDS)
-def test_a_summary_says_nothing_that_its_text_does_not(name):
-    own = {normalise(word) for word in OWN_WORDS[name].split()}
-    for text, summary in islice(corpus(name, None), 200):
-        said = {normalise(word).removesuffix("s") for word in text.replace("'s", "").split()}
-        for word in summary.replace("'s", "").split():
-            assert normalise(word) in own or normalise(word).removesuffix("s") in said, (word, text)
 
 
 def test_synthetic_films_are_valid_in_the_order_of_the_fields():

@@ -70,16 +70,6 @@ def test_cells_of_several_mechanisms_become_a_frame():
     assert "epsilon_proved" in repr(results) and "<table" in results._repr_html_()
 
 
-def test_calibrate_notes_a_delta_above_one_over_the_size():
-    large, small = (
-        dpicl.calibrate("voting", task="agnews", epsilon=1, size=100, delta=d)["notes"]
-        for d in (0.02, 0.01)
-    )
-    assert any("above 1/100" in note for note in large) and not any(
-        "above 1/" in note for note in small
-    )
-
-
 def test_a_class_of_the_program_and_an_instance_with_options(monkeypatch):
     (one,) = dpicl.evaluate(Fixed, **SMALL)
     (other,) = dpicl.evaluate(Fixed(word="news of"), **SMALL)

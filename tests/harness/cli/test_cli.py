@@ -9,8 +9,6 @@ import signal
 import subprocess
 import sys
 
-import pytest
-
 from dpicl.api import lists
 from dpicl.api.verbs import parameters
 from dpicl.cli.commands import load
@@ -163,19 +161,6 @@ def test_a_board_holds_no_results_with_other_settings(dpicl, sim_suite, tmp_path
     refuse(dpicl("board", sim_suite, *flags, "--limit", 6), "dpicl run")
 
 
-def test_a_changed_option_is_another_row_beside_the_suites(dpicl, sim_suite, tmp_path):
-    flags = ("--results", tmp_path / "results", "--seed", 0)
-    dpicl("run", sim_suite, *flags, "--mechanism", "prism_short")
-    answer = dpicl(
-        "run", sim_suite, *flags, "--mechanism", "prism_short", "--option", "prompts=6", "--json"
-    ).json
-    assert [cell["label"] for cell in answer["cells"]] == ["prism_short+prompts=6"]
-    board = dpicl("board", sim_suite, "--results", tmp_path / "results", "--json").json
-    assert {row["label"] for row in board["sections"][0]["tasks"][0]["rows"]} == {
-        "prism_short", "prism_short+prompts=6",
-    }  # fmt: skip
-
-
 def test_calibrate_answers_noise_within_its_target(dpicl):
     words = (
         "calibrate",
@@ -212,15 +197,6 @@ def test_a_plan_counts_the_tokens_that_the_events_say_are_read(dpicl, sim_suite)
     assert tokens["prism_short"] == evaluation + 4 * 8 * (
         80 + 3
     )  # shots x records, read once and grown by 3 tokens
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [("tasks", "agnews"), ("mechanisms", "tang"), ("models", "sim"), ("suites", "quick")],
-)
-def test_list_names_what_there_is(dpicl, kind, name):
-    assert name in {row["name"] for row in dpicl("list", kind, "--json").json}
-    assert name in dpicl("list", kind).out
 
 
 def test_a_run_into_a_submission_goes_on_with_the_gate(dpicl, sim_suite, tmp_path):

@@ -73,18 +73,6 @@ def test_a_method_that_fails_ends_its_cell_alone(dpicl, suite, name):
     )
 
 
-def test_a_tasks_own_function_that_fails_ends_its_cell_alone(dpicl, suite, meals, monkeypatch):
-    monkeypatch.setenv("DPICL_DATA", str(meals.parent))
-    file = meals / "task.yaml"
-    file.write_text(
-        file.read_text().replace("dpicl.tasks.metrics.accuracy", "dpicl.tasks.metrics.similarity")
-    )
-    answer = dpicl("run", suite(tasks="[meals, agnews]"), "--source", "auto", "--plugin", meals, "--mechanism",
-                   "zero_shot", "--json")  # fmt: skip
-    assert answer.code == 2 and answer.json["counts"]["failed"] == 1
-    assert "Traceback" not in answer.err and "text_metrics.py, line" in answer.err
-
-
 # --- models and records that cannot be had
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from dpicl.core.errors import DataError
 from dpicl.core.vocabulary import Record
-from dpicl.data.reading import ranges, read_records
+from dpicl.data.reading import read_records
 from dpicl.data.task import Task
 from dpicl.data.task_file import LocalKeys, SourceSpec
 from tests.harness.helpers import assert_shown_nowhere, refuse
@@ -152,11 +152,6 @@ def test_places_that_are_no_files(tmp_path):
     ):
         with pytest.raises(DataError, match=word):
             own_records(tmp_path / f"{name}.jsonl")
-
-
-def test_lines_in_a_row_are_a_range():
-    assert ranges([1, 2, 3, 5, 9, 10]) == "1–3, 5, 9–10"
-    assert ranges([1, 3, 5, 7], most=2) == "1, 3 and 2 more"
 
 
 # --- where a task's records are

@@ -282,7 +282,7 @@ def test_columns_and_labels_of_any_name(dpicl, desk):
         make_config(["a\udcff", "b"], "text")
 
 
-def test_the_formats_of_a_prompt_and_of_a_chat(dpicl, desk):
+def test_the_format_of_a_prompt(dpicl, desk):
     assert (
         release(dpicl, "--format", "prompt", "--text-is", "support ticket", out="prompt.txt").code
         == 0
@@ -292,9 +292,6 @@ def test_the_formats_of_a_prompt_and_of_a_chat(dpicl, desk):
     assert (
         prompt.endswith("Support ticket: {text}\nCategory:\n") and prompt.count("\nCategory:") == 5
     )
-    assert release(dpicl, "--format", "messages-openai", out="chat.json").code == 0
-    roles = [one["role"] for one in json.loads((desk / "chat.json").read_text())["messages"]]
-    assert roles == ["system", *["user", "assistant"] * 4, "user"]
 
 
 def test_libraries_open_what_is_released(tmp_path):
@@ -316,6 +313,8 @@ def test_libraries_open_what_is_released(tmp_path):
     )
     assert list(data["text"]) == texts and data.features["label"].names == list(task.labels)
     assert [data.features["label"].int2str(label) for label in data["label"]] == list(LABELS)
+    chat = json.loads(contents["messages-openai"])["messages"]
+    assert [one["role"] for one in chat] == ["system", *["user", "assistant"] * 3, "user"]
     anthropic = json.loads(contents["messages-anthropic"])
     roles = [one["role"] for one in anthropic["messages"]]
     assert anthropic["system"] and roles == [*["user", "assistant"] * 3, "user"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -134,10 +133,3 @@ def test_a_new_task_runs_and_is_on_its_board(dpicl, monkeypatch):
         "tang",
         "real_demonstrations",
     ]
-
-
-def test_the_examples_are_not_imported_by_anything(dpicl):
-    assert not {"dpicl.scaffold.mechanism_demonstrations", "dpicl.scaffold.mechanism_answers"} & {
-        *sys.modules
-    }
-    assert "my_method" not in dpicl("list", "mechanisms").out
