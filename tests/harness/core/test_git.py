@@ -73,7 +73,7 @@ def test_an_installed_package_has_no_commit(checkout: Path, monkeypatch: pytest.
 
 def test_only_one_module_starts_programs():
     starts = re.compile(
-        r"^\s*(?:from (?:subprocess|pty|asyncio.subprocess|git|pygit2)\b|import .*\b(?:subprocess|pty|git|pygit2)\b)",
+        r"^\s*(?:from (?:subprocess|pty|asyncio\.subprocess|git|pygit2)\b|import .*\b(?:subprocess|pty|git|pygit2)\b)",
         re.MULTILINE,
     )
     paths = [
