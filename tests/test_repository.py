@@ -46,7 +46,7 @@ def read_locked() -> dict[str, list[str]]:
     return {entry: re.findall("[0-9a-f]{64}", hashes) for entry, hashes in entries}
 
 
-def test_everything_that_is_installed_has_an_exact_version_and_hashes():
+def test_what_is_installed_has_an_exact_version_and_hashes():
     pins = read_pins()
     locked = {
         normal(name): version for name, version in (entry.split("==") for entry in read_locked())

@@ -101,7 +101,7 @@ def test_a_run_that_stops_early_is_charged_in_full(name):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_public_prompt_that_answers_with_nan_is_one_clear_error(name):
+def test_a_public_prompt_answered_with_nan_is_one_clear_error(name):
     class Broken(TinyTask):
         def generation_prompt(self, label, examples, style="completion"):
             return super().generation_prompt(label + "@", examples, style)

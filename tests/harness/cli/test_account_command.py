@@ -207,3 +207,10 @@ def test_every_accounting_says_what_it_is(family):
 def test_numbers_beyond_the_accountants_are_one_sentence(dpicl):
     done = dpicl("account", "--noise", ".5", "--rate", ".1", "--steps", 10**9, "--delta", "1e-5")
     assert done.code == 2 and "Traceback" not in done.err
+
+
+def test_a_delta_near_1_leaves_nothing_to_bound(account):
+    assert (
+        account("--noise", ".5", "--rate", ".1", "--steps", 10, "--delta", ".999999999")["lower"]
+        == 0.0
+    )

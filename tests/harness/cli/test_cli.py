@@ -181,6 +181,8 @@ def test_calibrate_answers_noise_within_its_target(dpicl):
     assert set(answer["sizes"].values()) == {30000}
     assert answer["events"]["event"] == "parallel"
     assert "temperature" in dpicl(*words).out
+    knobless = dpicl("calibrate", "zero_shot", "--task", "agnews", "--epsilon", 1, "--size", 10)
+    assert "no knob" in knobless.out
     changed = dpicl(*words, "--option", "tokens=10", "--json").json
     assert changed["options"]["tokens"] == 10
     assert changed["noise"] < answer["noise"]

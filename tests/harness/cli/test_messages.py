@@ -76,7 +76,7 @@ def test_a_method_that_fails_ends_its_cell_alone(dpicl, suite, name):
 # --- models and records that cannot be had
 
 
-def test_a_model_that_is_not_there_is_found_before_the_first_cell(dpicl, suite, monkeypatch):
+def test_a_missing_model_is_found_before_the_first_cell(dpicl, suite, monkeypatch):
     asked = []
 
     def head(url: str) -> None:

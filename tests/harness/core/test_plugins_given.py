@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpicl import models
-from dpicl.core.errors import ModelError, PluginError
+from dpicl.core.errors import ModelError, PluginError, UsageError
 from dpicl.data.task import Task
 from dpicl.mechanism import registry
 from tests.harness.helpers import refuse
@@ -98,3 +98,11 @@ def test_a_model_that_cannot_be_used_is_named_with_its_file(tmp_path, change, er
 def test_models_must_be_names_and_loaders(tmp_path, value):
     with pytest.raises(PluginError, match=r"MODELS in .* must be a dictionary"):
         registry.load_plugin(write_fake(tmp_path, more=f"MODELS = {value}\n"))
+
+
+def test_a_model_name_is_known_only_with_its_plugin(tmp_path):
+    with pytest.raises(UsageError, match="Unknown model 'fake'"):
+        models.load("fake", device="cpu")
+    registry.load_mechanisms([write_fake(tmp_path)])
+    with pytest.raises(UsageError, match="Did you mean 'fake'"):
+        models.load("fak", device="cpu")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpicl.core.errors import DataError
+from dpicl.core.errors import DataError, UsageError
 from dpicl.core.vocabulary import Demonstration, ReleasedPrompt
 from dpicl.data.free_texts import (
     describe_form,
@@ -191,3 +191,9 @@ def test_labels_and_none_are_not_given_together(dpicl, desk):
     refuse(dpicl(*words, "--output-field", "output", "--dialogues"), "one of the two")
     refuse(dpicl(*words, "--no-labels", "--public-test", "t.jsonl"), "is not measured")
     refuse(dpicl(*words, "--no-labels", "--shots-per-label", 2), "texts with labels")
+
+
+def test_formats_that_texts_alone_do_not_have():
+    for format in ("messages-openai", "hf"):
+        with pytest.raises(UsageError, match="Texts without labels"):
+            format_release(released("plain"), TASK, format, "plain")

@@ -278,3 +278,9 @@ def test_data_counts_repeats_leaks_and_all_wrong_lines(dpicl, tmp_path):
     assert (
         "train.jsonl, line 9" in shown.out and "train," not in shown.out and "private" in shown.err
     )
+
+
+def test_a_first_record_without_a_label_is_the_wrong_one(dpicl, tmp_path):
+    (tmp_path / "some.jsonl").write_text('{"text": "a"}\n{"text": "b", "label": "refund"}\n')
+    answer = dpicl("data", tmp_path / "some.jsonl", "--labels", "billing,refund")
+    assert answer.code == 1 and "line 1" in answer.out and "label" in answer.out

@@ -66,7 +66,7 @@ def measure_moves(limit, partitioned, public, length=4, agreeing=False, texts=TE
 
 
 @pytest.mark.parametrize("public", [0, 1])
-def test_with_a_limit_a_raw_record_moves_two_of_each_class_at_most(
+def test_with_a_limit_a_record_moves_two_of_each_class_at_most(
     public,
 ):
     """With a public part the one key that is repeated here is public, and then it moves nothing private twice."""

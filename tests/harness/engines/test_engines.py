@@ -14,6 +14,7 @@ import pytest
 
 from dpicl.core.cell import Cell
 from dpicl.core.errors import DataError, UsageError
+from dpicl.engines import local as engines
 from dpicl.engines import worker
 from dpicl.engines.dispatch import TRIES
 from dpicl.engines.local import Inline, Local, make_engine
@@ -196,3 +197,8 @@ def test_a_worker_knows_the_plugins_of_its_job(tmp_path):
     path.write_text(PLUGIN)
     worker = Worker(Job(SuiteReference(name="quick", version=1, hash=""), tmp_path, (path,)))
     assert "nothing" in worker.bench.mechanisms
+
+
+def test_workers_divide_the_cores():
+    assert make_engine("local", None) == Local(max(1, engines.cores() // 2))
+    assert make_engine("local", 3) == Local(3)

@@ -313,3 +313,12 @@ def test_a_file_of_labels_may_have_commas_and_equals_signs(tmp_path, name, conte
 def test_a_file_that_is_none_of_labels_is_one_sentence(tmp_path, content):
     with pytest.raises(DataError, match=r"holds no label|the label|a label without|not UTF-8"):
         read_labels(write(tmp_path / "l.txt", content))
+
+
+def test_labels_are_given_once(dpicl, desk):
+    write(desk / "l.txt", "\n".join(LABELS))
+    refuse(
+        dpicl("data", "tickets.csv", "--labels", "billing", "--labels-file", "l.txt"),
+        "one of the two",
+    )
+    assert dpicl("data", "tickets.csv", "--labels-file", "l.txt").code == 0

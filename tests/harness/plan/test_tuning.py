@@ -310,3 +310,8 @@ def test_tune_runs_what_is_missing_and_a_run_wants_its_choice(dpicl, tmp_path, m
         for cell in plan.json["cells"]
         if cell["label"] == "pta"
     )
+
+
+def test_a_suite_without_grids_is_not_tuned(tmp_path):
+    with pytest.raises(UsageError, match="No row of suite small has a grid"):
+        tuning_suite(read(tmp_path, TEXT.replace(GRID, "")), MECHANISMS)

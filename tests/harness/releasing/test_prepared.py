@@ -10,6 +10,7 @@ import pytest
 
 import dpicl
 from dpicl import models
+from dpicl.attacks.audit_runs import AuditJob, AuditRuns
 from dpicl.attacks.membership import explain_no_answer
 from dpicl.attacks.targets import Target
 from dpicl.attacks.views import ask_yes_or_no
@@ -193,3 +194,12 @@ def test_the_python_interface_takes_one(own_cache):
     assert {row["name"]: row["kind"] for row in dpicl.list_mechanisms()}[
         "embedding_centroids"
     ] == "prepared"
+
+
+def test_an_audit_asks_about_the_canary(agnews):
+    job = AuditJob(SIM, agnews, "sim", {}, runs=8, records=12)
+    job.check()
+    result = AuditRuns(job, models.load("sim")).audit(8.0)
+    assert (
+        result.bound.epsilon <= result.privacy.epsilon_proved and "question" not in result.settings
+    )

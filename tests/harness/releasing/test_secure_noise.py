@@ -233,7 +233,7 @@ def test_nothing_that_a_mechanism_says_leaves_a_release(world, tmp_path, way):
     assert "swordfish" in seeded.out + seeded.err or way == "free"  # there is something to hide
 
 
-def test_a_concealed_error_holds_neither_the_old_one_nor_its_frames():
+def test_a_concealed_error_holds_no_old_one_and_no_frames():
     def fail():
         private = SECRET
         raise ValueError(private)

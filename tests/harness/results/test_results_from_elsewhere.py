@@ -12,9 +12,10 @@ import pytest
 
 from dpicl.attacks.results import Attempt
 from dpicl.attacks.store import find_stored, write
-from dpicl.core.errors import ResultError, UsageError
+from dpicl.core.errors import DataError, ResultError, UsageError
 from dpicl.own import budget
 from dpicl.own.private_ledger import read_all
+from dpicl.own.state import read_state
 from dpicl.results.schema import from_text
 from dpicl.results.store import Store
 from tests.harness.helpers import refuse
@@ -325,3 +326,19 @@ def test_a_private_folder_that_cannot_be_listed_is_not_empty(fresh_cache, monkey
     monkeypatch.setattr(os, "scandir", deny)
     with pytest.raises((ResultError, UsageError), match="Permission denied"):
         read_all()
+
+
+def test_an_attack_of_a_newer_version_stops_what_reads_attacks(dpicl, tmp_path):
+    path = write(tmp_path, make_attack())
+    path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 2'))
+    before = list_tree(tmp_path)
+    refuse(
+        dpicl("board", "attacks", "--results", tmp_path), "newer version of dpicl", "upgrade dpicl"
+    )
+    assert list_tree(tmp_path) == before
+
+
+def test_a_state_of_a_newer_version_is_not_called_something_else(tmp_path):
+    (tmp_path / "state.json").write_text('{"schema_version": 2}')
+    with pytest.raises(DataError, match="newer version of dpicl"):
+        read_state(tmp_path / "state.json")
