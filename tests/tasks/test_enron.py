@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from itertools import islice
 
-import numpy as np
 import pytest
 
 from dpicl import models
@@ -35,16 +34,6 @@ def invented() -> list[str]:
 
 
 # --- invented people
-
-
-def test_the_default_corpus_has_the_stated_sizes_and_shares(synthetic):
-    assert (len(synthetic.train), len(synthetic.test), synthetic.labels) == (1000, 200, ("email",))
-    assert not any(synthetic.dropped.values())
-    shares = [
-        np.mean([bool(find(r.text)) for r in synthetic.train]) for find in (addresses, phones)
-    ]
-    assert 0.33 <= shares[0] <= 0.42
-    assert 0.2 <= shares[1] <= 0.4
 
 
 def test_every_address_and_number_leads_to_nobody(invented):

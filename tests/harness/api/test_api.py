@@ -139,21 +139,6 @@ def test_account_names_the_argument_that_does_not_fit(wrong):
     assert "--" not in str(refused.value) and f"'{[*wrong][-1]}'" in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"noise": "x"},
-        {"size": 0},
-        {"queries": 3},
-        {"epsilon": None},
-    ],
-    ids=str,
-)
-def test_calibrate_refuses_what_does_not_fit(wrong):
-    with pytest.raises(dpicl.UsageError):
-        dpicl.calibrate("tang", **{"task": "agnews", "epsilon": 1, "size": 100, **wrong})
-
-
 def test_two_settings_of_one_mechanism_are_two_rows():
     results = dpicl.evaluate([Fixed(), Fixed(word="news of")], **SMALL)
     assert [result.cell.label for result in results] == [

@@ -87,17 +87,6 @@ def test_a_range_and_its_temperature_cost_the_same():
     assert by_range["autodp"] < by_temperature["autodp"]  # the claim of the first one is 0.3
 
 
-def test_one_sample_costs_more_than_a_new_one_each_time():
-    each, once = (
-        reaccount(Setting("bounded-range", 1e-5, epsilon0=0.5, rate=0.05, steps=20, sample=sample))[
-            "proved"
-        ]
-        for sample in ("each", "once")
-    )
-    none = reaccount(Setting("bounded-range", 1e-5, epsilon0=0.5, steps=20))["proved"]
-    assert 2 * each < once < none
-
-
 def test_parameters_are_amplified_and_added(account):
     """One release: (ln(1 + q(e^e0 - 1)), q d0). Two far too large ones: the sum."""
     one = account(

@@ -53,7 +53,7 @@ def test_one_row_or_one_seed_tells_nothing() -> None:
         sizing.tables(results()[:12], detect=0.1, power=0.8)
 
 
-def test_models_have_tables_of_their_own() -> None:
+def test_models_and_sources_have_tables_of_their_own() -> None:
     (alone,) = sizing.tables(results(), detect=0.2, power=0.8)
     other = [
         make_result(
@@ -67,7 +67,10 @@ def test_models_have_tables_of_their_own() -> None:
         for name, score in (("tang", 0.9), ("pta", 0.1))
         for seed in range(2)
     ]
-    assert sizing.tables([*results(), *other], detect=0.2, power=0.8)[0] == alone
+    local = results(source="local")
+    found = sizing.tables([*results(), *other, *local], detect=0.2, power=0.8)
+    assert found[0] == alone
+    assert [table.source for table in found].count("local") == 1
 
 
 def test_a_size_above_one_finds_nothing(dpicl) -> None:
@@ -126,14 +129,6 @@ def test_a_plan_agrees_with_the_board_on_committed_results(dpicl, monkeypatch) -
     )
     assert "top_k = 10, top_p = 0.8" in shown and "embedded-float32" not in shown
     assert "Rows" not in shown and "Rows" in dpicl("plan", *asked, "--task", "trec").out
-
-
-def test_results_of_two_sources_have_tables_of_their_own() -> None:
-    found = sizing.tables([*results(), *results(source="local")], detect=0.2, power=0.8)
-    assert [(table.source, table.rows, table.seeds) for table in found] == [
-        ("synthetic", 2, 12),
-        ("local", 2, 12),
-    ]
 
 
 def test_results_of_other_settings_are_named(dpicl) -> None:
