@@ -129,6 +129,7 @@ def test_all_that_is_unsupported_is_said_at_once(dpicl, folder):
         ({"doc_to_choice": [False, True]}, "in quotes"),
         ({"dataset_kwargs": {"data_files": {"train": "absent.csv"}}}, "no file"),
         ({"dataset_kwargs": {"data_files": {"train": ["a.csv", "b.csv"]}}}, "no single file"),
+        ({"dataset_kwargs": ["train.csv"]}, "needs data_files"),
         ({"repeats": 5}, "asked once"),
         ({"include": "base.yaml"}, "included file"),
         ({"class": "Squad"}, "by code in Python"),
