@@ -59,8 +59,6 @@ def test_a_file_holds_the_parameters_of_any_verb(dpicl, sim_suite, tmp_path):
     refuse(dpicl("plan", sim_suite, "--config", file), "--epsilon", "much")
 
 
-
-
 #: Runs commands, and prints after each of them which modules of the last argument are loaded.
 LOADED = """
 import sys
