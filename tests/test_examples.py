@@ -1,4 +1,4 @@
-"""The files in examples/ run as they are."""
+"""The files in examples/ run as they are (slow tests: each loads all that a user's program does)."""
 
 import csv
 import json
@@ -16,6 +16,7 @@ def run_example(monkeypatch: pytest.MonkeyPatch, name: str, *arguments: str) -> 
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
 
 
+@pytest.mark.slow
 def test_a_method_of_ones_own_is_compared(monkeypatch, capsys, fresh_cache):
     run_example(monkeypatch, "compare_a_method.py", "--model", "sim")
     printed = capsys.readouterr().out
