@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
 from typing import Annotated, Any, Unpack
@@ -19,6 +19,7 @@ from dpicl.cli.selecting import Shard, select_cells
 from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
 from dpicl.core.field_types import Number
+from dpicl.core.grouping import group_by
 from dpicl.core.messages import (
     count,
     duration,
@@ -57,8 +58,8 @@ _MEANING = (
     "Headroom: from public to real demonstrations, by the metric of record; where its interval includes 0 a task does"
     " not reward private data. MDE: the difference of two rows found with 80% power (median pair, as on the board)."
 )
-_TASK, _READ = attrgetter("task"), attrgetter("model", "task")
-_ROW = attrgetter("model", "task", "label", "epsilon")
+_READ = attrgetter("model", "task")
+_ROW = ("model", "task", "label", "epsilon")
 
 
 @verb("dpicl plan quick --epsilon 1")
@@ -207,11 +208,13 @@ def _cell_json(progress: _Progress, cell: Cell) -> dict[str, Any]:
 
 def _describe_skipped(progress: _Progress) -> list[str]:
     """A sentence for each row that cannot do some tasks, and why."""
-    skipped = [cell for cell in progress.selection.cells if cell.id in progress.skipped]
-    groups = _group(skipped, lambda cell: (cell.label, progress.skipped[cell.id]))
+    tasks = defaultdict[tuple[str, str], list[str]](list)
+    for cell in progress.selection.cells:
+        if cell.id in progress.skipped:
+            tasks[cell.label, progress.skipped[cell.id]].append(cell.task)
     return [
-        f"Skipped: {row} on {', '.join(_group(group, _TASK))}: {reason}"
-        for (row, reason), group in groups.items()
+        f"Skipped: {row} on {', '.join(dict.fromkeys(names))}: {reason}"
+        for (row, reason), names in tasks.items()
     ]
 
 
@@ -328,14 +331,14 @@ def _tables(
         *counted,
     ]
     overview, details = list[Block](), list[Block]()
-    few = len(_group(cells, _TASK)) == 1 or len(_group(cells, _ROW)) <= _FEW
-    for model, line in _group(cells, attrgetter("model")).items():
-        name, sources = model_name(model), names_text(_group(line, attrgetter("source")))
+    few = len(group_by(cells, "task")) == 1 or len(group_by(cells, *_ROW)) <= _FEW
+    for model, line in group_by(cells, "model").items():
+        name, sources = model_name(model), names_text(group_by(line, "source"))
         overview.append(
             make_table(
                 f"{name}, {sources} records",
                 whole,
-                _group(line, _TASK).values(),
+                group_by(line, "task").values(),
                 heading=True,
             )
         )
@@ -348,7 +351,7 @@ def _tables(
                 make_table(
                     f"Rows, {name}",
                     rows,
-                    _group(line, _ROW).values(),
+                    group_by(line, *_ROW).values(),
                     keep=3,
                     heading=True,
                 )
@@ -356,16 +359,6 @@ def _tables(
     if gains:
         overview += notes([_MEANING])
     return overview, details or [words("A line a row, and headroom by every metric: --task TASK.")]
-
-
-def _group(
-    cells: Iterable[Cell],
-    key: Callable[[Cell], Any],
-) -> dict[Any, list[Cell]]:
-    groups = defaultdict[Any, list[Cell]](list)
-    for cell in cells:
-        groups[key(cell)].append(cell)
-    return groups
 
 
 def untuned_rows(selection: Selection) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dpicl.core.grouping import group_by
 from dpicl.core.messages import score_text, signed_text
 from dpicl.data.config import load_config, task_folders
 from dpicl.evaluation.intervals import seeds_interval
@@ -109,10 +110,8 @@ def measure_headroom(results: Iterable[Result]) -> dict[str, Headroom]:
 
 def headrooms(results: Iterable[Result]) -> list[Headroom]:
     """Of every task and model, source of records and number of shots, all metrics, in the order of the results."""
-    groups: dict[tuple[object, ...], list[Result]] = defaultdict(list)
-    for result in results:
-        cell = result.cell
-        groups[cell.task, cell.task_version, cell.model, cell.source, cell.shots].append(result)
+    conditions = ("task", "task_version", "model", "source", "shots")
+    groups = group_by(results, *(f"cell.{name}" for name in conditions))
     return [one for group in groups.values() for one in measure_headroom(group).values()]
 
 

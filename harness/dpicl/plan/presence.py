@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from dpicl.core.cell import Cell, Options
 from dpicl.core.errors import DpiclError, PluginError
+from dpicl.core.grouping import group_by
 from dpicl.core.messages import count
 from dpicl.core.plugins import Registered
 from dpicl.data.config import load_config
@@ -144,9 +145,7 @@ def select_current(
     """(the results that may stand on one board, notes): of a task that has results from the records at hand, those
     alone. A task whose records are not here keeps what it has: then the results say which records they are from.
     """
-    by_task: dict[tuple[str, str], list[Result]] = defaultdict(list)
-    for result in results:
-        by_task[result.cell.task, result.cell.source].append(result)
+    by_task = group_by(results, "cell.task", "cell.source")
     current, notes = [], []
     stale: dict[str, list[str]] = defaultdict(list)
     for (task, _), group in by_task.items():

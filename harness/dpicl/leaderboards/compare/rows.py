@@ -344,21 +344,6 @@ class DescribedDifference:
         return f"inconclusive, up to {score_text(difference.excluded)} not excluded"
 
 
-#: Of items with a `described` difference.
-DIFFERENCE = (
-    Column("verdict", "verdict", "described.verdict", wide=True),
-    Column("value", "difference", "described.difference.value", signed_text),
-    Column(
-        "interval",
-        "95% interval",
-        "described.difference.interval",
-        interval_text,
-        "simultaneous for all pairs of the table",
-    ),
-    Column("p", "adjusted p", "described.difference.p", p_number),
-)
-
-
 def _row_json(row: Row, mean: float | None) -> dict[str, Any]:
     """score: its mean over what both rows have; score_of_all_seeds: as on the board."""
     names = ("label", "mechanism", "epsilon", "proved", "recovery")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
 from statistics import fmean
 
+from dpicl.core.grouping import group_by
 from dpicl.core.messages import count, epsilon_text, join_names, names_text, score_text, signed_text
 from dpicl.core.printable import make_visible
 from dpicl.data.task_file import CARRIED
@@ -485,10 +486,8 @@ class _Claim:
 
 def claims_table(section: Section, places: Addresses | None = None) -> Table:
     """Claimed, proved and audited ε of every method that proves a finite one above 0, over its tasks and seeds."""
-    by_method: dict[tuple[str, float], list[Row]] = defaultdict(list)
-    for row in section.rows:
-        if 0 < row.proved < math.inf:
-            by_method[row.label, row.epsilon].append(row)
+    with_proof = [row for row in section.rows if 0 < row.proved < math.inf]
+    by_method = group_by(with_proof, "label", "epsilon")
     claims = [_Claim(rows) for _, rows in sorted(by_method.items(), key=itemgetter(0))]
     columns = (
         Column("row", "mechanism", "first", row_label),

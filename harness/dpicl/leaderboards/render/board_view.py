@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 
+from dpicl.core.grouping import group_by
 from dpicl.core.messages import capitalize, count, epsilon_text, names_text, signed_text
 from dpicl.core.printable import make_visible
 from dpicl.core.vocabulary import NEIGHBOURS_TEXT, model_name
@@ -92,9 +92,7 @@ def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:
         answers = [answer for answer in answers if answer.useful]
     yield from notes((answer.sentence for answer in answers[:_ANSWERS]), "answer")
     if len(without_gain) > 1:
-        by_task: dict[str, list[BoardAnswer]] = defaultdict(list)
-        for answer in without_gain:
-            by_task[answer.task].append(answer)
+        by_task = group_by(without_gain, "task")
         to_beat = [of_task[0].to_beat for of_task in by_task.values()]
         scores = names_text([best.number for best in to_beat if best])
         where = names_text(map(_describe_place, by_task.values()))
@@ -119,10 +117,8 @@ def _describe_place(answers: Sequence[BoardAnswer]) -> str:
 
 def _headroom(section: Section) -> dict[str, str]:
     """Reader -> what real demonstrations gain over public ones, with the interval, on tasks where this was measured."""
-    by_reader: dict[str, list[TaskTable]] = defaultdict(list)
-    for table in [*section.tables, *section.measured]:
-        if table.metric in table.headroom:
-            by_reader[table.reader].append(table)
+    tables = [*section.tables, *section.measured]
+    by_reader = group_by((table for table in tables if table.metric in table.headroom), "reader")
     return {reader: _list_gains(by_reader[reader]) for reader in sorted(by_reader)}
 
 

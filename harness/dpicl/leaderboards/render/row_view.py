@@ -17,10 +17,17 @@ from statistics import fmean
 from typing import Any
 
 from dpicl.attacks.table import attacks_table, options_text
-from dpicl.core.messages import capitalize, epsilon_text, names_text, queries_words, score_text
+from dpicl.core.messages import (
+    capitalize,
+    epsilon_text,
+    names_text,
+    queries_words,
+    score_text,
+    signed_text,
+)
 from dpicl.core.printable import make_visible
 from dpicl.core.vocabulary import model_name
-from dpicl.leaderboards.compare.rows import DIFFERENCE, DescribedDifference
+from dpicl.leaderboards.compare.rows import DescribedDifference
 from dpicl.leaderboards.model.board import Section
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.marks import event_kinds
@@ -28,7 +35,7 @@ from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.rows import Row, by_worth
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.model.task_table import TaskTable
-from dpicl.leaderboards.model.text import metric_name, metrics_text
+from dpicl.leaderboards.model.text import interval_text, metric_name, metrics_text, p_number
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import list_attacks_on
 from dpicl.leaderboards.render.board_tables import submitted_table
@@ -227,7 +234,16 @@ def _list_neighbours(pairs: Pairs, row: Row, places: Addresses, group: Group) ->
     columns = (
         Column("row", "row", "row.title"),
         Column("score", "score", "row.score", score_text),
-        *DIFFERENCE,
+        Column("verdict", "verdict", "described.verdict", wide=True),
+        Column("value", "difference", "described.difference.value", signed_text),
+        Column(
+            "interval",
+            "95% interval",
+            "described.difference.interval",
+            interval_text,
+            "simultaneous for all pairs of the table",
+        ),
+        Column("p", "adjusted p", "described.difference.p", p_number),
     )
 
     reading = (
