@@ -4,6 +4,7 @@ results, `attacks` every attack.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from dpicl.cli.selecting import select_cells
 from dpicl.core.cell import Cell
 from dpicl.core.errors import ResultError, UsageError
 from dpicl.core.messages import message
-from dpicl.core.paths import shipped_suites
+from dpicl.core.paths import CLONE, shipped_suites
 from dpicl.core.plugins import Registered
 from dpicl.leaderboards.api import BoardView, load_evidence, read_attacks, submissions_of, view_of
 from dpicl.leaderboards.model.board import Board, choose_part
@@ -193,15 +194,15 @@ def _all_suites(
     evidence = load_evidence(folder, mechanisms)
     records = Fingerprints(download=False)
     boards: dict[str, Board] = {}
-    for path in sorted(shipped_suites().values(), key=_place):
+    for name, path in _every_suite().items():
         suite = load_suite(path)
-        results, damaged, selection = _results(folder, suite, mechanisms)
+        results, damaged, selection = _results(folder, path, suite, mechanisms)
         to_suite = [submission for submission in submissions if submission.is_of(suite.name)]
         board_view = view_of(results, selection, evidence, to_suite, records, damaged)
         if board_view is not None:
-            boards[suite.name] = board_view.board
+            boards[name] = board_view.board
             for sentence in board_view.left_out:  # the list of suites has no notes
-                message(f"{suite.name}: {sentence}")
+                message(f"{name}: {sentence}")
     if not boards:
         raise ResultError(
             f"There is no result of a shipped suite under {folder}; make some with `dpicl run quick`."
@@ -214,13 +215,18 @@ def _all_suites(
     )
 
 
-def _place(path: Path) -> list[bool]:
-    """The suites of `OF_RECORD` come first."""
-    return [path.stem != name for name in OF_RECORD]
+def _every_suite() -> dict[str, Path]:
+    """Name of a folder of pages -> file of every shipped suite; those of `OF_RECORD` come first, then the next versions
+    that a clone has, as 'record-next'."""
+    shipped = shipped_suites()
+    first = {name: shipped.pop(name) for name in OF_RECORD if name in shipped}
+    coming = sorted((CLONE / "leaderboards/next").glob("*.yaml")) if CLONE else []
+    later = {f"{path.stem}-next": path for path in coming if "." not in path.stem}
+    return first | later | shipped
 
 
 def _results(
-    folder: Path, suite: Suite, mechanisms: Mapping[str, Registered[Mechanism]]
+    folder: Path, path: Path, suite: Suite, mechanisms: Mapping[str, Registered[Mechanism]]
 ) -> tuple[list[Result], list[Damaged], Selection]:
     """(every result of the suite; invalid and unreadable files; the cells of every model and source of records that has
     results)."""
@@ -233,7 +239,8 @@ def _results(
     for source in sorted({result.cell.source for result in current}):
         chosen = suite.model_copy(update={"models": models, "source": source})
         cells += expand(chosen, mechanisms)
-    return results, damaged, Selection(suite.name, suite, dict(mechanisms), cells, store)
+    asked = suite.name if path in shipped_suites().values() else os.path.relpath(path)
+    return results, damaged, Selection(asked, suite, dict(mechanisms), cells, store)
 
 
 def _every_attack(options: OfBoard, html: Path | None) -> Answer:

@@ -20,13 +20,18 @@ from dpicl.plan.suite_rows import Contrast
 
 @dataclass(frozen=True)
 class JudgedContrast:
-    """A claim on one task. better, than: titles of the rows. seeds: common ones. test: of the first one's score minus
-    the second's, positive where it is better; None where there is no verdict, and `reason` says why."""
+    """A claim on one task.
+
+    better, than: titles of the rows. compared: both as `dpicl compare` takes them. seeds: common ones. test: of the
+    first one's score minus the second's, positive where it is better; None where there is no verdict, and `reason`
+    says why.
+    """
 
     name: str
     task: str
     better: str
     than: str
+    compared: str
     seeds: int
     test: PairedTest | None = None
     reason: str = ""
@@ -76,10 +81,15 @@ def _find_rows(
             differences = -differences
         reason = _explain(table, (one, other), differences)
         seeds = len(differences)
-        yield (
-            JudgedContrast(contrast.name, table.task, one.title, other.title, seeds, reason=reason),
-            differences,
+        compared = f"{_name_in_compare(one)} {_name_in_compare(other)}"
+        claim = JudgedContrast(
+            contrast.name, table.task, one.title, other.title, compared, seeds, reason=reason
         )
+        yield claim, differences
+
+
+def _name_in_compare(row: Row) -> str:
+    return row.label if row.is_reference else f"{row.label}@{row.epsilon:g}"
 
 
 def _explain(table: TaskTable, rows: Sequence[Row], differences: np.ndarray) -> str:

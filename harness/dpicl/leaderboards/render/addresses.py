@@ -40,6 +40,12 @@ def _hash(section: Section, *parts: object) -> str:
     return hashlib.sha256(json.dumps([*map(str, whole)]).encode()).hexdigest()[:10]
 
 
+def claim_page(name: str) -> str:
+    """The page of a planned claim, from the site's first page."""
+    digest = hashlib.sha256(name.encode()).hexdigest()[:10]
+    return f"claims/{make_plain(name)}-{digest}.html"
+
+
 class Addresses:
     """Where the pages of a board are, from the site's first page. start: where that site begins, as seen from
     the page with the links."""

@@ -15,6 +15,7 @@ from dpicl.core.printable import make_visible
 from dpicl.data.task_file import CARRIED
 from dpicl.leaderboards.model.answers import BoardAnswer
 from dpicl.leaderboards.model.board import Section
+from dpicl.leaderboards.model.contrasts import JudgedContrast
 from dpicl.leaderboards.model.marks import Mark, signs
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
@@ -25,7 +26,7 @@ from dpicl.leaderboards.model.text import (
     p_number,
     scored_thing,
 )
-from dpicl.leaderboards.render.addresses import Addresses
+from dpicl.leaderboards.render.addresses import Addresses, claim_page
 from dpicl.leaderboards.render.attacks_view import audited_text, share_text
 from dpicl.leaderboards.render.columns import (
     AUDITED,
@@ -334,8 +335,28 @@ def headroom_table(tables: Sequence[TaskTable], places: Addresses | None = None)
 # Planned claims.
 
 
-def contrasts_table(section: Section) -> Table:
-    """The claims that the suite plans, on every task."""
+def contrasts_table(
+    section: Section,
+    places: Addresses | None = None,
+    *,
+    claims: str | None = None,
+    only: str = "",
+) -> Table:
+    """The claims that the suite plans, on every task.
+
+    places: where pages are; None in a terminal. claims: the way to the first page of a site with pages of claims. only:
+    the name of a claim, "": all of them.
+    """
+    tasks = {table.task: table for table in section.tables}
+
+    def links(claim: JudgedContrast) -> dict[int, str]:
+        addresses = {}
+        if claims is not None:
+            addresses[0] = claims + claim_page(claim.name)
+        if places and claim.task in tasks:
+            addresses[1] = places.task(tasks[claim.task])
+        return addresses
+
     columns = (
         Column("name", "claim", wide=True),
         Column("task", "task"),
@@ -358,9 +379,16 @@ def contrasts_table(section: Section) -> Table:
         f"Claims that the suite names before it runs: Student's t of differences by seed and flips of their"
         f" signs (the larger p counts), Holm over these {tested}. All other pairs explore (`dpicl compare`)."
     )
-    title = "Planned claims"
+    shown = [claim for claim in section.contrasts if only in ("", claim.name)]
     return make_table(
-        title, columns, section.contrasts, notes=(note,), keep=2, heading=True, sortable=False
+        "Planned claims",
+        columns,
+        shown,
+        links=links,
+        notes=(note,),
+        keep=2,
+        heading=not only,
+        sortable=False,
     )
 
 

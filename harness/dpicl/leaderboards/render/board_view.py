@@ -194,9 +194,10 @@ def section_blocks(
     places: Addresses | None = None,
     attacks: bool = False,
     skipped: Sequence[Mapping[str, str]] = (),
+    claims: str | None = None,
 ) -> list[Block]:
     """Every table of a section. places: where pages are, of which each task has its own; None in a terminal. attacks:
-    with every attack on its rows."""
+    with every attack on its rows. claims: as in `contrasts_table`."""
     group = section.group
     facts = {
         "model": model_name(group.model),
@@ -212,7 +213,7 @@ def section_blocks(
         blocks.append(answers_table(section))
     blocks.append(headroom_table([*section.tables, *section.measured], places))
     if section.contrasts:
-        blocks.append(contrasts_table(section))
+        blocks.append(contrasts_table(section, places, claims=claims))
     if places is None:
         for table in section.tables:
             blocks += task_blocks(table, None, attacks, skipped)

@@ -19,10 +19,12 @@ from typing import Any, Final, cast
 import vl_convert
 from markupsafe import Markup
 
-from dpicl.core.messages import epsilon_text, score_text
+from dpicl.core.messages import epsilon_text, score_text, signed_text
 from dpicl.core.printable import make_visible
+from dpicl.leaderboards.model.contrasts import JudgedContrast
 from dpicl.leaderboards.model.rows import Row, by_worth
 from dpicl.leaderboards.model.task_table import TaskTable
+from dpicl.leaderboards.model.text import interval_text
 from dpicl.leaderboards.render.methods import CONTROL, Style, style_of
 from dpicl.tables.document import Figure
 
@@ -82,16 +84,17 @@ def render(spec: Spec, kind: str) -> bytes:
     return svg.encode()
 
 
-def page_figure(caption: str, panel: Spec, task: str) -> Figure:
+def page_figure(caption: str, panel: Spec, task: str = "") -> Figure:
     """A panel as an image that a page holds itself, without a ground of its own. All are equally wide, so that their
     words are equally large."""
+    data = {"task": task} if task else {}
     left = _LEFT[panel["width"]]
     padding = {"left": left, "right": _TOTAL - left - panel["width"], "top": 34, "bottom": 34}
     frame = {"autosize": "none", "padding": padding, "background": None}
     whole = {**panel, **frame, "config": figure([])["config"]}
     content = base64.b64encode(render(whole, "svg")).decode()
     address = Markup(f"data:image/svg+xml;base64,{content}")  # has no markup
-    return Figure(caption, address, (_TOTAL, round(panel["height"]) + 68), {"task": task})
+    return Figure(caption, address, (_TOTAL, round(panel["height"]) + 68), data)
 
 
 def _row_style(row: Row) -> Style:
@@ -123,11 +126,32 @@ def recovery_panel(table: TaskTable, epsilon: float) -> Spec:
     ]
     lines = len(rows) + 0.5
     ends = [
-        {"x": 0, "text": _end_text("best control", rows, "control")},
-        {"x": 1, "text": _end_text("real", rows, "real_data")},
+        {"x": 0, "align": "right", "text": _end_text("best control", rows, "control")},
+        {"x": 1, "align": "left", "text": _end_text("real records", rows, "real_data")},
     ]
+    return _forest(points, ends, (_LOWEST, _HIGHEST), [-1, 0, 1], "%", lines)
+
+
+def _forest(
+    points: Sequence[Mapping[str, Any]],
+    ends: Sequence[Mapping[str, Any]],
+    domain: tuple[float, float],
+    ticks: Sequence[float],
+    unit: str,
+    lines: float,
+    longest: int = 128,
+) -> Spec:
+    """Points with their intervals, a line each. ends: lines down, with their names. longest: pixels of a row's name."""
     return _fill(
-        "recovery", points=points, ends=ends, height=_LINE * lines, lines=[-0.5, lines - 0.5]
+        "forest",
+        points=points,
+        ends=ends,
+        domain=domain,
+        ticks=ticks,
+        unit=unit,
+        height=_LINE * lines,
+        lines=[-0.5, lines - 0.5],
+        longest=longest,
     )
 
 
@@ -165,6 +189,40 @@ def _end_text(name: str, rows: Sequence[Row], end: str) -> str:
         return name
     longest = max(rows, key=lambda row: len(row.seeds))
     return f"{name}\n{score_text(getattr(longest, end))}"
+
+
+# Planned claims.
+
+
+def contrast_panel(claims: Sequence[tuple[str, JudgedContrast]], longest: int = 128) -> Spec:
+    """The differences of claims that have a test, with their 95% intervals: black where one is shown, grey where not.
+
+    claims: (name, claim). longest: pixels of a name.
+    """
+    points = []
+    widest = 0.0
+    for line, (name, claim) in enumerate(claims):
+        assert claim.test is not None, name
+        low, high = claim.test.interval
+        widest = max(widest, -low, high)
+        ink = _QUIET if claim.verdict == "inconclusive" else _INK
+        points.append(
+            {
+                "y": line,
+                "name": _cut(name, 60),
+                "text": f"{signed_text(claim.test.mean)} ({interval_text((low, high))})",
+                "x": claim.test.mean,
+                "low": low,
+                "high": high,
+                "colour": ink,
+                "shape": "circle",
+                "ink": ink,
+            }
+        )
+    limit = math.ceil(10 * widest + 0.1) / 10
+    ends = [{"x": 0, "align": "center", "text": "no difference"}]
+    lines = len(points) + 0.5
+    return _forest(points, ends, (-limit, limit), [-limit, 0, limit], "+.1f", lines, longest)
 
 
 # Scores against ε.

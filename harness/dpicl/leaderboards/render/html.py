@@ -22,7 +22,7 @@ from dpicl.leaderboards.model.evidence import AttackBoard, Evidence, build_attac
 from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.render import hosting, page
-from dpicl.leaderboards.render.addresses import Addresses
+from dpicl.leaderboards.render.addresses import Addresses, claim_page
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.attacks_view import attack_blocks
 from dpicl.leaderboards.render.board_tables import (
@@ -37,6 +37,13 @@ from dpicl.leaderboards.render.board_view import (
     headroom_blocks,
     section_blocks,
     task_blocks,
+)
+from dpicl.leaderboards.render.claims_view import TITLE as CLAIMS
+from dpicl.leaderboards.render.claims_view import (
+    PlacedClaim,
+    claim_blocks,
+    claims_blocks,
+    place_claims,
 )
 from dpicl.leaderboards.render.columns import ROWS, row_data, rows_frame, to_csv
 from dpicl.leaderboards.render.guide import Guide, make_guide
@@ -123,24 +130,40 @@ def write_site(
     if repository:
         code = upward_code = f"{repository}/blob/HEAD/mechanisms"
     attacks = build_attacks(evidence.attacks)
+    claims = place_claims(boards)
+    claims_place = [("Claims", "claims/index.html")] if claims else []
     files: dict[str, str | bytes] = {
         **copies,
         "attacks/index.html": attacks_page(attacks, [("All suites", "index.html"), *beside], "../"),
         "index.html": suites_page(
             boards,
-            [("All attacks", "attacks/index.html"), *_DATA, *changes, *beside],
+            [*claims_place, ("All attacks", "attacks/index.html"), *_DATA, *changes, *beside],
             make_guide(mechanisms or {}, code),
         ),
     }
     guide = make_guide(mechanisms or {}, upward_code)
-    links = [("All suites", "../index.html"), ("All attacks", "../attacks/index.html"), *upward]
+    links = [("All suites", "../index.html")]
+    links += [(name, f"../{path}") for name, path in claims_place]
+    links += [("All attacks", "../attacks/index.html"), *upward]
     for name, board in boards.items():
         files |= {f"{name}/{file}": content for file, content in pages(board, links, guide).items()}
+    files |= _claims_pages(claims, [("All suites", "index.html"), *claims_place, *beside])
     page_names = [name for name in files if name.endswith(".html")]
     files |= hosting.data_files(boards.values())
     if url:
         files |= hosting.crawler_files(boards, page_names, url)
     return page.write(files, folder)
+
+
+def _claims_pages(claims: Mapping[str, list[PlacedClaim]], nav: Sequence[Place]) -> dict[str, str]:
+    """The page of all planned claims, and one for each."""
+    if not claims:
+        return {}
+    first = "claims/index.html"
+    files = {first: page.render(CLAIMS, claims_blocks(claims), "../", here=first, nav=nav)}
+    for name, placed in claims.items():
+        files[claim_page(name)] = page.render(name, claim_blocks(name, placed), "../", nav=nav)
+    return files
 
 
 def _copies() -> dict[str, bytes]:
@@ -168,8 +191,9 @@ def pages(board: Board, links: Sequence[Place] = (), guide: Guide | None = None)
         *_first_screens(board.sections, places, guide),
         *folded_notes(board.notes),
     ]
+    way = "../" if "Claims" in dict(links) else None
     for section in board.sections:
-        tables = section_blocks(section, places, skipped=board.skipped)
+        tables = section_blocks(section, places, skipped=board.skipped, claims=way)
         blocks.append(Part(tuple(tables), kind="group", data={"model": section.group.model}))
     files = {
         "index.html": page.render(title, blocks, here="index.html", nav=nav),
