@@ -24,7 +24,9 @@ WIDEST, NARROWEST, USUAL = 110, 40, 80
 _LONGEST_CELL, _SHORTEST_LABEL, _WIDE = 200, 24, 20
 _GAP = 2  # between two columns, one of it the box's
 #: What stays in one line, and the character in the place of its spaces until lines are broken; no text has it.
-_NOT_BROKEN = re.compile(r"\[[-−+\d.]+, [-−+\d.]+\]|\(?[-−+\d.%]+ to [-−+\d.%]+\)?|\w+ = \S+")
+_NOT_BROKEN = re.compile(
+    r"(?:\w+ = )?\S+ [¢§°¶¬◊†‡]+(?!\S)|\[[-−+\d.]+, [-−+\d.]+\]|\(?[-−+\d.%]+ to [-−+\d.%]+\)?|\w+ = \S+"
+)
 _JOINT = "\ue000"
 _STYLES = {
     "first": "green",

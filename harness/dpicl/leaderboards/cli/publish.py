@@ -11,7 +11,8 @@ from dpicl.attacks.store import ATTACKS
 from dpicl.cli import call
 from dpicl.cli.output import Answer
 from dpicl.core.errors import DpiclError, ResultError, UsageError, require_known
-from dpicl.core.messages import count, message
+from dpicl.core.grouping import group_by
+from dpicl.core.messages import count, message, names_text
 from dpicl.core.vocabulary import is_simulated
 from dpicl.leaderboards.api import load_evidence, submissions_of
 from dpicl.leaderboards.compare.reading import choose
@@ -98,7 +99,9 @@ def publish(
         "advice": advice,
     }
     verb = "written" if to.mode == "offline" else "sent"
-    boards = sum(run.job_type == "board" for run in plan.runs)
-    kinds = f"{count(len(plan.runs) - boards, 'row')} and {count(boards, 'board')}"
+    kinds = names_text(
+        count(len(runs_of_type), job_type)
+        for job_type, runs_of_type in group_by(plan.runs, "job_type").items()
+    )
     line = f"{count(len(plan.runs), 'run')} {verb}: {kinds}, project {to.project}."
     return Answer(document, [line, *advice])

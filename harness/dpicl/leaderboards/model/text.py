@@ -48,7 +48,7 @@ def interval_text(interval: tuple[float, float]) -> str:
 
 def recovery_text(recovery: float) -> str:
     """A recovery as a percentage."""
-    return f"{100 * recovery:.0f}%"
+    return f"{100 * recovery:z.0f}%".replace("-", "−")
 
 
 def queries_text(queries: int | None) -> str:

@@ -1,7 +1,9 @@
-"""Converts boards to published runs: one for each row on a task, and one with the table of each section.
+"""Converts boards to published runs: one for each row on a task, one with the table of each section, and one with the
+scores of several models.
 
-Numbers are those of the board, so a tracker never shows another number than the board does; no text that was released
-is among them. JSON has no infinity: infinite numbers are left out, and the text `epsilon_text` is always there.
+Numbers are those of the board, so a tracker never shows another number than the board does. Texts are those of the
+result files, which hold none that was made without privacy or that retells records whose licence forbids it. JSON has
+no infinity: infinite numbers are left out, and the text `epsilon_text` is always there.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -44,6 +47,8 @@ _DRAWN = (
 )
 #: Longest name, and longest tag of W&B, in characters.
 _NAME, _TAG = 120, 64
+#: Most texts of a row.
+_TEXTS = 400
 
 
 def content_hash(value: Mapping[str, Any]) -> str:
@@ -53,24 +58,25 @@ def content_hash(value: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Published:
-    """One run. stands_for: identifies it, whatever its numbers. summary: numbers by name. table: a line a row of the
-    board, each with the same columns; empty for the run of one row. curve: numbers by name, `eps` among them, at each
-    finite ε from the smallest. tags: task, model, suite version and what is released. notes: a sentence."""
+    """One run.
+
+    stands_for: identifies it, whatever its numbers. summary: numbers by name. job_type: row, board or trend. table: a
+    line a row of the board, or a text of a row, each with the same columns. curve: numbers by name, the axis among
+    them, from the smallest. axis: `eps`, or `release`. tags: task, model, suite version and what is released. notes: a
+    sentence.
+    """
 
     stands_for: Mapping[str, Any]
     name: str
     group: str
     config: Mapping[str, Any]
     summary: Mapping[str, float]
+    job_type: str = "row"
     table: Sequence[Mapping[str, Any]] = ()
     curve: Sequence[Mapping[str, float]] = ()
+    axis: str = "eps"
     tags: Sequence[str] = ()
     notes: str = ""
-
-    @property
-    def job_type(self) -> str:
-        """'row' or 'board'."""
-        return "board" if self.table else "row"
 
     @cached_property
     def content(self) -> str:
@@ -98,6 +104,8 @@ def plan(
     ]
     sections = [section for board in boards for section in board.sections]
     runs = [run for section in sections for run in _runs(section)]
+    for board in boards:
+        runs += _releases(board.sections)
     return Plan(tuple(runs), tuple(note for board in boards for note in board.notes))
 
 
@@ -121,6 +129,7 @@ def _runs(section: Section) -> Iterator[Published]:
             "rows": len(lines),
             "result_files": sum(len(row.results) for row in section.rows),
         },
+        job_type="board",
         table=lines,
         tags=_tags(section.group),
         notes=f"The board of {name}: {len(lines)} rows, a line each.",
@@ -155,6 +164,7 @@ def _row_run(section: Section, table: TaskTable, rows: Sequence[Row]) -> Publish
         group=group_name(group),
         config=finite(config),
         summary=summary,
+        table=_texts(rows),
         curve=curve,
         tags=_tags(group, first.task, first.results[0].kind),
         notes=make_visible(
@@ -162,6 +172,62 @@ def _row_run(section: Section, table: TaskTable, rows: Sequence[Row]) -> Publish
             4 * _NAME,
         ),
     )
+
+
+def _texts(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The first demonstrations that result files hold of a row, seed by seed."""
+    lines = [
+        {
+            "eps": _show_in_table(row.epsilon),
+            "seed": result.cell.seed,
+            "label": make_visible(text.label, _NAME),
+            "text": make_visible(text.text),
+        }
+        for row in rows
+        for result in row.results
+        for text in result.released
+    ]
+    return lines[:_TEXTS]
+
+
+def _releases(sections: Sequence[Section]) -> Iterator[Published]:
+    """Scores by model, in the order of their first results, of rows that two models of a suite have."""
+    same = ("group.suite", "group.version", "group.suite_hash", "group.source", "group.delta")
+    for of_suite in group_by(sections, *same).values():
+        releases = sorted(of_suite, key=_first_created)
+        points = []
+        for number, section in enumerate(releases, 1):
+            scores = {
+                f"{row.task}/{row.label}/eps={row.epsilon:g}": row.score for row in section.rows
+            }
+            points.append({"release": float(number), **scores})
+        times = Counter(name for point in points for name in point)
+        shared = {name for name, number in times.items() if number > 1}
+        if shared <= {"release"}:
+            continue
+        group = releases[0].group
+        suite = f"{group.suite} v{group.version}"
+        config = _group_config(group)
+        del config["model"], config["model_weights"]
+        models = [section.group.model for section in releases]
+        yield Published(
+            stands_for={**config, "releases": True},
+            name=make_visible(f"releases of {suite}, {group.source} records", _NAME),
+            group=make_visible(suite, _NAME),
+            config={**config, "models": models},
+            summary={"releases": len(releases)},
+            job_type="trend",
+            curve=[
+                {name: value for name, value in point.items() if name in shared} for point in points
+            ],
+            axis="release",
+            tags=[make_visible(tag)[:_TAG] for tag in (suite, *models)],
+            notes=make_visible(f"Scores by model: {', '.join(models)}.", 4 * _NAME),
+        )
+
+
+def _first_created(section: Section) -> str:
+    return min(result.created for row in section.rows for result in row.results)
 
 
 def _tags(group: Group, *more: str) -> list[str]:

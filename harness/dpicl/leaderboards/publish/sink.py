@@ -242,14 +242,16 @@ class Sink:
             reinit="finish_previous",
             settings=_run_settings(self.to.address),
         ) as run:
-            run.define_metric("eps", hidden=True, summary="none")
+            axis = published.axis
+            run.define_metric(axis, hidden=True, summary="none")
             run.define_metric(
-                "*", step_metric="eps", summary="none"
+                "*", step_metric=axis, summary="none"
             )  # the summary is ours alone: else wandb adds the last values to it
             for point in published.curve:
                 run.log(dict(point))
             if lines := published.table:
                 names = list(dict.fromkeys(name for line in lines for name in line))
                 data = [[line.get(name) for name in names] for line in lines]
-                run.log({"board": self._wandb.Table(columns=names, data=data)})
+                name = "board" if published.job_type == "board" else "texts"
+                run.log({name: self._wandb.Table(columns=names, data=data)})
             run.summary.update({**published.summary, CONTENT_KEY: published.content})

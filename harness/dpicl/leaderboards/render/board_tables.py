@@ -24,6 +24,7 @@ from dpicl.leaderboards.model.text import (
     metric_name,
     metrics_text,
     p_number,
+    recovery_text,
     scored_thing,
 )
 from dpicl.leaderboards.render.addresses import Addresses, claim_page
@@ -77,12 +78,17 @@ def answers_table(section: Section) -> Table:
 
 @dataclass(frozen=True)
 class _Method:
-    """The rows of a method at one ε, by task. best: tasks on which an answer that compares several rows names it."""
+    """The rows of a method at one ε, by task.
+
+    best: tasks on which an answer that compares several rows names it. useful: those on which it is shown to be better
+    than the best row that reads no record.
+    """
 
     label: str
     epsilon: float
     rows: Mapping[str, Row]
     best: Collection[str]
+    useful: Collection[str]
 
     @property
     def first(self) -> Row:
@@ -104,13 +110,21 @@ class _Method:
         return self.first.is_reference or math.isinf(self.epsilon) or self.first.is_control
 
     @property
+    def recovery(self) -> tuple[float, str] | None:
+        """Its mean over the tasks that have one, and in words with their number; None for controls."""
+        recoveries = [row.recovery for row in self.rows.values() if row.recovery is not None]
+        if self.is_control or not recoveries:
+            return None
+        mean = fmean(recoveries)
+        return mean, f"{recovery_text(mean)} ({len(recoveries)})"
+
+    @property
     def place(self) -> tuple[object, ...]:
         """Methods first, by their mean recovery over tasks, those without one last; then controls and ceilings by ε."""
         if self.is_control:
             return True, self.epsilon, True, 0.0, self.label
-        recoveries = [row.recovery for row in self.rows.values() if row.recovery is not None]
-        mean = fmean(recoveries) if recoveries else 0.0
-        return False, 0.0, not recoveries, -mean, self.label
+        mean = self.recovery[0] if self.recovery else 0.0
+        return False, 0.0, not self.recovery, -mean, self.label
 
     @property
     def kind(self) -> str:
@@ -118,7 +132,7 @@ class _Method:
             return "flagged"
         if self.is_control:
             return "end"
-        return "first" if self.best else ""
+        return "first" if self.useful else ""
 
 
 def methods_table(
@@ -140,22 +154,31 @@ def methods_table(
     ranked = [table for table in tables if any(row.rank for row in table.rows)]
     if places is None:
         tables.sort(key=lambda table: table not in ranked)
-    notes = ["score; controls last."]
+    order = "Methods stand by their mean recovery, controls last."
+    notes = [f"A cell is a score. {order}"]
     if ranked:
-        ranks = "possible ranks (95%, at one ε and Q, those by embeddings too)"
         notes = [
-            f"score and {ranks}; *: no other method is better; methods by recovery, controls last."
+            "A cell is a score, then the ranks that are possible among methods at the same ε and Q (95%);"
+            f" *: no other method is shown to be better. {order}"
         ]
+    if places and any(method.useful for method in methods):
+        notes.append(
+            "Green: on some task shown to be better than the best row that reads no record."
+        )
     if lower := [table.task for table in tables if table.lower_is_better(table.metric)]:
         notes.append(f"↓: lower is better ({names_text(lower)}).")
-    notes.append(f"{metrics_text((table.metric, table.reader) for table in tables)}.")
+    notes.append(f"Metrics: {metrics_text((table.metric, table.reader) for table in tables)}.")
     if places is None:  # a page has them all under "How to read this board"
         notes += _explain_marks(methods)
     if about := [guide.tasks[table.task] for table in tables if guide.tasks.get(table.task)]:
         notes.append(f"Tasks: {'; '.join(about)}.")
+    recovery = []
+    if any(method.recovery for method in methods):
+        recovery.append(_RECOVERY)
     columns = [
         Column("method", "method", "name", help="its link shows its rows only"),
         EPSILON,
+        *recovery,
         *(_task_column(table, guide.tasks.get(table.task, "")) for table in tables),
     ]
     known = [guide.method(method.first.mechanism) for method in methods]
@@ -167,7 +190,7 @@ def methods_table(
         if places is None:
             return {}
         addresses = {0: places.board_of_name(method.label)}
-        for column, table in enumerate(tables, 2):
+        for column, table in enumerate(tables, 2 + len(recovery)):
             if table.task in method.rows:
                 addresses[column] = places.page(method.rows[table.task])
         of_method = guide.method(method.first.mechanism)
@@ -190,13 +213,23 @@ def methods_table(
     )
 
 
+_RECOVERY = Column(
+    "recovery",
+    "mean recovery (tasks)",
+    show=itemgetter(1),
+    help="of the gap between the best control without records and real demonstrations; over tasks that rank methods",
+    best="high",
+    page=True,
+)
+
+
 def _source_column(name: str, guide: Guide) -> Column:
     """The word that links a method's paper, or its code."""
 
     def show_source(method: _Method) -> str | None:
         return name if getattr(guide.method(method.first.mechanism), name) else None
 
-    return Column(name, name, show_source, help=f"the {name} of the method")
+    return Column(name, name, show_source, help=f"the {name} of the method", data={"plain": ""})
 
 
 def carried_table(section: Section, epsilons: Sequence[float]) -> Table | None:
@@ -247,6 +280,11 @@ def _methods(
 ) -> Iterable[_Method]:
     compared = [answer for answer in section.answers if answer.compared]
     best = {(answer.task, row.label, answer.epsilon) for answer in compared for row in answer.best}
+    useful = {
+        (answer.task, label, answer.epsilon)
+        for answer in section.answers
+        for label in answer.beating or ()
+    }
     methods: dict[tuple[str, float], dict[str, Row]] = defaultdict(dict)
     for table in tables:
         for row in table.in_order:
@@ -254,7 +292,11 @@ def _methods(
                 methods[row.label, row.epsilon][table.task] = row
     for (label, epsilon), rows in methods.items():
         yield _Method(
-            label, epsilon, rows, [task for task in rows if (task, label, epsilon) in best]
+            label,
+            epsilon,
+            rows,
+            best=[task for task in rows if (task, label, epsilon) in best],
+            useful=[task for task in rows if (task, label, epsilon) in useful],
         )
 
 
@@ -350,12 +392,12 @@ def contrasts_table(
     tasks = {table.task: table for table in section.tables}
 
     def links(claim: JudgedContrast) -> dict[int, str]:
-        addresses = {}
-        if claims is not None:
-            addresses[0] = claims + claim_page(claim.name)
+        addresses = []
+        if not only:
+            addresses.append("" if claims is None else claims + claim_page(claim.name))
         if places and claim.task in tasks:
-            addresses[1] = places.task(tasks[claim.task])
-        return addresses
+            addresses.append(places.task(tasks[claim.task]))
+        return {column: address for column, address in enumerate(addresses) if address}
 
     columns = (
         Column("name", "claim", wide=True),
@@ -382,11 +424,11 @@ def contrasts_table(
     shown = [claim for claim in section.contrasts if only in ("", claim.name)]
     return make_table(
         "Planned claims",
-        columns,
+        columns[1:] if only else columns,
         shown,
         links=links,
         notes=(note,),
-        keep=2,
+        keep=1 if only else 2,
         heading=not only,
         sortable=False,
     )

@@ -78,7 +78,8 @@ def header(section: Section, epsilon: float) -> Iterator[Block]:
     rows = [row for row in section.rows if row.epsilon == epsilon or row.is_reference]
     seeds = _range([len(row.seeds) for row in rows], "seed")
     settings = f"ε = {epsilon_text(epsilon)}, δ = {group.delta:g}"
-    yield words(f"{group.source} records, {documents} a task, {seeds}; {settings}")
+    records = "records from local files" if group.source == "local" else f"{group.source} records"
+    yield words(f"{records}, {documents} a task, {seeds}; {settings}")
 
 
 def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:

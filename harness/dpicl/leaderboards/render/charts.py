@@ -19,12 +19,11 @@ from typing import Any, Final, cast
 import vl_convert
 from markupsafe import Markup
 
-from dpicl.core.messages import epsilon_text, score_text, signed_text
+from dpicl.core.messages import epsilon_text, score_text
 from dpicl.core.printable import make_visible
 from dpicl.leaderboards.model.contrasts import JudgedContrast
 from dpicl.leaderboards.model.rows import Row, by_worth
 from dpicl.leaderboards.model.task_table import TaskTable
-from dpicl.leaderboards.model.text import interval_text
 from dpicl.leaderboards.render.methods import CONTROL, Style, style_of
 from dpicl.tables.document import Figure
 
@@ -38,9 +37,9 @@ MOST_LINES: Final = 24
 _LOWEST, _HIGHEST = -1.0, 1.75
 #: Pixels: the height of a line of recovery; the least height of a panel of scores, and the distance of its labels.
 _LINE, _SHORTEST, _LABEL = 18, 170, 13
-#: Pixels of a panel with the words on both sides of it; and of what stands on its left, by its own width: the names of
-#: rows beside their recovery, the axis of scores.
-_TOTAL, _LEFT = 404, {130: 146, 180: 50}
+#: Pixels: of a panel with the words on both sides of it; of the names of rows beside their recovery; of the axis of
+#: scores; of the longest name of a claim.
+_TOTAL, _NAMES, AXIS, CLAIM = 404, 146, 50, 210
 _INK, _QUIET, _RULE = "#1b1f24", "#5b6470", "#8a929c"
 
 
@@ -84,17 +83,18 @@ def render(spec: Spec, kind: str) -> bytes:
     return svg.encode()
 
 
-def page_figure(caption: str, panel: Spec, task: str = "") -> Figure:
+def page_figure(caption: str, panel: Spec, task: str = "", left: int = _NAMES) -> Figure:
     """A panel as an image that a page holds itself, without a ground of its own. All are equally wide, so that their
-    words are equally large."""
+    words are equally large. left: pixels of what stands on the left of the panel."""
     data = {"task": task} if task else {}
-    left = _LEFT[panel["width"]]
-    padding = {"left": left, "right": _TOTAL - left - panel["width"], "top": 34, "bottom": 34}
+    total = max(_TOTAL, left + panel["width"] + 128)
+    right = total - left - panel["width"]
+    padding = {"left": left, "right": right, "top": 34, "bottom": 34}
     frame = {"autosize": "none", "padding": padding, "background": None}
     whole = {**panel, **frame, "config": figure([])["config"]}
     content = base64.b64encode(render(whole, "svg")).decode()
     address = Markup(f"data:image/svg+xml;base64,{content}")  # has no markup
-    return Figure(caption, address, (_TOTAL, round(panel["height"]) + 68), data)
+    return Figure(caption, address, (total, round(panel["height"]) + 68), data)
 
 
 def _row_style(row: Row) -> Style:
@@ -139,7 +139,7 @@ def _forest(
     ticks: Sequence[float],
     unit: str,
     lines: float,
-    longest: int = 128,
+    longest: int = _NAMES - 18,
 ) -> Spec:
     """Points with their intervals, a line each. ends: lines down, with their names. longest: pixels of a row's name."""
     return _fill(
@@ -194,7 +194,7 @@ def _end_text(name: str, rows: Sequence[Row], end: str) -> str:
 # Planned claims.
 
 
-def contrast_panel(claims: Sequence[tuple[str, JudgedContrast]], longest: int = 128) -> Spec:
+def contrast_panel(claims: Sequence[tuple[str, JudgedContrast]], longest: int = CLAIM - 12) -> Spec:
     """The differences of claims that have a test, with their 95% intervals: black where one is shown, grey where not.
 
     claims: (name, claim). longest: pixels of a name.
@@ -209,8 +209,8 @@ def contrast_panel(claims: Sequence[tuple[str, JudgedContrast]], longest: int = 
         points.append(
             {
                 "y": line,
-                "name": _cut(name, 60),
-                "text": f"{signed_text(claim.test.mean)} ({interval_text((low, high))})",
+                "name": _cut(name, 36),
+                "text": f"{claim.test.mean:z.2f} ({low:z.2f} to {high:z.2f})".replace("-", "−"),
                 "x": claim.test.mean,
                 "low": low,
                 "high": high,
@@ -222,7 +222,7 @@ def contrast_panel(claims: Sequence[tuple[str, JudgedContrast]], longest: int = 
     limit = math.ceil(10 * widest + 0.1) / 10
     ends = [{"x": 0, "align": "center", "text": "no difference"}]
     lines = len(points) + 0.5
-    return _forest(points, ends, (-limit, limit), [-limit, 0, limit], "+.1f", lines, longest)
+    return _forest(points, ends, (-limit, limit), [-limit, 0, limit], ".1f", lines, longest)
 
 
 # Scores against ε.

@@ -38,17 +38,19 @@ _VERDICTS = ("shown", "the opposite is shown", "inconclusive")
 
 @dataclass(frozen=True)
 class PlacedClaim:
-    """A claim on one task, with the section of the board that tests it. folder: of the suite's pages."""
+    """A claim on one task, with the section of the board that tests it. is_first: whether no section is before it."""
 
     claim: JudgedContrast
     section: Section
-    folder: str
+    is_first: bool
     places: Addresses
 
     @property
     def where(self) -> str:
-        """'mit_d, record 2'."""
-        return f"{self.claim.task}, {self.section.group.suite} {self.section.group.version}"
+        """'mit_d (record 2)'; with the model where it is not the first one of its board."""
+        group = self.section.group
+        other_model = "" if self.is_first else f", {model_name(group.model).partition(' (')[0]}"
+        return f"{self.claim.task} ({group.suite} {group.version}{other_model})"
 
     @property
     def verdict(self) -> str:
@@ -71,7 +73,9 @@ def place_claims(boards: Mapping[str, Board]) -> dict[str, list[PlacedClaim]]:
         places = Addresses(board, f"{folder}/")
         for section in board.sections:
             for claim in section.contrasts:
-                by_name[claim.name].append(PlacedClaim(claim, section, folder, places))
+                by_name[claim.name].append(
+                    PlacedClaim(claim, section, section is board.sections[0], places)
+                )
     return by_name
 
 
@@ -118,7 +122,7 @@ def claim_blocks(name: str, placed: list[PlacedClaim]) -> Iterator[Block]:
     if tested:
         panel = charts.contrast_panel([(one.where, one.claim) for one in tested])
         caption = f"{name}: difference of scores with its 95% interval; grey: inconclusive"
-        yield Part((charts.page_figure(caption, panel),), kind="plots")
+        yield Part((charts.page_figure(caption, panel, left=charts.CLAIM),), kind="plots")
     first_of_section = {id(one.section): one for one in reversed(placed)}
     for one in reversed(first_of_section.values()):
         group = one.section.group

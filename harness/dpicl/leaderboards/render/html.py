@@ -13,7 +13,7 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
-from dpicl.core.messages import epsilon_text
+from dpicl.core.messages import epsilon_text, names_text
 from dpicl.core.paths import CLONE
 from dpicl.core.plugins import Registered
 from dpicl.core.vocabulary import model_name
@@ -131,23 +131,23 @@ def write_site(
         code = upward_code = f"{repository}/blob/HEAD/mechanisms"
     attacks = build_attacks(evidence.attacks)
     claims = place_claims(boards)
-    claims_place = [("Claims", "claims/index.html")] if claims else []
+    others = [("All suites", "index.html")]
+    others += [("Claims", "claims/index.html")] if claims else []
+    others.append(("All attacks", "attacks/index.html"))
     files: dict[str, str | bytes] = {
         **copies,
-        "attacks/index.html": attacks_page(attacks, [("All suites", "index.html"), *beside], "../"),
+        "attacks/index.html": attacks_page(attacks, [*others, *beside], "../"),
         "index.html": suites_page(
             boards,
-            [*claims_place, ("All attacks", "attacks/index.html"), *_DATA, *changes, *beside],
+            [*others, *_DATA, *changes, *beside],
             make_guide(mechanisms or {}, code),
         ),
     }
     guide = make_guide(mechanisms or {}, upward_code)
-    links = [("All suites", "../index.html")]
-    links += [(name, f"../{path}") for name, path in claims_place]
-    links += [("All attacks", "../attacks/index.html"), *upward]
+    links = [*((name, f"../{path}") for name, path in others), *upward]
     for name, board in boards.items():
         files |= {f"{name}/{file}": content for file, content in pages(board, links, guide).items()}
-    files |= _claims_pages(claims, [("All suites", "index.html"), *claims_place, *beside])
+    files |= _claims_pages(claims, [*others, *beside])
     page_names = [name for name in files if name.endswith(".html")]
     files |= hosting.data_files(boards.values())
     if url:
@@ -226,17 +226,34 @@ def _first_screens(
         if not section.tables:
             screen.append(headroom_table(section.measured))
         else:
-            if figures := _charts(section.tables, level, places):
-                screen.append(words(_CHARTS.format(epsilon_text(level)), "quiet"))
-                screen.append(Part(figures, kind="plots"))
+            screen += _chart_blocks(section.tables, level, places)
             if section is sections[0]:
-                screen.append(_filters(sections, level))
+                screen.append(_filters(sections, epsilon_text(level)))
             screen.append(methods_table(section, finite_levels(section), places, guide))
             screen += _meanings(section, guide)
             screen += [Heading("What to use, and what beats it"), *answer_blocks(section, level)]
             screen += headroom_blocks(section)
         blocks.append(Part(tuple(screen), kind="answer", data={"model": section.group.model}))
     return blocks
+
+
+def _chart_blocks(tables: Sequence[TaskTable], level: float, places: Addresses) -> Iterator[Block]:
+    """The charts of tasks that a model answers; those that a classifier reads are one click away."""
+    answered = [table for table in tables if table.reader == _BY_MODEL]
+    others = [table for table in tables if table.reader != _BY_MODEL]
+    shown = _recovery_charts(answered, level, places)
+    folded = _recovery_charts(others, level, places)
+    if not shown:
+        shown, folded = folded, ()
+    if shown:
+        yield words(_CHARTS.format(epsilon_text(level)), "quiet")
+    if figures := (*shown, *_score_charts(tables)):
+        yield Part(figures, kind="plots")
+    if folded:
+        names = names_text(figure.data["task"] for figure in folded)
+        yield Part(
+            (Part(folded, kind="plots"),), f"Recovery as a classifier of the texts sees it: {names}"
+        )
 
 
 def _meanings(section: Section, guide: Guide | None) -> list[Block]:
@@ -264,30 +281,43 @@ def _task_page(
     yield Heading(f"{table.task}, {model_name(group.model)}, {group.source} records", 1)
     if guide and guide.tasks.get(table.task):
         yield words(f"{guide.tasks[table.task]}.", "lead")
-    if figures := _charts([table], first_level(section), places):
+    figures = (*_recovery_charts([table], first_level(section), places), *_score_charts([table]))
+    if figures:
         yield Part(figures, kind="plots")
     yield headroom_table([table])
+    yield _filters([replace(section, tables=(table,))])
     yield from task_blocks(table, places, False, board.skipped)
     yield from texts_blocks(table)
 
 
-def _charts(tables: Sequence[TaskTable], level: float, places: Addresses) -> tuple[Figure, ...]:
-    """The recovery of all rows on every task that rewards private records, those that the model answers first; of one
-    task alone also the scores, where there are more than two levels of ε."""
+def _recovery_charts(
+    tables: Sequence[TaskTable], level: float, places: Addresses
+) -> tuple[Figure, ...]:
+    """The recovery of all rows on every task that rewards private records."""
     from dpicl.leaderboards.render import charts  # a terminal has no need of it
 
     figures = []
-    for table in sorted(tables, key=lambda table: table.reader != _BY_MODEL):
-        panels = {}
+    for table in tables:
         if charts.recovered_rows(table, level):
-            panels[table.describe_metrics()] = charts.recovery_panel(table, level)
-        levels = {row.epsilon for row in table.rows if 0 < row.epsilon < math.inf}
-        if len(tables) == 1 and len(levels) > 2:
-            panels["score at every ε"] = charts.score_panel(table)
-        for caption, panel in panels.items():
-            figure = charts.page_figure(f"{table.task}: {caption}", panel, table.task)
+            caption = f"{table.task}: {table.describe_metrics()}"
+            figure = charts.page_figure(caption, charts.recovery_panel(table, level), table.task)
             figures.append(replace(figure, link=places.task(table)))
     return tuple(figures)
+
+
+def _score_charts(tables: Sequence[TaskTable]) -> tuple[Figure, ...]:
+    """The scores of a task that stands alone, where there are more than two levels of ε."""
+    from dpicl.leaderboards.render import charts
+
+    if len(tables) != 1:
+        return ()
+    (table,) = tables
+    levels = {row.epsilon for row in table.rows if 0 < row.epsilon < math.inf}
+    if len(levels) <= 2:
+        return ()
+    panel = charts.score_panel(table)
+    caption = f"{table.task}: score at every ε"
+    return (charts.page_figure(caption, panel, table.task, left=charts.AXIS),)
 
 
 def _legend(board: Board) -> dict[str, Any]:
@@ -296,8 +326,9 @@ def _legend(board: Board) -> dict[str, Any]:
     return {column.name: column.help for column in ROWS} | marks
 
 
-def _filters(sections: Sequence[Section], level: float) -> Filters:
-    """The filters of a page with these sections: those with a choice. Reference baselines always stay."""
+def _filters(sections: Sequence[Section], epsilon: str = "") -> Filters:
+    """The filters of a page with these sections: those with a choice. Reference baselines always stay. epsilon: the one
+    that is shown first; "": all."""
     rows = [row for section in sections for row in section.rows if not row.is_reference]
     data = [row_data(row) for row in sorted(rows, key=attrgetter("epsilon"))]
     tasks = [table.task for section in sections for table in section.tables]
@@ -307,7 +338,7 @@ def _filters(sections: Sequence[Section], level: float) -> Filters:
         ("model", "Model", {model: model_name(model) for model in models}, ""),
     ]
     for name, label, first in (
-        ("epsilon", "Privacy level ε", epsilon_text(level)),
+        ("epsilon", "Privacy level ε", epsilon),
         ("kind", "What it releases", ""),
         ("queries", "Queries", ""),
         ("origin", "From", ""),

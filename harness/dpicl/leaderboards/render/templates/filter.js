@@ -26,10 +26,10 @@ document.addEventListener("DOMContentLoaded", () => {
       const column = head.cellIndex;
       for (const line of head.closest("table").rows) if (line.cells[column]) line.cells[column].hidden = hidden;
     }
-    const lines = Array.from(document.querySelectorAll(".answer table:has(th[data-task]) tr[data-row]")).filter((line) => line.dataset.kind !== "reference baselines");
+    const lines = Array.from(document.querySelectorAll("main table.sortable tr[data-row]")).filter((line) => line.dataset.kind !== "reference baselines");
     const left = lines.filter((line) => line.offsetParent !== null);
     const named = (some) => new Set(some.map((line) => line.dataset.row)).size;
-    const text = `${named(left)} of ${named(lines)} methods shown`;
+    const text = `${named(left)} of ${named(lines)} rows shown`;
     document.getElementById("shown").textContent = left.length ? text : `${text}: none fits all filters`;
     return new URLSearchParams(fields.filter((field) => field.value.trim() !== field.dataset.first).map((field) => [field.dataset.filter, field.value.trim()])).toString();
   };
@@ -51,5 +51,4 @@ document.addEventListener("DOMContentLoaded", () => {
   window.addEventListener("hashchange", read);
   read();
   apply();
-  document.getElementById("choose").open = matchMedia("(min-width: 45rem)").matches || location.hash.includes("=");
 });
