@@ -80,7 +80,7 @@ docs: setup
 	@$(PIP) --no-build-isolation --editable '.[docs]'
 	$(PY) -m mkdocs build --strict --quiet
 
-# The tables of README.md, own-records.md and findings.md that are made from committed results.
+# The tables of README.md, own-records.md and reports, and the figure of claims, from committed results.
 reports: setup
 	$(PY) docs/generated.py
 

@@ -1,4 +1,5 @@
-"""Writes the tables of README.md, own-records.md and findings.md from the committed results: make reports"""
+"""Writes the tables of README.md, own-records.md and reports, and the figure of claims, from the committed results:
+make reports"""
 
 from __future__ import annotations
 
@@ -9,10 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import dpicl
+from dpicl.leaderboards.render.charts import (
+    LONG,
+    contrast_panel,
+    figure,
+    render,
+    tested_claims,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Version 2 of the run of record.
 NEXT = "leaderboards/next/record.yaml"
+
+#: Title in the figure of claims -> suite.
+SUITES = {
+    "On real records, version 2": NEXT,
+    "With known ground truth (GINC)": "ginc",
+    "On real records, version 1": "record",
+}
 
 #: Method -> (its row of the suite ginc or "", the bound that is of its samples, the setting that claims epsilon = 1 as
 #: docs/reports/re-accounting.md has it).
@@ -173,6 +188,15 @@ def planned_claims(suite: str) -> list[str]:
     return lines
 
 
+def claims_figure() -> bytes:
+    """docs/figures/claims.svg: the differences of findings.md, a panel a suite."""
+    panels = []
+    for title, suite in SUITES.items():
+        claims = tested_claims(read_board(suite).board.sections[0].contrasts)
+        panels.append((title, contrast_panel(claims, LONG)))
+    return render(figure(panels, columns=1), "svg")
+
+
 def interval(mean: float, low: float, high: float, digits: int) -> str:
     return f"{mean:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})".replace("-", "−")
 
@@ -212,3 +236,4 @@ def fill(page: str) -> str:
 if __name__ == "__main__":
     for page in TABLES:
         (ROOT / page).write_text(fill(page), encoding="utf-8")
+    (ROOT / "docs/figures/claims.svg").write_bytes(claims_figure())

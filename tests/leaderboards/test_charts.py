@@ -112,7 +112,7 @@ def test_recoveries_stand_between_both_ends_methods_first():
     assert shown["tang"]["text"].startswith("50% (")
     assert shown["topic_words"]["y"] - shown["prism"]["y"] > 1  # apart
     texts = svg_texts(recovery_panel(table, 1.0))
-    assert {"best control", "0.400", "real", "0.800"} <= {*texts}
+    assert {"best control", "0.400", "real records", "0.800"} <= {*texts}
 
 
 def test_a_recovery_far_outside_is_an_arrow_at_the_edge_with_its_number():

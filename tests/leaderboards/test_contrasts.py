@@ -6,11 +6,15 @@ import pytest
 
 from dpicl.evaluation.statistics import holm
 from dpicl.leaderboards.model.board import build_board, choose_part
+from dpicl.leaderboards.model.evidence import Evidence
+from dpicl.leaderboards.render.addresses import claim_page
 from dpicl.leaderboards.render.as_json import board_json
-from dpicl.leaderboards.render.html import pages
+from dpicl.leaderboards.render.charts import contrast_panel
+from dpicl.leaderboards.render.html import pages, write_site
 from dpicl.plan.suite_rows import Contrast
 from tests.leaderboards.factory import ends, invert_metric, make_result, repeat
 from tests.leaderboards.shown import render_terminal
+from tests.leaderboards.site_factory import Page
 
 TASKS = ("agnews", "trec")
 PLANNED = [
@@ -77,3 +81,40 @@ def test_every_output_has_them():
         "trec"
     }
     assert "Planned claims" not in pages(build_board(results()))["index.html"]
+
+
+def test_a_claim_has_a_page_with_its_verdicts_forest_limits_and_command(tmp_path):
+    board = build_board(results(), contrasts=PLANNED)
+    write_site({"quick": board}, tmp_path, Evidence())
+    page = Page((tmp_path / claim_page("first")).read_text("utf-8"))
+    words = " ".join(page.words.split())
+    assert "Shown on agnews (quick 1); inconclusive on trec (quick 1)." in words
+    assert "dpicl compare tang@1 pta@1 --suite quick" in words
+    assert "All seeds read the same test records" in words
+    assert any(tag == "img" for tag, _ in page.tags)
+    assert {"../claims/index.html", "../index.html"} <= {*page.links}
+    every = Page((tmp_path / "claims/index.html").read_text("utf-8"))
+    assert {f"../{claim_page(name)}" for name in ("first", "second")} <= {*every.links}
+    suite = Page((tmp_path / "quick/index.html").read_text("utf-8"))
+    assert f"../{claim_page('second')}" in suite.links
+    for file in tmp_path.rglob("*.html"):
+        for link in Page(file.read_text("utf-8")).links:
+            target = link.partition("#")[0]
+            assert "://" in link or not target or (file.parent / target).exists(), (file, link)
+
+
+def test_a_claim_without_a_test_has_a_page_without_a_forest(tmp_path):
+    write_site({"quick": build_board(results(9), contrasts=PLANNED)}, tmp_path, Evidence())
+    page = Page((tmp_path / claim_page("first")).read_text("utf-8"))
+    assert "No verdict yet." in page.words and not any(tag == "img" for tag, _ in page.tags)
+    assert "9 common seeds of the 10 that it needs" in page.words
+
+
+def test_differences_stand_on_the_side_of_the_better_row_and_black_where_one_is_shown():
+    shown, open_, opposite = contrasts(results())
+    panel = contrast_panel([(one.task, one) for one in (shown, open_, opposite)])
+    points = panel["data"]["values"]
+    assert [point["x"] > 0 for point in points] == [True, True, False]
+    assert points[0]["ink"] == points[2]["ink"] != points[1]["ink"]
+    low, high = panel["layer"][0]["encoding"]["x"]["scale"]["domain"]
+    assert low == -high and all(low < point["low"] <= point["high"] < high for point in points)

@@ -24,7 +24,7 @@ from tests.leaderboards.site_factory import HOSTILE, Page, full_board, shape
 KINDS = ("index.html", "tasks", "rows", "attacks", "suites")
 _ATTRIBUTES = """
     alt aria-current aria-hidden aria-label aria-live autocomplete charset class content download height hidden href
-    http-equiv id label lang name placeholder rel role scope spellcheck src tabindex title type value width
+    http-equiv id label lang name open placeholder rel role scope spellcheck src tabindex title type value width
 """
 _TAGS = """
     a abbr bdi body button code dd details div dl dt em figcaption figure footer h1 h2 h3 h4 head header html

@@ -93,9 +93,25 @@ def test_the_audited_epsilon_is_in_the_summary(results: list[Result]) -> None:
     assert row.summary["audited/eps=1"] == 0.4 and "audited/eps=8" not in row.summary
 
 
-def test_no_released_text_and_nothing_of_the_machine_is_published(results: list[Result]) -> None:
-    everything = json.dumps([vars(run) for run in plan(results).runs])
-    assert "a released text" not in everything and "a processor" not in everything
+def test_texts_are_published_on_request_alone_and_nothing_of_the_machine_is(
+    results: list[Result],
+) -> None:
+    def send(texts: bool) -> str:
+        return json.dumps([vars(run) for run in plan(results, texts=texts).runs])
+
+    assert "a released text" in send(True) and "a released text" not in send(False)
+    assert "a processor" not in send(True)
+
+
+def test_scores_of_two_models_are_a_trend_in_the_order_of_their_results() -> None:
+    older = make_result("tang", 0.5, created="2026-01-01T00:00:00Z", model="hf:older")
+    newer = make_result("tang", 0.6, created="2026-02-01T00:00:00Z", model="hf:newer")
+    alone = make_result("pta", 0.7, created="2026-02-01T00:00:00Z", model="hf:newer")
+    (trend,) = [run for run in plan([newer, alone, older]).runs if run.job_type == "trend"]
+    assert trend.config["models"] == ["hf:older", "hf:newer"] and trend.axis == "release"
+    name = "agnews/tang/eps=1"
+    assert trend.curve == [{"release": 1, name: 0.5}, {"release": 2, name: 0.6}]
+    assert {run.job_type for run in plan([older]).runs} == {"row", "board"}
 
 
 def test_hostile_names_are_cut_and_shown() -> None:

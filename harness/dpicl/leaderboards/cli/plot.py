@@ -14,12 +14,15 @@ from dpicl.leaderboards.cli.board import OfBoard, view
 from dpicl.leaderboards.model.board import Section, choose_part
 from dpicl.leaderboards.render.board_view import first_level
 from dpicl.leaderboards.render.charts import (
+    LONG,
     Spec,
+    contrast_panel,
     figure,
     recovered_rows,
     recovery_panel,
     render,
     score_panel,
+    tested_claims,
 )
 from dpicl.leaderboards.render.page import write_file
 
@@ -37,7 +40,7 @@ def _figure(name: Any) -> Path:
     return path
 
 
-Kind = Literal["scores", "recovery"]
+Kind = Literal["scores", "recovery", "claims"]
 
 
 @verb("dpicl plot ginc --out figure.pdf")
@@ -52,7 +55,7 @@ def plot(
 ) -> Answer:
     """Writes a figure: a panel for each task. Raises UsageError for what is not on the board.
 
-    kind: scores against epsilon, or recovery with its intervals at the first epsilon.
+    kind: scores against epsilon, recovery at the first epsilon, or the differences of planned claims.
     mechanism: row of the board; may be repeated (or A,B).
     out: figure to write: pdf, png, svg, or json, which is its Vega-Lite specification.
     """
@@ -68,10 +71,15 @@ def plot(
             panels.append((", ".join([where, *names]), panel))
     if not panels:
         raise UsageError(
-            "No row has a recovery here, since real demonstrations gain too little; plot --kind scores."
+            "No planned claim has a test here; `dpicl board SUITE --full` says why."
+            if kind == "claims"
+            else "No row has a recovery here, since real demonstrations gain too little; plot --kind scores."
         )
     about = names_text(dict.fromkeys(model_name(section.group.model) for section in sections))
-    write_file(file, render(figure(panels, about), file.suffix.removeprefix(".")))
+    write_file(
+        file,
+        render(figure(panels, about, 1 if kind == "claims" else 3), file.suffix.removeprefix(".")),
+    )
     document = {"figure": file, "panels": [title for title, _ in panels]}
     return Answer(document, [f"Figure: {file} ({count(len(panels), 'panel')})"])
 
@@ -80,6 +88,10 @@ def _panels(section: Section, kind: Kind) -> list[tuple[str, Spec]]:
     """(title, panel) of every table that has one."""
     if kind == "scores":
         return [(table.task, score_panel(table)) for table in section.tables]
+    if kind == "claims":
+        claims = tested_claims(section.contrasts)
+        suite = f"{section.group.suite} {section.group.version}"
+        return [(suite, contrast_panel(claims, LONG))] if claims else []
     level = first_level(section)
     return [
         (f"{table.task}, ε = {epsilon_text(level)}", recovery_panel(table, level))

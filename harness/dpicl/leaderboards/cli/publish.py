@@ -32,6 +32,7 @@ def publish(
     suite: Annotated[Names, Flag("suite; may be repeated (or A,B)", metavar="S")] = (),
     model: Models = (),
     source: SourceName | None = None,
+    texts: bool = False,
     plugins: Plugins = (),
     dry_run: bool = False,
     project: Annotated[str | None, Flag(metavar="P")] = None,
@@ -43,6 +44,7 @@ def publish(
 
     tracker: where to.
     results: folder of results (--suite, --model and --source choose).
+    texts: also send the released texts that the result files hold.
     dry_run: show what would be sent, and send nothing.
     project: W&B project (default: WANDB_PROJECT, or dpicl-bench).
     entity: W&B user or team (default: WANDB_ENTITY, or the key's).
@@ -69,7 +71,7 @@ def publish(
             "Numbers of the simulated model never stand beside real ones; name a project for them with --project."
         )
     evidence = load_evidence(folder, load_mechanisms(as_list(plugins)))
-    plan = runs.plan(chosen, evidence, submissions_of(None, None))
+    plan = runs.plan(chosen, evidence, submissions_of(None, None), texts)
     for note in plan.notes:
         message(note)
     if dry_run:

@@ -1,9 +1,9 @@
 """Converts boards to published runs: one for each row on a task, one with the table of each section, and one with the
 scores of several models.
 
-Numbers are those of the board, so a tracker never shows another number than the board does. Texts are those of the
-result files, which hold none that was made without privacy or that retells records whose licence forbids it. JSON has
-no infinity: infinite numbers are left out, and the text `epsilon_text` is always there.
+Numbers are those of the board, so a tracker never shows another number than the board does. Texts are left out unless
+the user asks for them; result files hold none that was made without privacy or that retells records whose licence
+forbids it. JSON has no infinity: infinite numbers are left out, and the text `epsilon_text` is always there.
 """
 
 from __future__ import annotations
@@ -96,23 +96,26 @@ def plan(
     results: Sequence[Result],
     evidence: Evidence | None = None,
     submissions: Sequence[Submission] = (),
+    texts: bool = False,
 ) -> Plan:
-    """What there is to publish: one board for each suite. Takes a fraction of a second a row."""
+    """What there is to publish: one board for each suite. texts: whether with released ones. Takes a second for some
+    rows."""
     boards = [
         build_board(of_suite, None, evidence, submissions)
         for _, of_suite in sorted(group_by(results, "suite.name").items())
     ]
     sections = [section for board in boards for section in board.sections]
-    runs = [run for section in sections for run in _runs(section)]
+    runs = [run for section in sections for run in _runs(section, texts)]
     for board in boards:
         runs += _releases(board.sections)
     return Plan(tuple(runs), tuple(note for board in boards for note in board.notes))
 
 
-def _runs(section: Section) -> Iterator[Published]:
+def _runs(section: Section, texts: bool) -> Iterator[Published]:
     for table in section.tables:
         for rows in group_by(table.in_order, "label").values():
-            yield _row_run(section, table, sorted(rows, key=attrgetter("epsilon")))
+            by_epsilon = sorted(rows, key=attrgetter("epsilon"))
+            yield _row_run(section, table, by_epsilon, _texts(by_epsilon) if texts else [])
     config = _group_config(section.group)
     name = group_name(section.group)
     lines = [_line(section, table, row) for table in section.tables for row in table.in_order]
@@ -136,7 +139,9 @@ def _runs(section: Section) -> Iterator[Published]:
     )
 
 
-def _row_run(section: Section, table: TaskTable, rows: Sequence[Row]) -> Published:
+def _row_run(
+    section: Section, table: TaskTable, rows: Sequence[Row], texts: Sequence[Mapping[str, Any]]
+) -> Published:
     """One row on one task, at all of its epsilons."""
     group, first = section.group, rows[0]
     cell = first.results[0].cell
@@ -164,7 +169,7 @@ def _row_run(section: Section, table: TaskTable, rows: Sequence[Row]) -> Publish
         group=group_name(group),
         config=finite(config),
         summary=summary,
-        table=_texts(rows),
+        table=texts,
         curve=curve,
         tags=_tags(group, first.task, first.results[0].kind),
         notes=make_visible(

@@ -40,13 +40,15 @@ _LINE, _SHORTEST, _LABEL = 18, 170, 13
 #: Pixels: of a panel with the words on both sides of it; of the names of rows beside their recovery; of the axis of
 #: scores; of the longest name of a claim.
 _TOTAL, _NAMES, AXIS, CLAIM = 404, 146, 50, 210
+#: Pixels of the longest name of a claim with its task.
+LONG = 320
 _INK, _QUIET, _RULE = "#1b1f24", "#5b6470", "#8a929c"
 
 
-def figure(panels: Sequence[tuple[str, Spec]], about: str = "") -> Spec:
-    """(title, panel) side by side, three in a line. about: the title of the figure."""
+def figure(panels: Sequence[tuple[str, Spec]], about: str = "", columns: int = 3) -> Spec:
+    """(title, panel) side by side, so many in a line. about: the title of the figure."""
     titled = [{"title": _cut(title, 60), **panel} for title, panel in panels]
-    return _fill("figure", title=_cut(about, 80), panels=titled)
+    return _fill("figure", title=_cut(about, 80), panels=titled, columns=columns)
 
 
 def _fill(template: str, **values: Any) -> Spec:
@@ -194,6 +196,11 @@ def _end_text(name: str, rows: Sequence[Row], end: str) -> str:
 # Planned claims.
 
 
+def tested_claims(contrasts: Sequence[JudgedContrast]) -> list[tuple[str, JudgedContrast]]:
+    """(claim and task, claim) of those that have a test."""
+    return [(f"{claim.name}, {claim.task}", claim) for claim in contrasts if claim.test]
+
+
 def contrast_panel(claims: Sequence[tuple[str, JudgedContrast]], longest: int = CLAIM - 12) -> Spec:
     """The differences of claims that have a test, with their 95% intervals: black where one is shown, grey where not.
 
@@ -209,7 +216,7 @@ def contrast_panel(claims: Sequence[tuple[str, JudgedContrast]], longest: int = 
         points.append(
             {
                 "y": line,
-                "name": _cut(name, 36),
+                "name": _cut(name, longest // 6),
                 "text": f"{claim.test.mean:z.2f} ({low:z.2f} to {high:z.2f})".replace("-", "−"),
                 "x": claim.test.mean,
                 "low": low,
