@@ -16,7 +16,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from dpicl.core.printable import make_visible
+from dpicl.core.printable import LONGEST_TEXT, make_visible
 from dpicl.tables.document import Block, Column, Facts, Heading, Part, Table, Words
 
 #: Columns: the most that are used, the fewest that tables are made for, and how many where there is no terminal.
@@ -103,8 +103,11 @@ def _print(console: Console, block: Block) -> None:
 def _print_table(console: Console, table: Table) -> None:
     """A table, or several below each other where one would be wider than the terminal."""
     shown = [i for i, column in enumerate(table.columns) if not column.page]
-    texts = map(table.texts, table.lines)
-    cells = [[_join_units(make_visible(text, _LONGEST_CELL)) for text in line] for line in texts]
+    longest = [LONGEST_TEXT if column.wide else _LONGEST_CELL for column in table.columns]
+    cells = []
+    for line in table.lines:
+        texts = zip(table.texts(line), longest, strict=True)
+        cells.append([_join_units(make_visible(text, most)) for text, most in texts])
     columns = {
         i: _Laid(
             table.columns[i],
