@@ -60,6 +60,11 @@ class _Import:
         line = self.document.lines.get((key,), 1)
         self.problems.append(f"{key} (line {line}) {reason}")
 
+    def error(self) -> UsageError:
+        """Everything that stands in the way, in one message."""
+        path = self.document.path
+        return UsageError(f"{path} cannot become a task here: {'; '.join(self.problems)}.")
+
     def get(self, key: str, default: Any = None) -> Any:
         value = self.document.data.get(key)
         return default if value is None else value
@@ -67,7 +72,9 @@ class _Import:
     def text(self, key: str, default: str = "") -> str:
         """A value that must be a string and no template."""
         value = self.get(key, default)
-        if not isinstance(value, str) or isinstance(value, Function):
+        if isinstance(value, Function):  # refused already
+            return default
+        if not isinstance(value, str):
             self.refuse(key, "must be a text")
             return default
         if "{{" in value or "{%" in value:
@@ -77,7 +84,9 @@ class _Import:
     def field_and_template(self, key: str) -> tuple[str, str]:
         """The one field that a template reads, and the template with `text` in its place."""
         value = self.get(key)
-        if not isinstance(value, str) or isinstance(value, Function):
+        if isinstance(value, Function):  # refused already
+            return "", ""
+        if not isinstance(value, str):
             self.refuse(key, "must be the name of a field, or a template of one field")
             return "", ""
         if value.isidentifier():
@@ -119,6 +128,8 @@ def write_lm_eval_task(
     if document.data.get("class") is not None:
         raise UsageError(str(document.error(("class",), f"class {_UNSUPPORTED['class']}.")))
     _refuse_unsupported(source)
+    if document.data.get("include") is not None:  # most other keys are in that file
+        raise source.error()
     kind = {"multiple_choice": "classification", "generate_until": "generation"}.get(
         source.get("output_type", "")
     )
@@ -137,7 +148,7 @@ def write_lm_eval_task(
     }
     answer = _read_generation(source, common["fewshot_delimiter"]) if kind == "generation" else {}
     if source.problems:
-        raise UsageError(f"{file} cannot become a task here: {'; '.join(source.problems)}.")
+        raise source.error()
 
     target_folder = folder / name
     local: dict[str, Any] = {
@@ -200,6 +211,8 @@ def _read_choices(source: _Import) -> list[str]:
     choices = source.get("doc_to_choice")
     if isinstance(choices, list) and all(isinstance(choice, str) for choice in choices):
         return choices
+    if isinstance(choices, Function):  # refused already
+        return []
     if isinstance(choices, list):
         source.refuse(
             "doc_to_choice",
