@@ -37,12 +37,12 @@ def test_a_control_is_known_by_its_mechanism_and_a_plug_in_of_that_name_is_none(
     assert {CONTROL, OWN_READER} <= {*marks_of([vote])}
 
 
-def test_no_sentence_advises_a_control_where_there_are_methods_and_it_says_which_one_is_above():
+def test_no_answer_advises_a_control_where_there_are_methods_and_it_names_one_above():
     (answer, _) = make_table().sections[0].answers
     assert [one.label for one in answer.best] == [
         "tang"
     ] and answer.verdict == "better than the other"
-    assert "Controls that score as much or more: topic_words (0.800)." in answer.sentence
+    assert [str(one) for one in answer.controls] == ["topic_words (0.800)"]
     (alone, _) = make_table({"topic_words": 0.8}).sections[0].answers
     assert [one.label for one in alone.best] == ["topic_words"]
 

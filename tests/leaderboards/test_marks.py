@@ -21,8 +21,10 @@ from dpicl.leaderboards.model.marks import (
 )
 from dpicl.leaderboards.publish.runs import plan
 from dpicl.leaderboards.render.as_json import board_json
+from dpicl.leaderboards.render.board_tables import answers_table
 from dpicl.leaderboards.render.html import pages
 from dpicl.results.schema import Result, from_text
+from dpicl.tables.console import to_text
 from tests.leaderboards.factory import change, ends, make_result, repeat
 from tests.leaderboards.shown import render_terminal
 from tests.leaderboards.site_factory import Page
@@ -180,7 +182,7 @@ def test_a_public_control_is_compared_where_its_texts_are_drawn_anew():
         section = build_board([*own, *control]).sections[0]
         row = next(row for row in section.tables[0].rows if row.label == "tang")
         assert (row.against_public is not None) is compared
-        assert "public_demonstrations" in section.answers[0].sentence
+        assert "public_demonstrations" in to_text([answers_table(section)])
         assert [one.label for one in section.answers[0].not_compared] == (
             [] if compared else [control[0].cell.label]
         )

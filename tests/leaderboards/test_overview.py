@@ -152,7 +152,7 @@ def test_a_page_begins_with_charts_table_and_what_to_use():
         "<figure",
         'id="filters"',
         "Methods and tasks at ε = 1 and 8",
-        "use m02 (0.640)",
+        "agnews: m02 (0.640) is better than",
         "Best rows at each ε",
         "Is ε true?",
     ]
@@ -163,7 +163,7 @@ def test_a_page_begins_with_charts_table_and_what_to_use():
     assert {link.partition("#")[0] for link in links if link != "#main"} <= {*files}
     first = Page(suites_page({"quick": board, "other": build_board(ends(suite="other"))}, []))
     assert (
-        "use m02 (0.640), better than public_demonstrations" in first.words
+        "agnews: m02 (0.640) is better than public_demonstrations" in first.words
         and "./quick/index.html#epsilon=&row=%22m02%22" in first.links
     )
     assert "./other/index.html" in first.links

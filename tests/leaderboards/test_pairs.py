@@ -263,7 +263,7 @@ def test_without_a_control_that_reads_no_record_nobody_is_ranked_or_advised(leav
 def assert_said_everywhere(board, said):
     """On the terminal, in the table of answers, in JSON; and no row is advised."""
     for answer in board.sections[0].answers:
-        assert answer.best == () and said in answer.sentence and ", use " not in answer.sentence
+        assert answer.best == () and said in answer.line
     shown = " ".join(to_text(overview(board, None)).split())
     assert f": no verdict, {said}" in shown
     assert "better than" not in shown
@@ -325,16 +325,13 @@ def test_rows_that_score_alike_and_a_single_one_are_advised_where_they_beat_the_
     same = [one for one in results() if one.cell.label in ("zero_shot", "real_demonstrations")]
     alike = [*make("a", 0.3), *make("b", 0.3)]
     (answer,) = build_board([*same, *alike]).sections[0].answers
-    assert (
-        answer.beating == () and "no method is shown to be better than zero_shot" in answer.sentence
-    )
+    assert answer.beating == () and "nothing is shown to be better than zero_shot" in answer.line
     alone = [
         one for one in results() if one.cell.label in ("zero_shot", "real_demonstrations", "tang")
     ]
     (answer, _) = build_board(alone).sections[0].answers
     assert (
-        answer.verdict == "the only row"
-        and "use tang (0.800), better than zero_shot" in answer.sentence
+        answer.verdict == "the only row" and "tang (0.800) is better than zero_shot" in answer.line
     )
 
 

@@ -95,7 +95,7 @@ def test_an_option_of_another_name_is_found_too():
     )
 
 
-def test_it_is_neither_ranked_nor_advised_and_the_sentence_says_why(board):
+def test_it_is_neither_ranked_nor_advised_and_the_answer_names_it(board):
     codes, dbpedia = board.sections[0].tables
     ranks = {row.label: str(row.rank) for row in codes.rows if row.rank}
     assert ranks == {"tang": "1", "pta": "2"}
@@ -104,8 +104,8 @@ def test_it_is_neither_ranked_nor_advised_and_the_sentence_says_why(board):
     assert next(str(row.rank) for row in dbpedia.rows if row.label == "private_evolution") == "1"
     answer, other = board.sections[0].answers
     assert [one.label for one in answer.best] == ["tang"]
-    reason = "As much or more, without a rank (uses the embeddings that this metric reads)"
-    assert f"{reason}: private_evolution (0.880). Scores: {CLASSIFIER}." in answer.sentence
+    assert [str(one) for one in answer.own_readers] == ["private_evolution (0.880)"]
+    assert answer.metrics == CLASSIFIER
     assert [one.label for one in other.best] == ["private_evolution"] and not other.own_readers
 
 

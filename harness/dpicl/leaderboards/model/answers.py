@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from dpicl.core.messages import (
-    capitalize,
     epsilon_text,
     join_names,
     names_text,
@@ -19,7 +18,6 @@ from dpicl.core.messages import (
     score_text,
 )
 from dpicl.evaluation.statistics import FEWEST_SEEDS, RankSets
-from dpicl.leaderboards.model.marks import FIXED_DRAW, OWN_READER
 from dpicl.leaderboards.model.rows import Row, by_worth
 from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.model.text import metrics_text
@@ -112,36 +110,6 @@ class BoardAnswer:
             return f"{self.where}: nothing is shown to be better than {self.to_beat}, which reads no record"
         verb = "is" if len(self.useful) == 1 else "are"
         return f"{self.where}: {_list_rows(self.useful)} {verb} better than {self.to_beat}, which reads no record"
-
-    @property
-    def sentence(self) -> str:
-        """What to use, what beats it, and what it is tied with."""
-        text = f"At ε = {epsilon_text(self.epsilon)} on {self.where}"
-        if not self.best:
-            return f"{text}: {self.verdict}.{self._remarks}"
-        useful = self.useful
-        tied = [row for row in self.best if row not in useful]
-        verdict = self.verdict + (" (95%)" if self.compared else "")
-        if not useful:
-            text += f", no method is shown to be better than {self.to_beat}, which reads no record."
-            return f"{text} Best: {_list_rows(tied)}, {verdict}.{self._remarks}"
-        text += f", use {_list_rows(useful, 'or')}"
-        if self.beating is not None:
-            text += f", better than {self.to_beat}, which reads no record"
-        pronoun = "it" if len(useful) == 1 else "them"
-        ending = f"Tied with {pronoun} (95%): {_list_rows(tied)}" if tied else capitalize(verdict)
-        return f"{text}. {ending}.{self._remarks}"
-
-    @property
-    def _remarks(self) -> str:
-        """The rows that score as much as the best, and what the scores are."""
-        controls = [row for row in self.controls if row != self.to_beat]
-        text = f" Controls that score as much or more: {_list_rows(controls)}." if controls else ""
-        if self.not_compared:
-            text += f" Not compared ({FIXED_DRAW.name}): {_list_rows(self.not_compared)}, without records."
-        if self.own_readers:
-            text += f" As much or more, without a rank ({OWN_READER.name}): {_list_rows(self.own_readers)}."
-        return f"{text} Scores: {self.metrics}."
 
     def __str__(self) -> str:
         return f"ε = {epsilon_text(self.epsilon)}, {self.where}: {self.texts[0]}, {self.verdict}; {self.metrics}"

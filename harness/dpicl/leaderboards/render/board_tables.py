@@ -48,8 +48,8 @@ from dpicl.tables.document import Column, Table, make_table
 _TASK = 14
 
 
-def answers_table(section: Section) -> Table:
-    """Who is best at every ε: a line an answer."""
+def answers_table(section: Section, epsilon: float | None = None) -> Table:
+    """Who is best at an ε (None: at every one): a line an answer."""
     tables = {table.task: table for table in section.tables}
 
     def gain(answer: BoardAnswer) -> float | None:
@@ -57,8 +57,8 @@ def answers_table(section: Section) -> Table:
         headroom = table and table.headroom.get(table.metric)
         return headroom.gain if headroom else None
 
-    def list_own_readers(answer: BoardAnswer) -> str | None:
-        return join_names(map(str, answer.own_readers)) or None
+    def list_unranked(answer: BoardAnswer) -> str | None:
+        return join_names(map(str, (*answer.own_readers, *answer.not_compared))) or None
 
     columns = (
         Column("epsilon", "ε", show=epsilon_text),
@@ -66,11 +66,12 @@ def answers_table(section: Section) -> Table:
         Column("best", "best", lambda answer: answer.texts[0], wide=True),
         Column("verdict", "verdict (95%)", wide=True),
         Column("controls", "controls as good", lambda answer: answer.texts[1], wide=True),
-        Column("own_readers", "as good, no rank", list_own_readers, wide=True, optional=True),
+        Column("unranked", "as good, no rank", list_unranked, wide=True, optional=True),
         Column("metrics", "scores", wide=True),
         Column("headroom", "headroom", gain, signed_text, f"{REAL} − {PUBLIC}", optional=True),
     )
-    return make_table("Best rows at each ε", columns, section.answers, sortable=False, keep=2)
+    answers = [answer for answer in section.answers if epsilon in (None, answer.epsilon)]
+    return make_table("Best rows at each ε", columns, answers, sortable=False, keep=2)
 
 
 # Methods × tasks.

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from operator import attrgetter
 
-from dpicl.core.grouping import group_by
-from dpicl.core.messages import capitalize, count, epsilon_text, names_text, signed_text
+from dpicl.core.messages import count, epsilon_text, names_text
 from dpicl.core.printable import make_visible
 from dpicl.core.vocabulary import NEIGHBOURS_TEXT, model_name
-from dpicl.leaderboards.model.answers import BoardAnswer, levels
+from dpicl.leaderboards.model.answers import levels
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.task_table import TaskTable
-from dpicl.leaderboards.model.text import gather, interval_text, metric_name, scored_thing
+from dpicl.leaderboards.model.text import gather, metric_name, scored_thing
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import row_attacks
 from dpicl.leaderboards.render.board_tables import (
@@ -29,11 +27,7 @@ from dpicl.leaderboards.render.board_tables import (
     rows_table,
     submitted_table,
 )
-from dpicl.plan.headroom import Headroom
 from dpicl.tables.document import Block, Facts, Heading, Part, folded_notes, notes, words
-
-#: Answers before the table of a page.
-_ANSWERS = 2
 
 
 def board_blocks(
@@ -82,71 +76,10 @@ def header(section: Section, epsilon: float) -> Iterator[Block]:
     yield words(f"{records}, {documents} a task, {seeds}; {settings}")
 
 
-def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:
-    """What to use on every task at an ε, and what it is not shown to be better than."""
-    unranked = [table for table in section.tables if epsilon in table.unranked_levels]
-    reasons = [(capitalize(table.unranked_levels[epsilon]), table.task) for table in unranked]
-    yield from notes(gather(reasons), "answer")
-    answers = [answer for answer in section.answers if answer.epsilon == epsilon and answer.best]
-    without_gain = [answer for answer in answers if not answer.useful]
-    if len(without_gain) > 1:
-        answers = [answer for answer in answers if answer.useful]
-    yield from notes((answer.sentence for answer in answers[:_ANSWERS]), "answer")
-    if len(without_gain) > 1:
-        by_task = group_by(without_gain, "task")
-        to_beat = [of_task[0].to_beat for of_task in by_task.values()]
-        scores = names_text([best.number for best in to_beat if best])
-        where = names_text(map(_describe_place, by_task.values()))
-        text = f"On {where} no method is shown to be better than the best row that reads no record ({scores})."
-        yield words(text, "answer")  # the table below names the metrics and their readers
-    if (more := len(answers) - _ANSWERS) > 0:
-        yield words(f"{count(more, 'more answer')}: see the best rows at each ε.", "quiet")
-
-
-def headroom_blocks(section: Section) -> list[Block]:
-    """What real demonstrations gain on each task, in a sentence for each reader."""
-    by_reader = _headroom(section) if section.tables else {}
-    text = " ".join(f"{capitalize(reader)}: {gains}." for reader, gains in by_reader.items())
-    return [words(f"Headroom (real − public demonstrations, 95%). {text}", "quiet")] if text else []
-
-
-def _describe_place(answers: Sequence[BoardAnswer]) -> str:
-    """The task of these answers, and their Qs: 'agnews (for any number of queries and for 20 queries)'."""
-    queries = names_text([f"for {answer.queries}" for answer in answers if answer.queries])
-    return answers[0].task + (f" ({queries})" if queries else "")
-
-
-def _headroom(section: Section) -> dict[str, str]:
-    """Reader -> what real demonstrations gain over public ones, with the interval, on tasks where this was measured."""
-    tables = [*section.tables, *section.measured]
-    by_reader = group_by((table for table in tables if table.metric in table.headroom), "reader")
-    return {reader: _list_gains(by_reader[reader]) for reader in sorted(by_reader)}
-
-
-def _list_gains(tables: Sequence[TaskTable]) -> str:
-    """The gains of one reader; those of which the interval includes 0 last."""
-    gains, others = [], []
-    for table in tables:
-        headroom = table.headroom[table.metric]
-        interval = interval_text((headroom.low, headroom.high))
-        if headroom.rewards:
-            gains.append(
-                f"{table.task} {signed_text(headroom.gain)} ({interval}{_name_smaller(headroom)})"
-            )
-        else:
-            others.append(f"{table.task} ({interval})")
-    parts = [names_text(gains)] if gains else []
-    if others:
-        parts.append(f"not shown (no ranks) on {names_text(others)}")
-    return "; ".join(parts)
-
-
-def _name_smaller(headroom: Headroom) -> str:
-    """Over which other row that reads no record they gain nothing, where there is one."""
-    least = min(headroom.others, key=attrgetter("gain"), default=None)
-    if least is None or least.gain > 0:
-        return ""
-    return f"; {signed_text(least.gain)} over {least.over}"
+def answer_blocks(section: Section, epsilon: float) -> list[Block]:
+    """What to use on every task at an ε and what it is not shown to be better than: a line a task."""
+    answers = [answer for answer in section.answers if answer.epsilon == epsilon]
+    return [*notes((answer.line for answer in answers), "answer")]
 
 
 def _range(numbers: Sequence[int], noun: str) -> str:
@@ -164,9 +97,7 @@ def overview(board: Board, epsilon: float | None) -> list[Block]:
     blocks: list[Block] = [*header(section, level)]
     if section.tables:
         blocks.append(methods_table(section, [level]))
-        blocks += notes(
-            (answer.line for answer in section.answers if answer.epsilon == level), "answer"
-        )
+        blocks += answer_blocks(section, level)
         if carried := carried_table(section, [level]):
             blocks.append(carried)
     else:

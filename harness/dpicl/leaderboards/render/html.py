@@ -26,6 +26,7 @@ from dpicl.leaderboards.render.addresses import Addresses, claim_page
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.attacks_view import attack_blocks
 from dpicl.leaderboards.render.board_tables import (
+    answers_table,
     headroom_table,
     methods_table,
 )
@@ -34,7 +35,6 @@ from dpicl.leaderboards.render.board_view import (
     finite_levels,
     first_level,
     header,
-    headroom_blocks,
     section_blocks,
     task_blocks,
 )
@@ -232,7 +232,8 @@ def _first_screens(
             screen.append(methods_table(section, finite_levels(section), places, guide))
             screen += _meanings(section, guide)
             screen += [Heading("What to use, and what beats it"), *answer_blocks(section, level)]
-            screen += headroom_blocks(section)
+            controls = answers_table(section, level)
+            screen.append(Part((controls,), "Controls that do as well, and headroom"))
         blocks.append(Part(tuple(screen), kind="answer", data={"model": section.group.model}))
     return blocks
 
