@@ -197,7 +197,10 @@ def _texts(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def _releases(sections: Sequence[Section]) -> Iterator[Published]:
     """Scores by model, in the order of their first results, of rows that two models of a suite have."""
-    same = ("group.suite", "group.version", "group.suite_hash", "group.source", "group.delta")
+    same = (
+        *("group.suite", "group.version", "group.suite_hash", "group.source", "group.delta"),
+        "group.up_to_rounding",
+    )
     for of_suite in group_by(sections, *same).values():
         releases = sorted(of_suite, key=_first_created)
         points = []

@@ -65,6 +65,7 @@ def answers_table(section: Section, epsilon: float | None = None) -> Table:
         Column("where", "where", wide=True),
         Column("best", "best", lambda answer: answer.texts[0], wide=True),
         Column("verdict", "verdict (95%)", wide=True),
+        Column("to_beat", "best without records", show=str, wide=True, optional=True),
         Column("controls", "controls as good", lambda answer: answer.texts[1], wide=True),
         Column("unranked", "as good, no rank", list_unranked, wide=True, optional=True),
         Column("metrics", "scores", wide=True),
