@@ -265,7 +265,7 @@ def assert_said_everywhere(board, said):
     for answer in board.sections[0].answers:
         assert answer.best == () and said in answer.line
     shown = " ".join(to_text(overview(board, None)).split())
-    assert f": no verdict, {said}" in shown
+    assert f": no verdict ({said}" in shown
     assert "better than" not in shown
     (section,) = board_json(board)["sections"]
     (task,) = section["tasks"]

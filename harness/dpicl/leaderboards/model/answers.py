@@ -103,7 +103,7 @@ class BoardAnswer:
     def line(self) -> str:
         """The verdict in one line: what is better than every row that reads no record, or that nothing is."""
         if not self.best:
-            return f"{self.where}: no verdict, {self.verdict}"
+            return f"{self.where}: no verdict ({self.verdict})"
         if self.beating is None:
             return f"{self.where}: {_list_rows(self.best)}, {self.verdict}"
         if not self.useful:
