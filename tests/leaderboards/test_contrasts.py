@@ -56,6 +56,12 @@ def test_every_planned_pair_is_tested_on_every_task_and_holm_counts_them_alone()
     assert lower.verdict == "shown" and lower.test.mean == pytest.approx(0.4)
 
 
+def test_claims_whose_cells_are_missing_count_too():
+    (there, *_) = contrasts([one for one in results() if one.cell.task == "agnews"])
+    assert there.family == 3
+    assert there.test.adjusted == 3 * max(there.test.p, there.test.flips)
+
+
 def test_there_is_no_verdict_below_ten_seeds_without_controls_and_of_a_row_without_a_rank():
     (few, *_) = contrasts(results(9))
     assert few.verdict == "no verdict: 9 common seeds of the 10 that it needs"
@@ -73,7 +79,7 @@ def test_there_is_no_verdict_below_ten_seeds_without_controls_and_of_a_row_witho
 
 def test_every_output_has_them():
     board = build_board(results(), contrasts=PLANNED)
-    assert "Holm over these 3" in " ".join(render_terminal(board).split())
+    assert "Holm over all 3, tested or not" in " ".join(render_terminal(board).split())
     assert "Planned claims" in pages(board)["index.html"]
     (section,) = board_json(board)["sections"]
     assert section["contrasts"][0]["verdict"] == "shown"

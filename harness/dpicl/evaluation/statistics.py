@@ -346,9 +346,11 @@ def paired_tests(
     columns: Sequence[np.ndarray],
     alpha: float = 1 - LEVEL,
     both: bool = False,
+    family: int = 0,
 ) -> list[PairedTest]:
     """Whether the mean of each of several differences[n] of independent replications is 0. alpha: family-wise error.
-    both: whether Holm adjusts the larger p-value of Student's test and of flips, and not Student's alone.
+    both: whether Holm adjusts the larger p-value of Student's test and of flips, and not Student's alone. family: how
+    many tests were planned, where that is more than these: the others count as not significant.
 
     Raises UsageError for fewer than two replications.
     """
@@ -357,12 +359,14 @@ def paired_tests(
     pairs = [summarize(column) for column in columns]
     flips = [flip_signs(column) for column in columns]
     least = flips if both else [0.0] * len(pairs)
-    adjusted = holm([max(float(pair.p), p) for pair, p in zip(pairs, least, strict=True)])
+    p_values = [max(float(pair.p), p) for pair, p in zip(pairs, least, strict=True)]
+    tested = max(len(columns), family)
+    adjusted = holm(p_values + [1.0] * (tested - len(columns)))[: len(columns)]
     tests = []
     for pair, by_flips, together in zip(pairs, flips, adjusted, strict=True):
         mean, half = float(pair.mean), float(pair.half_width(1 - LEVEL))
-        excluded = abs(mean) + float(pair.half_width(alpha / len(columns)))
-        drop = float(pair.detectable(alpha / len(columns)))
+        excluded = abs(mean) + float(pair.half_width(alpha / tested))
+        drop = float(pair.detectable(alpha / tested))
         tests.append(
             PairedTest(
                 mean=mean,

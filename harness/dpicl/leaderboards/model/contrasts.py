@@ -1,5 +1,8 @@
 """Tests the claims that a suite plans (`contrasts`): one paired difference of every claim on every task, by
-Student and by flips of signs, of which the larger p-value counts, and Holm over all of a section.
+Student and by flips of signs, of which the larger p-value counts, and Holm over all that are planned.
+
+The family is what the suite plans and not what can be tested so far, else a verdict would change as cells arrive, or
+with the tasks that are shown.
 """
 
 from __future__ import annotations
@@ -22,9 +25,9 @@ from dpicl.plan.suite_rows import Contrast
 class JudgedContrast:
     """A claim on one task.
 
-    better, than: titles of the rows. compared: both as `dpicl compare` takes them. seeds: common ones. test: of the
-    first one's score minus the second's, positive where it is better; None where there is no verdict, and `reason`
-    says why.
+    better, than: titles of the rows. compared: both as `dpicl compare` takes them. seeds: common ones. family: how many
+    claims the suite plans. test: of the first one's score minus the second's, positive where it is better; None where
+    there is no verdict, and `reason` says why.
     """
 
     name: str
@@ -33,6 +36,7 @@ class JudgedContrast:
     than: str
     compared: str
     seeds: int
+    family: int = 0
     test: PairedTest | None = None
     reason: str = ""
 
@@ -55,8 +59,12 @@ def judge_contrasts(
     """The planned claims, in the order of the suite, on the tables that have both rows."""
     claims = [claim for contrast in planned for claim in _find_rows(contrast, tables)]
     testable = [differences for claim, differences in claims if not claim.reason]
-    tests = iter(paired_tests(testable, both=True))
-    return tuple(claim if claim.reason else replace(claim, test=next(tests)) for claim, _ in claims)
+    family = sum(len(contrast.tasks) for contrast in planned)
+    tests = iter(paired_tests(testable, both=True, family=family))
+    return tuple(
+        replace(claim, family=family, test=None if claim.reason else next(tests))
+        for claim, _ in claims
+    )
 
 
 def _find_rows(

@@ -418,10 +418,10 @@ def contrasts_table(
         Column("seeds", "seeds"),
         Column("rows", "rows", lambda claim: f"{claim.better} − {claim.than}", wide=True),
     )
-    tested = sum(claim.test is not None for claim in section.contrasts)
+    family = section.contrasts[0].family
     note = (
-        f"Claims that the suite names before it runs: Student's t of differences by seed and flips of their"
-        f" signs (the larger p counts), Holm over these {tested}. All other pairs explore (`dpicl compare`)."
+        f"Claims that the suite names before it runs: Student's t of differences by seed and flips of their signs (the"
+        f" larger p counts), Holm over all {family}, tested or not. All other pairs explore (`dpicl compare`)."
     )
     shown = [claim for claim in section.contrasts if only in ("", claim.name)]
     return make_table(
