@@ -22,12 +22,12 @@ _NUMBER = re.compile(r"[<≤]?[-−+]?[\d.,]+(e[-+]?\d+)?( ?[%\w]{1,3})?|[-–�
 class Column:
     """A column of a table, defined once for all outputs.
 
-    key: its name in JSON. name: its head. of: item -> value, or the path of an attribute, None where an attribute on
-    the way is None; "": the key is the path. A value is a text, a number, None, or several of them, of which the
-    first is sorted by. show: value -> text. help: what it is, in a few words. best: 'high' or 'low', where one end is
-    the better one. wide: whether it holds words that may go on below. optional: left out where no item has a value.
-    page: shown on pages, and in a terminal never. data: what filters of a page ask of it. parts: the names in
-    downloads of the first of several values; (): the key, of the first one.
+    key: its name in downloads. name: its head. of: item -> value, or the path of an attribute ("": the key is the
+    path); the value is None where an attribute on the way is None. A value is a text, a number, None, or a tuple of
+    them, which is sorted by its first. show: value -> text. help: what it is, in a few words. best: 'high' or 'low',
+    where one end is the better one. wide: whether it holds words that may go on below. optional: left out where no item
+    has a value. page: shown on pages, and in a terminal never. data: what filters of a page ask of it. parts: the names
+    in downloads of the values of a tuple, from the first on; (): only the first is downloaded, as the key.
     """
 
     key: str

@@ -1,7 +1,7 @@
 """Rows of a board: one mechanism at one epsilon on one task, over its seeds.
 
-Recovery is (score - zero-shot) / (real demonstrations - zero-shot), each a mean over the same seeds, on the same task,
-model and test records: 0% is what the model does without any record, 100% what it does with real ones and no privacy.
+Recovery is (score - control) / (real demonstrations - control), each a mean over the same seeds, on the same task,
+model and test records: 0% is the best control that reads no record, 100% real demonstrations without privacy.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.model.text import queries_text, seeds_text
 from dpicl.results.schema import Result
 
-#: Below this gain of real demonstrations over zero-shot a recovery would be mostly noise, and is not given.
+#: Below this gain of real demonstrations over that control a recovery would be mostly noise, and is not given.
 MINIMUM_GAIN = 0.05
 _ROUNDING = 1e-9
 
@@ -63,9 +63,9 @@ class Row:
     epsilon: the target (0 and infinity: the two reference baselines). claimed, proved, epsilon_per_query: the largest
     over seeds. score, low, high: mean of the main metric and its 95% interval over seeds (of one seed: over its
     documents), all in [0, 1].
-    zero_shot, control, real_data: mean scores over this row's seeds of the reference baselines, and of the best row
-    that reads no record (control_name); from the last two its recovery is
-    computed; None where a baseline lacks one of them. recovery: None when it is not defined; recovery_note says why.
+    zero_shot, control, real_data: mean scores, over this row's seeds, of zero-shot, of the best row that reads no
+    record (control_name) and of real demonstrations; None where one of them lacks a seed. Recovery is computed from the
+    last two. recovery: None when it is not defined; recovery_note says why.
     recovery_interval: 95%; None for the baselines, without a recovery, and where real demonstrations may gain nothing.
     metrics, aggregates: means over seeds, of what every seed has. skipped: metric -> why it was not computed.
     unranked: why the row has no rank, or "". marks: what weakens its proved ε. submission: where the row comes from,
