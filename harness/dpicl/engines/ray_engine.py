@@ -26,18 +26,23 @@ from dpicl.engines.worker import Job, Outcome, Report, Worker, limit_threads
 from dpicl.results import manifest
 
 _log = logging.getLogger(__name__)
-#: Cores of a task where nothing else is asked for.
+#: Cores of a task where no number is asked for, if a node has as many.
 _CPUS = 2
-_ANSWER_SECONDS, _QUIET_SECONDS = 5.0, 60.0
-#: What the driver's process tells of its surroundings: where records, caches and models are.
+#: How long the head of a cluster may take to answer.
+_ANSWER_SECONDS = 5.0
+#: After so long without a finished task a busy cluster is named as the reason.
+_QUIET_SECONDS = 60.0
+#: Beginnings of the environment variables that workers get from here: where records, caches and models are.
 _CARRIED = ("DPICL_", "HF_", "HUGGINGFACE_", "TRANSFORMERS_")
+#: Those of them that are paths; workers get them absolute.
 _FOLDERS = ("DPICL_DATA", "DPICL_CACHE", "HF_HOME", "HF_HUB_CACHE")
 
 
 @dataclass(frozen=True)
 class Ray:
     """Tasks on a Ray cluster, or on a local one that is started here. workers: tasks at once; None: as many as the
-    cluster holds. address: of the cluster. cpus, gpus: of each worker; None leaves the choice to it."""
+    cluster holds. address: of the cluster. cpus, gpus: of each worker; None: two cores (all of them where no node has
+    two), and one GPU where the cluster has any."""
 
     workers: int | None = None
     address: str | None = None
@@ -54,10 +59,10 @@ class _RayTasks:
 
     def __init__(self, ray: Any, engine: Ray, job: Job) -> None:
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        gpus = any(node.get("GPU", 0) for node in nodes)
-        self.gpus = int(gpus) if engine.gpus is None else engine.gpus
-        most = max((int(node.get("CPU", 0)) for node in nodes), default=0)
-        self.cpus = engine.cpus or max(1, min(_CPUS, most))
+        has_gpus = any(node.get("GPU", 0) for node in nodes)
+        self.gpus = int(has_gpus) if engine.gpus is None else engine.gpus
+        largest = max((int(node.get("CPU", 0)) for node in nodes), default=0)
+        self.cpus = engine.cpus or max(1, min(_CPUS, largest))
         places = sum(_places(node, self.cpus, self.gpus) for node in nodes)
         if not places:
             resources = count(self.cpus, "CPU") + (
@@ -67,7 +72,8 @@ class _RayTasks:
                 f"No node of the Ray cluster holds a worker of {resources}; change --cpus or --gpus."
             )
         self.size = engine.workers or places
-        self.ray, self.payload, self.heard = ray, ray.put(WorkerPayload.pack(job)), time.monotonic()
+        self.ray, self.payload = ray, ray.put(WorkerPayload.pack(job))
+        self.last_news = time.monotonic()
         options = {"num_cpus": self.cpus, "num_gpus": self.gpus, "max_retries": 0}
         self.attempt = ray.remote(scheduling_strategy="SPREAD", **options)(_attempt)
         self.tasks: set[Any] = set()
@@ -79,12 +85,12 @@ class _RayTasks:
 
     def wait(self, jobs: Collection[Any]) -> list[Any]:
         ready, _ = self.ray.wait(list(jobs), timeout=POLL_SECONDS)
-        if ready or time.monotonic() - self.heard > _QUIET_SECONDS:
+        if ready or time.monotonic() - self.last_news > _QUIET_SECONDS:
             if not ready and self.ray.available_resources().get("CPU", 0) < self.cpus:
                 _log.warning(
                     "The Ray cluster is busy: no %s are free; waiting.", count(self.cpus, "CPU")
                 )
-            self.heard = time.monotonic()
+            self.last_news = time.monotonic()
         return list(ready)
 
     def outcome(self, job: Any) -> tuple[str, Outcome]:
@@ -95,7 +101,7 @@ class _RayTasks:
             if isinstance(cause := error.cause, DpiclError):
                 raise UsageError(one_line(cause)) from None
             raise
-        except self.ray.exceptions.RayError as error:  # of its worker, its node, its memory
+        except self.ray.exceptions.RayError as error:  # the worker or node died, or memory ran out
             raise WorkerLost(f"was lost ({type(error).__name__})") from None
         return node, outcome
 
@@ -105,15 +111,15 @@ class _RayTasks:
 
 
 def _places(resources: Mapping[str, float], cpus: int, gpus: int) -> int:
-    """How many tasks of that size a node holds."""
-    most = int(resources.get("CPU", 0)) // cpus
-    return min(most, int(resources.get("GPU", 0)) // gpus) if gpus else most
+    """How many tasks with so many cores and GPUs a node holds."""
+    by_cpus = int(resources.get("CPU", 0)) // cpus
+    return min(by_cpus, int(resources.get("GPU", 0)) // gpus) if gpus else by_cpus
 
 
 @contextmanager
 def connect(address: str | None) -> Iterator[Any]:
-    """Ray, connected to a cluster: that of an address, of RAY_ADDRESS, one that runs on this machine, or else one that
-    is started here. One that the program is connected to stays connected.
+    """Ray, connected to the cluster at the address, else at RAY_ADDRESS, else to one that runs on this machine, else to
+    one that is started here. If the program is connected already, it stays so, and the address is not used.
 
     Raises UsageError where the cluster does not answer or refuses us.
     """
@@ -129,7 +135,7 @@ def connect(address: str | None) -> Iterator[Any]:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **how)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise UsageError(f"Ray cannot be used: {one_line(error, 500)}") from error
-    # what Ray says of its nodes, to its end, is not the answer of a command
+    # Ray prints about its nodes until it is shut down, and standard output is for a command's answer
     with redirect_stdout(sys.stderr):
         try:
             yield ray
@@ -140,7 +146,7 @@ def connect(address: str | None) -> Iterator[Any]:
 
 def import_ray() -> Any:
     """Raises UsageError where Ray is not installed."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anybody
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no report to Ray's makers
     with require_extras():
         import ray
     return ray
@@ -162,8 +168,9 @@ def _require_answer(address: str) -> None:
 
 @dataclass(frozen=True)
 class WorkerPayload:
-    """What a worker on another node must know. environment: variables; it may hold tokens. plugins: paths here and
-    content of plug-in files; folders are not among them. code: version and commit, the same on all nodes."""
+    """What a worker on another node must know. environment: variables, of which some may be secret tokens. plugins:
+    paths on this machine and content of plug-in files; folders are not sent. code: version and commit, which must be
+    the same on all nodes."""
 
     job: Job
     environment: tuple[tuple[str, str], ...] = field(repr=False)
@@ -172,19 +179,19 @@ class WorkerPayload:
 
     @classmethod
     def pack(cls, job: Job) -> WorkerPayload:
-        """What the workers of a job need of this machine. The results folder is not among it."""
-        results = {
+        """What the workers of a job need of this machine. They get no results folder: outcomes return through Ray."""
+        environment = {
             name: value for name, value in os.environ.items() if name.startswith(_CARRIED) and value
         }
-        results |= {
-            name: str(Path(results[name]).expanduser().absolute())
+        environment |= {
+            name: str(Path(environment[name]).expanduser().absolute())
             for name in _FOLDERS
-            if name in results
+            if name in environment
         }
         paths = tuple(path.absolute() for path in job.plugins)
         job = replace(job, results=Path(os.devnull), plugins=paths)
         files = tuple((path, path.read_bytes()) for path in paths if path.is_file())
-        return cls(job, tuple(results.items()), files, _code_here())
+        return cls(job, tuple(environment.items()), files, _code_here())
 
 
 def _code_here() -> tuple[str | None, str | None]:
@@ -208,25 +215,26 @@ def _attempt(payload: WorkerPayload, cell: Cell, cpus: int, gpus: int) -> tuple[
 def _prepare(payload: WorkerPayload, node: str) -> Worker:
     """The worker of this process, with the plug-in files that came with it; it keeps models between tasks.
 
-    Folders of tasks must be here already: they may hold records, which are not sent around.
+    Folders of tasks must be on the node already: they may hold records, which are not sent around.
     """
     if payload.code != _code_here():
-        here, there = (" at ".join(map(str, each)) for each in (payload.code, _code_here()))
+        wanted, found = (" at ".join(map(str, each)) for each in (payload.code, _code_here()))
         raise UsageError(
-            f"Node {node} has dpicl {there}, this machine {here}; install the same on every node."
+            f"Node {node} has dpicl {found}, this machine {wanted}; install the same on every node."
         )
     plugins = dict(payload.plugins)
     with TemporaryDirectory(prefix="dpicl-plugins-", ignore_cleanup_errors=True) as folder:
         paths = []
         for number, path in enumerate(payload.job.plugins):
             if path in plugins:
-                paths.append(Path(folder) / str(number) / path.name)
-                paths[-1].parent.mkdir()
-                paths[-1].write_bytes(plugins[path])
+                copy = Path(folder) / str(number) / path.name
+                copy.parent.mkdir()
+                copy.write_bytes(plugins[path])
+                paths.append(copy)
             elif path.is_dir():
                 paths.append(path)
             else:
                 raise PluginError(
-                    f"Node {node} has no folder {path}; a plug-in folder must be on every node there."
+                    f"Node {node} has no folder {path}; a plug-in folder must be at that path on every node."
                 )
         return Worker(replace(payload.job, plugins=tuple(paths)))
