@@ -21,8 +21,8 @@ def bootstrap_interval(
     outcomes: Sequence[float] | np.ndarray,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """95% percentile bootstrap interval of the mean of outcomes[D] over documents; it says nothing about how other
-    seeds would do. Raises UsageError when there is none, or a NaN."""
+    """95% percentile bootstrap interval of the mean of outcomes[D] over documents; it says nothing about other seeds.
+    Raises UsageError when there is no outcome, and for a NaN."""
     values = np.asarray(outcomes, dtype=np.float64)
     if values.ndim != 1 or not values.size or np.isnan(values).any():
         raise UsageError(
@@ -35,13 +35,12 @@ def bootstrap_interval(
         size=DRAWS,
     )
     means = draws.astype(np.float64) @ values / count
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(means, [tail, (1 + LEVEL) / 2]).tolist()
+    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
     return low, high
 
 
 def seeds_interval(scores: Sequence[float] | np.ndarray) -> tuple[float, float]:
-    """95% interval of the mean of scores[S] of independent seeds: Student's. (-inf, inf) for fewer than two."""
+    """Student's 95% interval of the mean of scores[S] of independent seeds; (-inf, inf) for fewer than two."""
     summary = summarize(np.asarray(scores, dtype=np.float64))
     if summary.seeds < 2:
         return -math.inf, math.inf
@@ -62,12 +61,12 @@ def ratio_interval(numerator: np.ndarray, denominator: np.ndarray) -> tuple[floa
     if count < 2:
         return -math.inf, math.inf
     above, below = float(numerator.mean()), float(denominator.mean())
-    (var_above, both), (_, var_below) = np.cov(numerator, denominator) / count
+    (var_above, covariance), (_, var_below) = np.cov(numerator, denominator) / count
     squared = float(student_quantile(count - 1, 1 - LEVEL)) ** 2
     curvature = below**2 - squared * var_below  # of the quadratic inequality in r
     if curvature <= 0:
         return -math.inf, math.inf
-    middle = above * below - squared * both
+    middle = above * below - squared * covariance
     discriminant = middle**2 - curvature * (above**2 - squared * var_above)
     root = math.sqrt(max(discriminant, 0.0))
     return float((middle - root) / curvature), float((middle + root) / curvature)
