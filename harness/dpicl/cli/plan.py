@@ -46,7 +46,7 @@ from dpicl.plan.presence import (
 from dpicl.plan.reuse import find_releases
 from dpicl.plan.selection import Selection
 from dpicl.plan.suite import AS_IT_IS
-from dpicl.plan.tuning import tuning_of, tuning_table
+from dpicl.plan.tuning import choices_in_use, tuning_table
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
 from dpicl.results.store import report_damaged
@@ -139,7 +139,7 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
     standing, _ = _select_standing(selection, results)
     gains = headrooms(standing)
     mde = sizing.find_mde(standing)
-    tuned = tuning_of(selection.suite)
+    tuned = choices_in_use(selection.suite)
     document = {
         **_count_cells(progress),
         "untuned": untuned_rows(selection),

@@ -76,9 +76,7 @@ def tune(
     path, tasks = find_suite(name), as_list(task)
     whole = load_suite(path)
     require_known(f"task of {name}", tasks, whole.tasks)
-    grids = {
-        entry.row: str(entry.tune) for entry in whole.mechanisms if isinstance(entry.tune, str)
-    }
+    grids = {entry.row: entry.shared_row for entry in whole.mechanisms if entry.shared_row}
     rows = [grids.get(row, row) for row in as_list(mechanism)]
     chosen = select(
         name,

@@ -15,7 +15,7 @@ from dpicl.evaluation.carried import require_independent
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import build, fixed_epsilon, option_types, resolve_options
 from dpicl.mechanism.outputs import name_failure
-from dpicl.plan.suite import REFERENCES, OptionChange, Suite
+from dpicl.plan.suite import HEADROOM_MECHANISMS, OptionChange, Suite
 from dpicl.plan.suite_rows import MechanismEntry
 
 
@@ -72,7 +72,7 @@ def _cells_of(
     }
     chosen = {
         **entry.options,
-        **suite.choose_options(entry.row, task),
+        **suite.tuned_options(entry.row, task),
         **entry.per_task.get(task, {}),
         **changed,
     }
@@ -91,7 +91,7 @@ def _cells_of(
     ]
     for epsilon in epsilons if own_epsilon is None else [own_epsilon]:
         seeds = [(seed, suite.is_development) for seed in suite.seeds_of(task, epsilon, entry)]
-        if entry.name in REFERENCES:
+        if entry.name in HEADROOM_MECHANISMS:
             seeds += [(seed, True) for seed in suite.baseline_seeds]
         for seed, development in seeds:
             cell = Cell(

@@ -18,12 +18,12 @@ from dpicl.core.grouping import group_by
 from dpicl.core.messages import score_text, signed_text
 from dpicl.data.config import load_config, task_folders
 from dpicl.evaluation.intervals import seeds_interval
-from dpicl.plan.suite import REFERENCES
+from dpicl.plan.suite import HEADROOM_MECHANISMS
 from dpicl.results.schema import Result
 from dpicl.tables.document import Column
 
 #: The two ends: public demonstrations (ε = 0) and real ones (ε = ∞); then the other rows at ε = 0.
-PUBLIC, REAL, *_OTHERS = REFERENCES
+PUBLIC, REAL, *_OTHERS = HEADROOM_MECHANISMS
 ZERO_SHOT = _OTHERS[0]
 
 

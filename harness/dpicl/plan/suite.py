@@ -54,16 +54,19 @@ def _refuse_secure(value: Any) -> Any:
     return value
 
 
-#: Cells of one suite (the largest that ships has 2,040): to list as many takes seconds and 300 MB. Above the second
-#: number, the product of its lists, they are not even counted.
-_MOST_CELLS, _LARGEST_PRODUCT = 30_000, 10_000_000
+#: Cells of one suite (the largest that ships has 2,040): to list as many takes seconds and 300 MB.
+_MOST_CELLS = 30_000
+#: A suite whose lists have more combinations than this is refused before its cells are counted.
+_LARGEST_PRODUCT = 10_000_000
 #: A part of the records: above 0, below 1.
 Portion = Annotated[Number, Field(gt=0, lt=1)]
 
-#: The folder beside those of suites (dpicl.attacks.store), and words that stand for a suite in `dpicl board`.
+#: Words that stand for a suite in `dpicl board`. The first is also a folder beside those of suites
+#: (dpicl.attacks.store).
 _RESERVED = ("attacks", "all")
-#: The reference baselines, which run with `baseline_seeds`; the first two bound the headroom.
-REFERENCES = (
+#: Mechanisms that also run with `baseline_seeds`: the two whose difference is the headroom, then others that read no
+#: private record. The order counts: dpicl.plan.headroom unpacks it.
+HEADROOM_MECHANISMS = (
     "public_demonstrations",
     "real_demonstrations",
     "zero_shot",
@@ -71,17 +74,17 @@ REFERENCES = (
     "repeated_label",
 )
 _SHARED = ("name", "version", "delta", "shots", "noise", "test_records", "train_records")
-#: In the hash where they are set, so that suites of before they existed keep theirs.
+#: In the hash only where they are set, so that suites older than these keys keep their hash.
 _SHARED_IF_SET = ("private_share", "fresh_test_records")
 
 
-def _entry(value: Any) -> Any:
+def _expand_name(value: Any) -> Any:
     """`tang` is short for `{name: tang}`."""
     return {"name": value} if isinstance(value, str) else value
 
 
 class Suite(BaseModel):
-    """A parsed suite."""
+    """A parsed suite, which the command line may have changed. docs/suites.md says what its keys mean."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -109,7 +112,7 @@ class Suite(BaseModel):
     margin: Portion = 0.03
     tasks: Annotated[list[Word], Field(min_length=1)]
     mechanisms: Annotated[
-        list[Annotated[MechanismEntry, BeforeValidator(_entry)]], Field(min_length=1)
+        list[Annotated[MechanismEntry, BeforeValidator(_expand_name)]], Field(min_length=1)
     ]
     contrasts: list[Contrast] = []
 
@@ -118,10 +121,10 @@ class Suite(BaseModel):
     _document: Document | None = PrivateAttr(default=None)
     #: Keys that the command line has set; the file is not to be blamed for them.
     _from_flags: frozenset[str] = PrivateAttr(default=frozenset())
-    _listed: list[int] = PrivateAttr(default=[])
-    #: The epsilons of the file.
+    #: The seeds and epsilons of the file, of which flags may have chosen some, or others.
+    _listed_seeds: list[int] = PrivateAttr(default=[])
     _listed_epsilons: list[float] = PrivateAttr(default=[])
-    #: Row -> its settings, of all rows of the file.
+    #: Row -> the settings of its grid, of all rows of the file.
     _grids: Mapping[str, list[Options]] = PrivateAttr(default={})
     _development: bool = PrivateAttr(default=False)
 
@@ -158,10 +161,12 @@ class Suite(BaseModel):
         epsilon: float,
         entry: MechanismEntry | None = None,
     ) -> list[int]:
-        """The seeds of a task at an epsilon (of one row: where it has fewer): the first of the file's list where
-        `task_seeds`, `epsilon_seeds` or the row say how many. A seed that the command line asks for and that list does
-        not have is never left out."""
-        listed = self._listed or self.seeds
+        """The seeds of a task at an epsilon, and of one row where an entry is given.
+
+        `task_seeds`, `epsilon_seeds` and the entry may each say how many: then only the first so many of the file's
+        list count. A seed that is not in that list was asked for on the command line, and always counts.
+        """
+        listed = self._listed_seeds or self.seeds
         counts = (
             self.task_seeds.get(task),
             self.epsilon_seeds.get(epsilon),
@@ -171,15 +176,18 @@ class Suite(BaseModel):
         left_out = set(listed[most:])
         return [seed for seed in self.seeds if seed not in left_out]
 
-    def choose_options(self, row: str, task: str) -> Options:
-        """The options of a row that were tuned; {} where none were, and where nothing is chosen yet from its grid."""
+    def tuned_options(self, row: str, task: str) -> Options:
+        """What tuning chose for a row on a task; {} where it is not tuned, or not yet with all settings of its grid."""
         entries = {entry.row: entry for entry in self.mechanisms}
         if row not in entries or self.tuned is None:
             return {}
         entry, tuned_rows = entries[row], self.tuned.rows_of(task)
-        tuned = tuned_rows.get(row) or tuned_rows.get(str(entry.tune))
+        tuned = tuned_rows.get(row) or tuned_rows.get(entry.shared_row)
         scored = [one.options for one in tuned.settings] if tuned else []
-        return scored[0] if scored and all(one in scored for one in self.settings_of(entry)) else {}
+        is_current = all(
+            one in scored for one in self.settings_of(entry)
+        )  # the grid may have changed since
+        return scored[0] if scored and is_current else {}
 
     @property
     def tuned(self) -> Tuned | None:
@@ -188,7 +196,7 @@ class Suite(BaseModel):
 
     def settings_of(self, entry: MechanismEntry) -> list[Options]:
         """The settings among which tuning chooses for an entry: of its own grid, or of the one that it shares."""
-        return entry.settings or self._grids.get(str(entry.tune), [])
+        return entry.settings or self._grids.get(entry.shared_row, [])
 
     @property
     def untuned(self) -> list[str]:
@@ -198,7 +206,7 @@ class Suite(BaseModel):
             for entry in self.mechanisms
             if entry.tune
             and not all(
-                self.choose_options(entry.row, task)
+                self.tuned_options(entry.row, task)
                 for task in self.tasks
                 if self.has_task(entry, task)
             )
@@ -220,7 +228,7 @@ class Suite(BaseModel):
         return new
 
     def error(self, place: Place, message: str) -> UsageError:
-        """A UsageError that names file and line where what is wrong came from a file, and not from a flag."""
+        """A UsageError; it names file and line, unless a flag or a program set what is wrong."""
         if self._document is None or (place and place[0] in self._from_flags):
             return UsageError(capitalize(message))
         return self._document.error(place, message)
@@ -268,8 +276,8 @@ def make_suite(data: Mapping[str, Any], document: Document | None = None) -> Sui
         raise error(*explanation(problem, Suite)) from None
     for place, misfit in _find_misfits(suite):
         raise error(place, misfit)
-    suite._document, suite._listed = document, suite.seeds
-    suite._listed_epsilons = suite.epsilons
+    suite._document = document
+    suite._listed_seeds, suite._listed_epsilons = suite.seeds, suite.epsilons
     suite._grids = {entry.row: entry.settings for entry in suite.mechanisms}
     return suite
 
@@ -280,7 +288,7 @@ def suite_of_program(**keys: Any) -> Suite:
 
 
 def _find_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
-    """What no key says wrong by itself: what is listed twice, more than there is, or missing in another list."""
+    """What is wrong although each value has its type: listed twice, more than there are, absent from another list."""
     yield from _repetitions(suite)
     yield from _seed_misfits(suite)
     grids = {entry.row: entry.settings for entry in suite.mechanisms}
@@ -329,7 +337,11 @@ def _contrast_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
                 yield (*place, key), str(unknown_name(f"row of {contrast.name!r}", row, entries))
                 continue
             epsilon, entry = contrast.epsilon or suite.epsilons[0], entries[row]
-            if entry.name not in REFERENCES and entry.epsilons and epsilon not in entry.epsilons:
+            if (
+                entry.name not in HEADROOM_MECHANISMS
+                and entry.epsilons
+                and epsilon not in entry.epsilons
+            ):
                 yield (
                     (*place, key),
                     f"{row} has no ε = {epsilon:g}; name one that it has as 'epsilon'.",
@@ -368,7 +380,7 @@ def _seed_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
         message = f"'baseline_seeds' lists {shared[0]}, which is one of 'seeds' too; no row may use a seed of headroom."
         yield ("baseline_seeds",), message
     names = [entry.name for entry in suite.mechanisms]
-    absent = [name for name in REFERENCES[:2] if name not in names]
+    absent = [name for name in HEADROOM_MECHANISMS[:2] if name not in names]
     if suite.baseline_seeds and absent:
         yield (
             ("baseline_seeds",),
@@ -394,8 +406,7 @@ def _seed_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
 
 
 def _size_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
-    """More test records than the queries that epsilon covers, or no number of them where a seed draws them; more cells
-    than a machine can list in seconds."""
+    """More test records than `queries`, `fresh_test_records` without a number of test records, too many cells."""
     if suite.fresh_test_records and any(suite.records_of(task) is None for task in suite.tasks):
         yield (
             ("fresh_test_records",),
@@ -413,8 +424,8 @@ def _size_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
 
 
 def _count_cells(suite: Suite) -> int:
-    """How many cells a suite has, before any is made; one whose lists have too many combinations is not looked through,
-    and a baseline counts at every epsilon."""
+    """How many cells a suite has at most, before any is made: a baseline counts at every epsilon, and where the lists
+    have too many combinations these are all counted."""
     lists: list[Sequence[Any]] = [suite.models, suite.tasks, suite.mechanisms, suite.epsilons]
     combinations = math.prod(map(len, lists))
     seeds = len(suite.seeds) + len(suite.baseline_seeds)
@@ -422,7 +433,7 @@ def _count_cells(suite: Suite) -> int:
         return combinations * seeds
     cells = 0
     for entry in suite.mechanisms:
-        headroom_seeds = len(suite.baseline_seeds) if entry.name in REFERENCES else 0
+        headroom_seeds = len(suite.baseline_seeds) if entry.name in HEADROOM_MECHANISMS else 0
         for task in suite.tasks:
             models = sum(entry.has_task(task, model) for model in suite.models)
             for epsilon in entry.epsilons or suite.epsilons:
@@ -478,7 +489,7 @@ def apply_changes(suite: Suite, changes: Changes, known: Mapping[str, Any]) -> S
         update["mechanisms"] = [
             entry
             for name in dict.fromkeys(changes.mechanisms)
-            for entry in _entries(suite, name, known)
+            for entry in _find_entries(suite, name, known)
         ]
     if added := [model for model in changes.models if model not in suite.models]:
         entries = update.get("mechanisms", suite.mechanisms)
@@ -503,11 +514,12 @@ def _add_models(entry: MechanismEntry, models: Iterable[str]) -> MechanismEntry:
     return entry.model_copy(update={"tasks": {**entry.tasks, **dict.fromkeys(models, first)}})
 
 
-def _entries(
+def _find_entries(
     suite: Suite,
     name: str,
     known: Mapping[str, Any],
 ) -> list[MechanismEntry]:
+    """The rows of this name, else all rows of the mechanism, else a new row of a known mechanism."""
     rows = [entry for entry in suite.mechanisms if entry.row == name]
     rows = rows or [entry for entry in suite.mechanisms if entry.name == name]
     if not rows and name not in known:

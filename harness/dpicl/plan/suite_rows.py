@@ -79,6 +79,11 @@ class MechanismEntry(BaseModel):
         return any(task in tasks for name, tasks in self.tasks.items() if model in ("", name))
 
     @property
+    def shared_row(self) -> str:
+        """The row whose choice this one shares; '' where it has a grid of its own, or none."""
+        return self.tune if isinstance(self.tune, str) else ""
+
+    @property
     def settings(self) -> list[Options]:
         """Every combination of the values of ``tune``, in their order; none where nothing is tuned."""
         if not self.tune or isinstance(self.tune, str):

@@ -1,10 +1,10 @@
 """Equal tuning: one protocol chooses, for every row that has a grid, the options that its paper tuned.
 
 Every tuned row of a suite lists the same number of settings (suite_rows.SETTINGS). They run as rows of a suite of their
-own, NAME-tuning, at the suite's first epsilon and model, with seeds that no suite uses, on a generated corpus of the
-task that no row sees: of other records than the one that rows get where a task's own records are generated. A row runs
-on the first task that its mechanism does (classes for most, free answers for the rest), and its best setting, by the
-mean score over seeds, is the row's on every task, epsilon and seed.
+own, NAME-tuning, at the suite's first epsilon and model, with seeds that no suite uses. Their records are generated,
+and no row of the suite sees them: where its records are generated too, they come from another seed. A setting is tried
+on the first task that its mechanism can do (classes for most, free answers for the rest), and the best one, by the mean
+score over seeds, is the row's on every task, epsilon and seed.
 """
 
 from __future__ import annotations
@@ -49,10 +49,9 @@ def tuning_suite(
 ) -> Suite:
     """The suite whose rows are the settings of the tuned rows of another one: ROW.0, ROW.1 and so on.
 
-    shots: demonstrations of every task, fewer than the suite's where those take too long; None:
-    the suite's. Rows that can do none of the tasks are left out. Raises UsageError where nothing is left to tune, and
-    for fewer shots than a task that rows run on has classes, since what is chosen then hangs on the classes that are
-    shown.
+    shots: demonstrations of every task, for a suite whose own number takes too long; None: the suite's. Rows that can
+    do none of the tasks are left out. Raises UsageError where nothing is left to tune, and where a task has more
+    classes than shots, since the choice would then depend on which classes are shown.
     """
     rows, unfit = list[MechanismEntry](), list[str]()
     for entry in (entry for entry in suite.mechanisms if entry.settings):
@@ -146,6 +145,7 @@ def _rank(
     settings: Sequence[Options],
     results: Sequence[Result],
 ) -> list[ScoredSetting]:
+    """The settings of a row with their scores, the best one first. Raises UsageError where one lacks a seed."""
     scored, seeds = [], set()
     for i, setting in enumerate(settings):
         of_setting = [result for result in results if result.cell.label == label_of(entry, i)]
@@ -164,10 +164,10 @@ def _rank(
 
 
 def write_choice(path: Path, tuned: Tuned) -> Path:
-    """Writes what is chosen for the suite of that file beside it; returns where. Other rows keep an earlier choice.
+    """Writes what was chosen beside the file of the suite; returns where. Other rows keep an earlier choice.
 
-    Raises UsageError, and leaves an earlier choice alone, where its rows were tuned otherwise and where the disk does
-    not take it.
+    Raises UsageError, and changes nothing, where the earlier rows were tuned with another model, epsilon, seeds, shots
+    or records, and where the file cannot be written.
     """
     choice = choice_path(path)
     if (earlier := load_suite(path).tuned) is not None:
@@ -194,15 +194,15 @@ def write_choice(path: Path, tuned: Tuned) -> Path:
     return choice
 
 
-def tuning_of(suite: Suite) -> Tuned:
-    """The choices that rows of a suite have, their own or those that they share."""
-    used = {name: entry.row for entry in suite.mechanisms for name in (str(entry.tune), entry.row)}
+def choices_in_use(suite: Suite) -> Tuned:
+    """What tuning chose for the rows of a suite, without rows that are not in it and choices of an earlier grid."""
+    used = {name: entry.row for entry in suite.mechanisms for name in (entry.shared_row, entry.row)}
     tasks = suite.tuned.tasks if suite.tuned else {}
     chosen = {
         task: {
             row: tuned_row
             for row, tuned_row in on.rows.items()
-            if row in used and suite.choose_options(used[row], task)
+            if row in used and suite.tuned_options(used[row], task)
         }
         for task, on in tasks.items()
     }
@@ -217,19 +217,13 @@ def tuning_of(suite: Suite) -> Tuned:
 
 def tuning_table(tuned: Tuned) -> Table:
     """What was chosen for every row, its score and that of the worst setting, on which task."""
-    rows = [
-        [
-            row,
-            ", ".join(f"{name} = {value}" for name, value in best.options.items()),
-            *scores,
-            task,
-            str(on.shots),
-        ]
-        for task, on in tuned.tasks.items()
-        for row, tuned_row in on.rows.items()
-        if (best := tuned_row.settings[0])
-        and (scores := [score_text(tuned_row.settings[at].score) for at in (0, -1)])
-    ]
+    rows = []
+    for task, on in tuned.tasks.items():
+        for row, tuned_row in on.rows.items():
+            best, worst = tuned_row.settings[0], tuned_row.settings[-1]
+            options = ", ".join(f"{name} = {value}" for name, value in best.options.items())
+            scores = (score_text(best.score), score_text(worst.score))
+            rows.append([row, options, *scores, task, str(on.shots)])
     title = f"Tuned on generated public records, the best of {SETTINGS} settings each"
     return text_table(["row", "chosen", "score", "worst", "on", "shots"], rows, title)
 
@@ -237,7 +231,7 @@ def tuning_table(tuned: Tuned) -> Table:
 def describe_tuning(suite: Suite, results: Sequence[Result]) -> list[str]:
     """What a board says of the rows whose results have the options that tuning chose."""
     cells = [result.cell for result in results]
-    chosen = ((cell, suite.choose_options(cell.label, cell.task)) for cell in cells)
+    chosen = ((cell, suite.tuned_options(cell.label, cell.task)) for cell in cells)
     rows = ", ".join(
         sorted(
             {

@@ -237,7 +237,7 @@ def test_a_choice_among_other_settings_counts_as_none(tmp_path):
     write_choice(path, choose_settings(suite, made, results_of(made, {}), "dpicl tune small"))
     path.write_text(path.read_text().replace("[1, 1.5, 2]", "[1, 1.5, 3]"))
     assert (
-        load_suite(path).untuned == ["pta"] and load_suite(path).choose_options("pta", "trec") == {}
+        load_suite(path).untuned == ["pta"] and load_suite(path).tuned_options("pta", "trec") == {}
     )
 
 
