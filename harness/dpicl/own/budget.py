@@ -1,17 +1,17 @@
 """The budget of private records: every release with secure noise is charged before it reads a record.
 
-A *private set* is what its ledger on this machine knows (dpicl.own.private_ledger). A release is charged to the
-set that it names, and to **every set that has one of its records**: the same file under another name, or with some
-records more, pays where it paid before. So does another file of the same people, where a field names them.
-What is charged is all that the release may cause at most, written and synced
-before a record is read or noise is drawn, and nothing is ever given back: a crash, a failure or a retry costs budget,
-and no noise is drawn that is on no ledger. One lock serialises what happens to all ledgers.
+A *private set* is the records of which a ledger on this machine has hashes (dpicl.own.private_ledger). A release is
+charged to the set that it names, and to **every set that has one of its records**: the same file under another name, or
+with some records more, pays where it paid before. So does another file of the same people, where a field names them.
+The most that a release may cost is charged, written and synced before a record is read or noise is drawn, and nothing
+is ever given back: a crash, a failure or a retry costs budget, and no noise is drawn that is on no ledger. One lock
+serialises what happens to all ledgers.
 
-A limit is of the **sum** of the epsilons of a set, which holds at the sum of their deltas for releases whose settings
-were chosen in any way (Rogers, Roth, Ullman & Vadhan 2016). It is a pair: the deltas may add up to one over the
-declared number of records, where nothing else was stated. What they cost by composition (`total`) is smaller and said
-beside it, and admits nothing: it is proved for settings that were chosen before anybody looked at an earlier release,
-and whether they were, a ledger cannot know.
+A limit bounds the **sum** of the epsilons of a set's releases, and the sum of their deltas (by one over the declared
+number of records, where nothing else was stated). The sums hold however the settings of later releases were chosen
+(Rogers, Roth, Ullman & Vadhan 2016). Composition gives a smaller epsilon, which is shown beside the sum and decides
+nothing: it is proved for settings that were chosen before anybody looked at an earlier release, and a ledger cannot
+know whether they were.
 """
 
 from __future__ import annotations
@@ -46,19 +46,20 @@ from dpicl.releasing.release import NewRelease
 
 _log = logging.getLogger(__name__)
 
-#: Rounding only.
+#: A sum may exceed its limit by this factor, which is rounding.
 _ROUNDING = 1 + 1e-9
 
 
 @dataclass(frozen=True)
 class ChargeTo:
-    """Whom a release is charged to, besides every set that has one of its records.
+    """Which set a release is charged to besides every set that has one of its records, and the limits that it states.
 
-    name: a set that the user named. default: of a new set where none was named and none has one of the records.
-    total_epsilon, total_delta: what all releases of a set may add up to; None: what was stated before, if anything was.
-    declared: public number of records; deltas add up to one over it at most, where nothing is stated and
-    allow_large_delta is not given. None: unknown. rows_per_person: of whom at most so many records are used, where
-    epsilon and delta are those of a person; None: those of a record. person_field: the column that names them.
+    name: a set that the user named. default: the name of a new set, where none was named and none has one of the
+    records. total_epsilon, total_delta: what all releases of a set may add up to; None: what was stated before, if
+    anything was. declared: public number of records; deltas may add up to 1 / declared where no limit is stated. None:
+    unknown. allow_large_delta: whether a delta, or a limit of deltas, may be above that. rows_per_person: how many
+    records of a person are used at most, where epsilon and delta protect persons; None: they protect records.
+    person_field: the column that names the persons.
     """
 
     name: str | None = None
@@ -81,7 +82,7 @@ def charge(
 ) -> tuple[str, ...]:
     """Puts a release on the ledger of every set that it concerns, and returns their names; a trial writes nothing.
 
-    persons: whose the records are, where a field names them. A set that has one of them pays, whatever the texts.
+    persons: whose the records are, where a field names them. A set that has a record of one of them pays.
 
     Raises BudgetExceeded where the releases of one of them would add up to more than its limit, UsageError for a limit
     above the one that was stated, ResultError for a ledger that cannot be read or written; then nothing may be
@@ -104,12 +105,11 @@ def set_limit(
     may_rise: bool = False,
     total_delta: float | None = None,
 ) -> None:
-    """States what all releases of a known set may add up to, from here on; infinity lifts the limit of epsilons. None:
-    what stands.
+    """States what all releases of a known set may add up to, from here on.
 
-    delta: at which their composition is said (None: the one that stands). may_rise: whether a limit may be above the
-    one that stands.
-    Raises UsageError for a set that is not known and for a limit that rises unasked.
+    total_epsilon, total_delta: the limits of the sums; None: as they stand; an infinite epsilon lifts its limit. delta:
+    at which the composition of the releases is shown; None: as it stands. may_rise: whether a limit may rise.
+    Raises UsageError for an unknown set, and for a limit that rises although may_rise is false.
     """
     with _lock_ledgers():
         ledgers = {ledger.name: ledger for ledger in read_all()}
@@ -141,27 +141,30 @@ def read_sets() -> list[dict[str, Any]]:
 def describe(ledger: PrivateLedger) -> dict[str, Any]:
     """A private set as JSON: what its releases cost, with every release and limit; no hash of a record is in it.
 
-    sum_epsilon, sum_delta: the sums, which hold whatever later settings were chosen for. total_epsilon, left: what the
-    former may come to, and what may still follow; None where no limit was stated. total_delta, left_delta: the same of
-    the latter; None where no number of records was declared either. epsilon: of all together at delta
-    (of the limit, else the smallest of a release; the sum of deltas, where nothing smaller than the sum of epsilons is
-    proved), where their settings were chosen beforehand. unit: whom all this holds for; 'mixed' where releases protect
-    a record, a person, or people of different columns: then it is a record, see `_sums`.
+    sum_epsilon, sum_delta: the sums, which hold however later settings were chosen. total_epsilon, total_delta: their
+    limits; left, left_delta: what remains of these. None where no limit was stated; the limit of delta is then 1 over
+    the declared number of records, if one was declared.
+    epsilon, delta: of all releases together by composition, which holds for settings that were chosen beforehand. The
+    delta is that of the limit, else the smallest of a release; where composition proves nothing smaller, these are the
+    sums.
+    unit: whom all this protects; 'mixed' where releases protect records as well as persons, or persons of different
+    columns: then the numbers are those of a record (`_sums`).
     """
-    (epsilon, delta), limit, delta_limit = _sums(ledger), _limit(ledger), _delta_limit(ledger)
-    together, at = _compose(ledger)
+    sum_epsilon, sum_delta = _sums(ledger)
+    limit, delta_limit = _limit(ledger), _delta_limit(ledger)
+    composed_epsilon, composed_delta = _compose(ledger)
     return {
         "private_set": ledger.name,
         "releases": len(ledger.charges),
         "unit": unit_of(ledger),
-        "epsilon": together,
-        "delta": at,
-        "sum_epsilon": epsilon,
-        "sum_delta": delta,
+        "epsilon": composed_epsilon,
+        "delta": composed_delta,
+        "sum_epsilon": sum_epsilon,
+        "sum_delta": sum_delta,
         "total_epsilon": limit,
-        "left": None if limit is None else max(0.0, limit - epsilon),
+        "left": None if limit is None else max(0.0, limit - sum_epsilon),
         "total_delta": delta_limit,
-        "left_delta": None if delta_limit is None else max(0.0, delta_limit - delta),
+        "left_delta": None if delta_limit is None else max(0.0, delta_limit - sum_delta),
         "entries": [_describe_entry(entry) for entry in ledger.entries],
     }
 
@@ -172,7 +175,7 @@ def _describe_entry(entry: Charge | Limit) -> dict[str, Any]:
 
 
 def _charge_all(hashes: frozenset[bytes], release: NewRelease, to: ChargeTo) -> list[PrivateLedger]:
-    """The ledgers of all sets that pay, as they stand after it; none is written. Raises as `charge` does."""
+    """The ledgers of all sets that pay, with the charge on them but not yet written. Raises as `charge` does."""
     entry = Charge(
         when=_now(),
         what=to_plain(release.what),
@@ -216,10 +219,12 @@ def _choose_ledgers(
 
 
 def _lower_limits(ledger: PrivateLedger, to: ChargeTo, delta: float) -> PrivateLedger:
-    """With limits that are new or lower. Raises UsageError for a higher one."""
+    """The ledger with the limits that the release states. Raises UsageError for a limit above the one that stands, and
+    for a large delta that was not allowed."""
     _refuse_higher(ledger, to.total_epsilon, to.total_delta)
     _refuse_large_delta(to)
     stated = ledger.limit
+    # at which the composition is shown: the stated one, else the smallest of a release
     deltas = [stated.delta] if stated else [delta, *(charge.delta for charge in ledger.charges)]
     limit = _new_limit(ledger, to.total_epsilon, to.total_delta, min(deltas))
     is_stated = to.total_epsilon is not None or to.total_delta is not None
@@ -234,7 +239,7 @@ def _totals(limit: Limit) -> tuple[float, float | None]:
 def _new_limit(
     ledger: PrivateLedger, total_epsilon: float | None, total_delta: float | None, delta: float
 ) -> Limit:
-    """The limit that stands, with what is given in the place of what was stated."""
+    """The limit that stands, with the totals that are not None in place of its own."""
     stated = ledger.limit
     if total_epsilon is None:
         total_epsilon = math.inf if stated is None else stated.total_epsilon
@@ -262,7 +267,8 @@ def _refuse_higher(
 
 
 def _refuse_other_unit(ledger: PrivateLedger, entry: Charge, to: ChargeTo) -> None:
-    """Raises UsageError for a release that protects others than those whom the limit of a set was stated for."""
+    """Raises UsageError where the limit of epsilon was stated for others (records, or persons of one column) than the
+    release protects, unless the release states the limit again."""
     stated = ledger.limit
     units = {charge.unit for charge in ledger.charges}
     if stated is None or math.isinf(stated.total_epsilon) or not units or units == {entry.unit}:
@@ -276,7 +282,7 @@ def _refuse_other_unit(ledger: PrivateLedger, entry: Charge, to: ChargeTo) -> No
 
 
 def _name_units(units: Collection[str | None]) -> str:
-    """'single records', 'the people of the column customer_id'."""
+    """'single records and the people of the column customer_id'; units: as `Charge.unit`, None for records."""
     columns = sorted(make_visible(unit, 60) for unit in units if unit is not None)
     named = [f"the people of the column {column}" if column else "people" for column in columns]
     return names_text([*(["single records"] if None in units else []), *named])
@@ -299,9 +305,10 @@ def unit_of(ledger: PrivateLedger) -> str:
 
 
 def _compose(ledger: PrivateLedger) -> tuple[float, float]:
-    """(epsilon, delta) of all releases together: their composition, else their sums, which always hold."""
+    """(epsilon, delta) of all releases together: their composition, or their sums where these are smaller, or where
+    nothing is proved of the composition."""
     charges, at, sums = ledger.charges, _compose_at(ledger), _sums(ledger)
-    if len(charges) == 1 and charges[0].delta <= at:
+    if len(charges) == 1 and charges[0].delta <= at:  # nothing to compose
         return charges[0].epsilon, at
     if unit_of(ledger) == "mixed":
         return sums
@@ -315,18 +322,18 @@ def _compose(ledger: PrivateLedger) -> tuple[float, float]:
 
 
 def _compose_at(ledger: PrivateLedger) -> float:
-    """The delta at which all releases together are shown."""
+    """The delta at which releases are composed: that of the limit, else the smallest of a release."""
     if ledger.limit:
         return ledger.limit.delta
     return min((charge.delta for charge in ledger.charges), default=1e-5)
 
 
 def _sums(ledger: PrivateLedger) -> tuple[float, float]:
-    """Epsilon and delta of all releases for whom `unit_of` names: of a mixed set for a record.
+    """(sum of epsilons, sum of deltas) of all releases, for a person or a record as `unit_of` says.
 
-    A release that protects a person counts for two there. Without one row of theirs another one may be used in its
-    place; that is as if the person were taken away with the one row and came back with the other, two steps of which
-    each is (epsilon, delta) (`of_person`).
+    In a mixed set they are those of a record, and a release that protects persons counts there for two steps
+    (`of_person`): where one row of a person is missing, another row of theirs may be used in its place, which is as if
+    the person left with the one row and came back with the other.
     """
     bounds = [(charge.epsilon, charge.delta) for charge in ledger.charges]
     if unit_of(ledger) == "mixed":
@@ -338,14 +345,14 @@ def _sums(ledger: PrivateLedger) -> tuple[float, float]:
 
 
 def _limit(ledger: PrivateLedger) -> float | None:
-    """What its epsilons may add up to; None where nothing was stated, or the limit was lifted."""
+    """What the epsilons of a set may add up to; None where nothing was stated, or the limit was lifted."""
     stated = ledger.limit
     return None if stated is None or math.isinf(stated.total_epsilon) else stated.total_epsilon
 
 
 def _delta_limit(ledger: PrivateLedger) -> float | None:
-    """What its deltas may add up to: what was stated, or one over the largest number of records that was declared; None
-    where nothing was."""
+    """What the deltas of a set may add up to: what was stated, else 1 over the largest declared number of records; None
+    where neither was."""
     if ledger.limit is not None and ledger.limit.total_delta is not None:
         return ledger.limit.total_delta
     declared = max((charge.declared or 0 for charge in ledger.charges), default=0)
@@ -353,7 +360,7 @@ def _delta_limit(ledger: PrivateLedger) -> float | None:
 
 
 def _refusal(ledger: PrivateLedger, to: ChargeTo) -> str:
-    """Why a set is not to stand so; '' where it may."""
+    """Why the last charge of a set breaks one of its limits; '' where it breaks none."""
     limit, delta_limit, (epsilon, delta) = _limit(ledger), _delta_limit(ledger), _sums(ledger)
     named = to.name or to.default
     known = (
@@ -371,6 +378,7 @@ def _refusal(ledger: PrivateLedger, to: ChargeTo) -> str:
     is_stated = ledger.limit is not None and ledger.limit.total_delta is not None
     if delta_limit is None or delta <= delta_limit * _ROUNDING:
         return ""
+    # the user allowed this delta, and only the declared number of records speaks against it
     is_large_alone = ledger.charges[-1].delta > delta_limit * _ROUNDING
     if is_large_alone and to.allow_large_delta and not is_stated:
         return ""
@@ -384,7 +392,7 @@ def _refusal(ledger: PrivateLedger, to: ChargeTo) -> str:
 
 @contextmanager
 def _lock_ledgers() -> Iterator[None]:
-    """Nobody else reads or writes a ledger to charge it meanwhile. Raises ResultError."""
+    """Holds the lock of all ledgers, so that no other process charges one meanwhile. Raises ResultError."""
     try:
         lock = own_folder() / "budget.lock"
         with hold_lock(lock, wait=True, private=True):

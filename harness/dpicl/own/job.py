@@ -43,29 +43,32 @@ from dpicl.releasing.release import (
 from dpicl.results.schema import Manifest
 from dpicl.run.pipeline import manifest_of
 
-#: What is said where a release is stopped that was charged.
+#: What is said of a release that is stopped after it was charged.
 STAYS = "what was charged stays on the budget (`dpicl budget` shows it)"
 #: What is said where a mechanism fails with records.
 _FAILS_WITH_RECORDS = (
     "The release fails with made-up records, so nothing was charged. To see the error, run the same mechanism with"
     " --noise seeded on public records."
 )
-#: A rehearsal of more seconds is not repeated to estimate how long the release takes.
+#: A rehearsal that took longer, in seconds, is not run again with made-up records to estimate the time of the release.
 _SHORT = 20.0
-#: Made-up records of a label, and the words of each, by which that is estimated.
-_STAND_INS, _WORDS = 8, 60
+#: How many such records a label gets at most.
+_STAND_INS = 8
+#: Words of each of them.
+_WORDS = 60
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseJob:
-    """What was asked for.
+    """One release as it was asked for.
 
-    source: the mechanism; chosen: options over its published ones. records: what is public of them. size:
-    declared private records of each class. data: the private records; public: some that a task needs; public_test: some
-    on which the utility is measured before.
-    tell: takes a line for each stage. allow_unchecked: whether a plug-in may release that has not passed the kit.
-    measure_only: whether to stop before anything is charged. contact: who is to be asked, for the card. queries: none
-    for demonstrations and for the state of a prepared mechanism.
+    source: the mechanism. chosen: options in place of its published ones. records: what is public of the records (how
+    they are read, labels, form). size: declared number of private records of each class. data: the private records.
+    public: public records that the task needs, if any. public_test: public records on which the utility is measured
+    before anything is charged. payer: what is charged, as far as the user said so; `charge_to` completes it. out: where
+    files go; None: nowhere. tell: takes a line for each stage. allow_unchecked: whether a plug-in that has not passed
+    the kit may release. measure_only: whether to stop before anything is charged. contact: whom the card names for
+    questions. queries: none for demonstrations, and where a prepared mechanism releases its state.
     """
 
     source: Given
@@ -104,8 +107,8 @@ class ReleaseJob:
         return {label: self.size[label] for label in classes}
 
     @cached_property
-    def payer_of_all(self) -> ChargeTo:
-        """Who is charged, with the declared number of all records and whom the guarantee is for."""
+    def charge_to(self) -> ChargeTo:
+        """`payer` with the declared number of all records, and with whom the guarantee protects."""
         declared = sum(self.sizes.values()) if self.sizes else None
         return replace(
             self.payer,
@@ -117,19 +120,19 @@ class ReleaseJob:
 
     @property
     def rows_per_person(self) -> int | None:
-        """Of whom at most so many records are used; None where the guarantee is for a record."""
+        """How many records of a person are used at most; None where the guarantee protects records."""
         return self.records.rows_per_person if self.records.person_field else None
 
     @cached_property
     def record_config(self) -> ReleaseConfig:
-        """What a record is promised, so that a person has what `config` says: the same where one row of each is used.
-        Raises UsageError for a delta of a person that is too small."""
+        """`config` with the epsilon and delta that a record must have, so that a person has those of `config`; they are
+        the same where one row of each person is used. Raises UsageError for a delta of a person that is too small."""
         config, rows = self.config, self.rows_per_person or 1
         epsilon, delta = of_record(config.epsilon, config.delta, rows, config.secure)
         return config.model_copy(update={"epsilon": epsilon, "delta": delta})
 
     def price(self, release: NewRelease) -> NewRelease:
-        """A release as it is charged: at the epsilon and delta of whom it protects."""
+        """A release as it is charged: at the epsilon and delta of a person, where persons are protected."""
         what = {**release.what, "epsilon_target": self.config.epsilon}
         epsilon = release.epsilon * (self.rows_per_person or 1)
         return replace(release, epsilon=epsilon, delta=self.config.delta, what=what)
@@ -157,13 +160,16 @@ class ReleaseJob:
 
     @cached_property
     def planned(self) -> list[Demonstration]:
-        """The demonstrations without their texts. Raises UsageError for numbers of labels that do not fit."""
+        """The demonstrations that will be released, with their labels and no text yet.
+
+        Raises UsageError for numbers of labels that do not fit.
+        """
         labels = plan_labels(self.mechanism, self.task, self.config)
         return [Demonstration("", label) for label in labels]
 
     def check(self) -> None:
-        """Raises UsageError for what does not fit, as far as it can be seen without a private record, and for inputs
-        that are one."""
+        """Raises UsageError for what does not fit, as far as that can be seen without private records, and where one
+        file was given for two purposes."""
         self.records.require_one_unit()
         self.record_config  # noqa: B018  refuses a delta that is too small
         if self.config.secure and self.sizes is None:
@@ -202,10 +208,12 @@ class ReleaseJob:
         )
 
     def run(self) -> PrivateRelease:
-        """Loads records and model, and releases. Files and the budget are checked before the model is loaded. With
-        secure noise the whole release is tried without a record before anything is charged: what fails then says why;
-        later it costs its epsilon. With measure_only that trial is what is returned: on its card are the measured
-        utility and what the release would cost."""
+        """Loads records and model, and releases. Files and the budget are checked before the model is loaded.
+
+        With secure noise the whole release is tried without a record before anything is charged. A failure then costs
+        nothing and its message is shown; a later one costs its epsilon and says little. With measure_only the trial is
+        what is returned: its card has the measured utility and what the release would cost.
+        """
         paid: list[NewRelease] = []
         try:
             stages = Stages(self.tell)
@@ -218,7 +226,7 @@ class ReleaseJob:
 
 @dataclass(frozen=True)
 class _Run:
-    """One job while it runs. paid: gets what is charged, before it is."""
+    """One job while it runs. paid: what was charged; a release is entered just before its charge."""
 
     job: ReleaseJob
     paid: list[NewRelease]
@@ -230,31 +238,31 @@ class _Run:
         secure = job.config.secure
         if job.out is not None:
             try_places(job.out)
-        known = (
+        public_test = (
             None if job.public_test is None else read_public(job.public_test, job.records, job.tell)
         )
         loaded = load_own(job.records, job.data, job.sizes, secure, job.public, job.tell)
-        without = replace(loaded.task, train=())
+        empty_task = replace(loaded.task, train=())
         if secure and not job.measure_only:
-            self._try_charge(loaded, without)
-        self._tell_of_settings(is_compared=known is not None)
+            self._try_charge(loaded, empty_task)
+        self._tell_of_settings(is_compared=public_test is not None)
         loading = f"loading the model {job.model}"
         self.stages.begin(
             loading, f"{loading} (its first time on a machine takes a minute or more)"
         )
         model = models.load(job.model, dtype="float32" if secure else None)
         manifest = manifest_of(loaded.task, model, secure, job.source.registered.plugin_hash)
-        utility = None if known is None else self._measure(loaded.task, known, model)
+        utility = None if public_test is None else self._measure(loaded.task, public_test, model)
         releaser = _Releaser(job, model, manifest, utility, self.stages.report)
         if not secure:
             self.stages.begin("releasing")
             return releaser.release(loaded.task, job.record_config, None)
 
-        rehearsal = self._rehearse(releaser, without)
+        rehearsal = self._rehearse(releaser, empty_task)
         if job.measure_only:
             return rehearsal
         rehearsed = self.stages.seconds
-        expected = self._estimate(releaser, without, rehearsed)
+        expected = self._estimate(releaser, empty_task, rehearsed)
         pay = partial(
             self._pay, loaded, f"releasing ({duration(rehearsed)} without a record)", expected
         )
@@ -263,14 +271,14 @@ class _Run:
         except Concealed as error:
             raise Concealed(f"{error} What it may have cost stays on the budget.") from None
 
-    def _try_charge(self, loaded: LoadedRecords, without: Task) -> None:
+    def _try_charge(self, loaded: LoadedRecords, empty_task: Task) -> None:
         """Raises what charging the release will raise, before anything is loaded for it."""
         job = self.job
         expected = expected_release(
-            job.mechanism, without, job.model, job.record_config, job.queries
+            job.mechanism, empty_task, job.model, job.record_config, job.queries
         )
         price = job.price(expected)
-        charge(loaded.read, price, job.payer_of_all, persons=loaded.persons, trial=True)
+        charge(loaded.read, price, job.charge_to, persons=loaded.persons, trial=True)
 
     def _tell_of_settings(self, is_compared: bool) -> None:
         """Says what follows from the settings alone, before anything is charged."""
@@ -286,36 +294,43 @@ class _Run:
         if is_simulated(job.model) and charges:
             job.tell(f"{SIMULATED} What it releases is charged all the same.")
 
-    def _measure(self, task: Task, known: Sequence[Record], model: LanguageModel) -> Utility:
+    def _measure(self, task: Task, public_test: Sequence[Record], model: LanguageModel) -> Utility:
         job = self.job
         self.stages.begin("measuring the utility on public records")
         report = self.stages.report
         utility = measure(
-            job.mechanism, task, known, model, job.record_config, job.queries, job.tell, report
+            job.mechanism,
+            task,
+            public_test,
+            model,
+            job.record_config,
+            job.queries,
+            job.tell,
+            report,
         )
         if not job.measure_only:  # which answers with it
             job.tell(utility.sentence)
         return utility
 
-    def _rehearse(self, releaser: _Releaser, without: Task) -> PrivateRelease:
-        """The release without a record, and without a file: what fails here costs nothing."""
+    def _rehearse(self, releaser: _Releaser, empty_task: Task) -> PrivateRelease:
+        """The release from a task without records, with files in memory alone: what fails here costs nothing."""
         self.stages.begin("trying the release without a record")
         warn_of_uncounted()
-        rehearsal = releaser.release(without, self.job.rehearsal_config, None)
+        rehearsal = releaser.release(empty_task, self.job.rehearsal_config, None)
         for write in (rehearsal.text, *rehearsal.card_files):
             write()
         if rehearsal.state is not None:
             require_readable(self.job.mechanism, rehearsal.state)
         return rehearsal
 
-    def _estimate(self, releaser: _Releaser, without: Task, rehearsed: float) -> float | None:
-        """About how many seconds the release takes with as many records as were declared, of `_WORDS` words each; None
-        where it is too short to wait for, where finding that out would take long itself, or where records are no texts
-        of a class. It follows from public things alone, no record is looked at, and what fails with made-up records
-        fails here, before anything is charged."""
+    def _estimate(self, releaser: _Releaser, empty_task: Task, rehearsed: float) -> float | None:
+        """About how many seconds the release takes with the declared number of records, timed with made-up ones of
+        `_WORDS` words. None where that is too short to be told, where the rehearsal was too long to be run again, and
+        where records are neither classified texts nor without labels. No private record is looked at, and what fails
+        with made-up records fails here, before anything is charged."""
         job, sizes = self.job, self.job.sizes
-        is_any_text = job.task.kind == "classification" or job.records.form != "labelled"
-        if sizes is None or rehearsed > _SHORT or not is_any_text:
+        can_stand_in = job.task.kind == "classification" or job.records.form != "labelled"
+        if sizes is None or rehearsed > _SHORT or not can_stand_in:
             return None
         only_label = next((each.label for each in job.planned), "")
         records = [
@@ -325,7 +340,7 @@ class _Run:
         ]
         self.stages.begin(f"timing it with {count(len(records), 'made-up record')}")
         with conceal(True, _FAILS_WITH_RECORDS):  # it says as little as in the release itself
-            releaser.release(replace(without, train=tuple(records)), job.rehearsal_config, None)
+            releaser.release(replace(empty_task, train=tuple(records)), job.rehearsal_config, None)
         more = max(0.0, self.stages.seconds - rehearsed)
         seconds = rehearsed + more * sum(sizes.values()) / len(records)
         return seconds if seconds > SILENT_SECONDS else None
@@ -340,7 +355,7 @@ class _Run:
             f"charging epsilon = {show_rounded_up(price.epsilon)} at delta = {price.delta:g}"
         )
         self.paid.append(price)
-        names = charge(loaded.read, price, job.payer_of_all, persons=loaded.persons)
+        names = charge(loaded.read, price, job.charge_to, persons=loaded.persons)
         sets = ", ".join(map(repr, names)) or "no private set"
         about = (
             ""
@@ -353,7 +368,7 @@ class _Run:
 
 @dataclass(frozen=True)
 class _Releaser:
-    """Releases from a task's records and writes the card. utility: as it was measured before, if it was."""
+    """Releases from a task's records and writes the card. utility: None where it was not measured."""
 
     job: ReleaseJob
     model: LanguageModel
@@ -362,7 +377,7 @@ class _Releaser:
     report: Report
 
     def release(self, task: Task, config: ReleaseConfig, pay: Charger | None) -> PrivateRelease:
-        """pay: charges it, and is called before a record is read; None for public or no records."""
+        """pay: charges the release, before a record is read; None where nothing is charged."""
         job = self.job
         released = release(
             job.mechanism, task, self.model, config, job.queries, report=self.report, charge=pay
@@ -409,7 +424,7 @@ class _Releaser:
     def _notes_of_delta(self) -> list[str]:
         """What `large_delta` says of a person's delta, where that of a record is smaller."""
         job = self.job
-        declared = job.payer_of_all.declared
+        declared = job.charge_to.declared
         if job.record_config.delta == job.config.delta or declared is None:
             return []
         warning = large_delta(job.config.delta, declared)
