@@ -1,4 +1,4 @@
-"""Registers verbs: annotated functions that programs call, and of which `dpicl.cli.commands` makes commands."""
+"""Defines verbs: annotated functions that programs call, and that `dpicl.cli.commands` turns into commands."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ T = TypeVar("T")
 class Flag:
     """How a parameter is written on the command line. In an annotation, an outer Flag replaces what an inner one says.
 
-    name: of the flag; "": made of the parameter's name; one with a flag's name is a flag, though Python takes it by
-    position. check: a value, or what was written for it -> the value that the verb gets; it raises ValueError with the
-    rest of a sentence that begins with the flag (None: as pydantic reads the type). several: whether it may be
-    repeated; then it is checked as a list. complete: what a shell offers, or of what kind (`dpicl list KIND`). hidden:
-    for programs alone.
+    name: of the flag; "": made from the parameter's name. A parameter that Python takes by position is an argument on
+    the command line too, unless it is given a name here. check: turns a value, or the text that was written for it,
+    into the value that the verb gets; it raises ValueError with the rest of a sentence that begins with the flag. None:
+    as pydantic reads the type. several: whether it may be repeated; then it is checked as a list. complete: what a
+    shell offers, or the KIND of `dpicl list KIND` that does. hidden: whether it is for programs alone.
     """
 
     help: str = ""
@@ -52,7 +52,7 @@ class Flag:
     hidden: bool = False
 
     def nest_in(self, outer: Flag) -> Flag:
-        """This flag with what another one says instead."""
+        """This flag, with what the outer one sets in place of its own."""
         outer_values = {each.name: getattr(outer, each.name) for each in fields(outer)}
         return replace(self, **{name: value for name, value in outer_values.items() if value})
 
@@ -62,7 +62,8 @@ HIDDEN = Flag(hidden=True)
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a verb. default: `inspect.Parameter.empty` where it must be given. choices: of a Literal."""
+    """One parameter of a verb. default: `inspect.Parameter.empty` where it must be given. choices: of a Literal.
+    switch: whether its flag takes no value."""
 
     name: str
     flag: Flag
@@ -119,7 +120,7 @@ def parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
 
 
 def _helps(text: str) -> dict[str, str]:
-    """Parameter -> what a docstring says of it: a line `name: text.`, that may go on in indented lines."""
+    """Parameter -> what a docstring says of it in a line `name: text.`, which may go on in indented lines."""
     lines = re.findall(r"^(\w+): (.+(?:\n +.+)*)$", text, re.MULTILINE)
     return {name: " ".join(text_of_line.split()).removesuffix(".") for name, text_of_line in lines}
 
@@ -150,8 +151,8 @@ def _parts(hint: Any) -> Iterator[Any]:
 
 
 def make_validator(hint: Any) -> Callable[[Any], Any]:
-    """A check: a value -> the same as pydantic reads it for the type. It raises ValueError with the rest of a
-    sentence."""
+    """A function that checks a value, and returns it as pydantic reads it for the type. It raises ValueError with the
+    rest of a sentence."""
 
     @functools.cache
     def adapter() -> TypeAdapter[Any]:
@@ -169,7 +170,8 @@ def make_validator(hint: Any) -> Callable[[Any], Any]:
 def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
     """The function with its arguments checked by their annotations.
 
-    The call raises UsageError for an argument that does not fit. Classes that it was given are known while it runs.
+    The call raises UsageError for an argument that does not fit. Mechanism classes among its arguments are registered
+    until it returns.
     """
     signature = inspect.signature(function)
 
@@ -199,7 +201,7 @@ def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
                 error.args = (_name_parameters(str(error.args[0]), known), *error.args[1:])
             raise
         finally:
-            # whoever was given a class has imported it
+            # without this module no class can have been registered
             if registry := sys.modules.get("dpicl.mechanism.registry"):
                 registry.forget()
 
@@ -207,7 +209,7 @@ def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _name_parameters(message: str, known: Mapping[str, Parameter]) -> str:
-    """A message as a program reads it: with names of parameters for flags, but for those of quoted commands."""
+    """A message for a program: flags are replaced by the names of parameters, except inside quoted commands."""
     names = {each.written: name for name, each in known.items()}
     return re.sub(
         r"`[^`]*`|--[a-z][a-z-]*", lambda match: names.get(match.group(), match.group()), message
@@ -218,10 +220,11 @@ def _name_parameters(message: str, known: Mapping[str, Parameter]) -> str:
 class Verb:
     """What a command needs to know of a function besides its parameters.
 
-    example: command lines for its help. answer: what it returned, and its arguments by name -> what a command answers
-    (dpicl.cli.output.Answer), where it does not return that itself. needs: what must be given on the command line
-    alone. apart: seconds of silence after which it is stopped, for a verb that runs code of somebody else in a process
-    of its own; None for all others.
+    example: command lines for its help. answer: makes what a command shows (dpicl.cli.output.Answer) from what the
+    function returned and its arguments by name; the default is for a function that returns an Answer. needs: parameters
+    that must be given on the command line, though a program may leave them out. apart: for a verb that runs somebody
+    else's code in a process of its own, its arguments -> seconds of silence after which that process is stopped; None
+    for all others.
     """
 
     example: str
