@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
@@ -35,7 +35,7 @@ from dpicl.tables.document import notes
 
 
 def _answer(audits: Audits, arguments: Mapping[str, Any]) -> Answer:
-    """A row an audit, what the columns mean, and which proved epsilon is refuted."""
+    """A table with a line for each audit, notes, and which proved epsilons are refuted."""
     documents = [result.model_dump(mode="json") for result in audits]
     refuted = []
     for result in audits:
@@ -82,11 +82,11 @@ def audit(
 ) -> Audits:
     """A lower bound on the epsilon of a mechanism, for every target epsilon.
 
-    By what runs with and without a canary release, at a confidence; or, where it is exact, what one canary demonstrates
-    for the noisy releases of a row of a board, or of every row of a suite that has noise: no sampling error, no
-    confidence.
+    A sampled audit compares what is released by runs with and without a canary, and holds at a confidence. An exact one
+    computes what one canary demonstrates for the noisy releases of a row of a board, or of every row of a suite that
+    has noise: there is no sampling error, and no confidence.
 
-    Raises UsageError for what does not fit, and for audits of other records in the folder.
+    Raises UsageError for what does not fit, and where the folder has audits of other records.
 
     mechanism: see `dpicl list mechanisms`; a row of SUITE.
     task: where records and prompts come from.
@@ -109,7 +109,7 @@ def audit(
         "records": records,
         "confidence": confidence,
     }
-    exact_only = {
+    exact_only = {  # by the names of their flags
         "suite": suite,
         "other-records": other_records,
         "queries": queries,
@@ -129,7 +129,7 @@ def audit(
     folder = Path(results or DEFAULT_RESULTS)
     files = p.as_list(plugins)
     epsilons = list(dict.fromkeys(p.as_list(epsilon)))
-    adversary = (other_records or "alone", queries or "own", copies or 1)
+    adversary = _Adversary(other_records or "alone", queries or "own", copies or 1)
     if suite is not None:
         of_row = {"delta": delta, "model": model, "source": source, "seed": seed}
         sentence = "Rows of a suite are audited with their own settings; leave {} out, or --suite."
@@ -160,9 +160,17 @@ def audit(
     return _audit_by_sampling(row, sampled, auditor)
 
 
+class _Adversary(NamedTuple):
+    """What an exact audit gives its adversary: fields of `ExactJob`, in its order."""
+
+    other_records: Deal
+    queries: QueryChoice
+    copies: int
+
+
 @dataclass(frozen=True)
 class _Row:
-    """A mechanism on a task, which no suite names. options: those that were chosen."""
+    """A mechanism on a task that was named without a suite. options: those that were chosen."""
 
     owner: Given
     options: dict[str, Any]
@@ -190,8 +198,8 @@ class _Row:
             files = [*files, plugin]
         return selection_of(suite, folder, files)
 
-    def plan(self, chosen: Mapping[str, Any]) -> AuditJob:
-        """Its audit by sampling. chosen: question, access, runs, records, confidence; None where it is the default."""
+    def sampling_job(self, chosen: Mapping[str, Any]) -> AuditJob:
+        """Its audit by sampling. chosen: question, access, runs, records, confidence; None stands for the default."""
         cls = self.owner.cls
         options = sized_options(cls, self.task, DEMONSTRATION_SIZES, SIZES, self.options)
         settings = {name: value for name, value in chosen.items() if value is not None}
@@ -251,7 +259,7 @@ class _Auditor:
             message(f"dpicl: {text}")
 
     def run(self, jobs: Iterable[Job], bench: Workbench) -> Iterator[Outcome]:
-        """The outcome of every job, as it is there."""
+        """The outcome of every job, as soon as it is there."""
         for outcome in run_jobs(jobs, bench, self.folder, self.say, self._report_for):
             if outcome.earlier and outcome.result is not None:
                 date = outcome.result.created[:10]
@@ -275,12 +283,12 @@ class _Auditor:
 
 
 def _audit_by_sampling(row: _Row, chosen: Mapping[str, Any], auditor: _Auditor) -> Audits:
-    """With one canary for all target epsilons; the model is read where an audit is not there."""
-    plan = row.plan(chosen)
-    plan.check()
+    """The audits of all target epsilons, with one canary; the model is asked only for those that the folder lacks."""
+    job = row.sampling_job(chosen)
+    job.check()
     bench = Workbench({row.owner.name: row.owner.registered})
     audits = []
-    for outcome in auditor.run(sampled_audits(plan, row.epsilons, bench), bench):
+    for outcome in auditor.run(sampled_audits(job, row.epsilons, bench), bench):
         if outcome.result is None:
             raise outcome.error or AssertionError("unreachable: an outcome is a result or an error")
         audits.append(outcome.result)
@@ -289,12 +297,12 @@ def _audit_by_sampling(row: _Row, chosen: Mapping[str, Any], auditor: _Auditor) 
 
 def _audit_exactly(
     selection: Selection,
-    adversary: tuple[Deal, QueryChoice, int],
+    adversary: _Adversary,
     auditor: _Auditor,
 ) -> Audits:
-    """Of the first cell of every row. Raises UsageError where no row can be audited."""
+    """The audit of the first cell of every row. Raises UsageError where no row can be audited."""
     bench = Workbench(selection.mechanisms)
-    cells, skipped = _find_auditable(selection, bench, adversary[1])
+    cells, skipped = _find_auditable(selection, bench, adversary.queries)
     auditor.say(f"Exact audits of {count(len(cells), 'row')}.")
     jobs = (
         ExactJob(
@@ -336,6 +344,7 @@ def _find_auditable(
             query_choice,
         )
         if reason is not None:
+            # a row at ε = 0 is left out for one reason on all of its tasks
             skipped[f"{cell.label} on {cell.task}" if cell.epsilon else cell.label] = reason
             continue
         key = (cell.label, cell.task, cell.model, cell.epsilon)
