@@ -53,7 +53,7 @@ def release(
     seed: int = 0,
     model: SimulatedLM | None = None,
 ) -> tuple[list[Demonstration], Ledger]:
-    plan = task.plan_shots(shots, Streams(seed).stream("shots"))
+    plan = mechanism.plan_shots(task.public_view(), shots, Streams(seed).stream("shots"))
     private, ledger, public = private_set(task.train, task.sizes(plan).records, seed)
     context = Context(task.public_view(), model or SimulatedLM(), plan, 1.0, public)
     released = mechanism.release(private, context)
