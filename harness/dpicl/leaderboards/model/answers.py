@@ -49,9 +49,9 @@ class BoardAnswer:
     """Who is best on a task at an ε. queries: Q in words, where rows of several are ranked apart.
 
     best: the methods that no other is better than, the highest first; verdict: how they compare, or why nobody is
-    ranked. controls: those at ε = 0, without a language model, or with records (`Row.is_control`), that score at least
-    as much as each of them. to_beat: the highest row that reads no record. beating: the methods that
-    are better than it, at 95% for all rows together; None where they were not compared.
+    ranked. controls: those at ε = 0, without a language model, or with records (`Row.is_control_with_records`), that
+    score at least as much as each of them. to_beat: the highest row that reads no record. beating: the methods that are
+    better than it, at 95% for all rows together; None where they were not compared.
     not_compared: rows that read no record and score at least as much as `to_beat`, in no rank set. metric, reader: of
     the scores. own_readers: rows that use the embeddings that the metric reads and score at
     least as much as the best, which therefore have no rank.
@@ -167,7 +167,7 @@ def levels(tables: Sequence[TaskTable]) -> list[float]:
 def _judge(table: TaskTable, epsilon: float, rows: Sequence[Row]) -> dict[str, Any]:
     """The verdict on the rows of one level: where some are methods, these are ranked, and the others are controls."""
     comparable = [row for row in rows if _is_comparable(table.families, row)] or rows
-    methods = [row for row in comparable if not row.is_control] or comparable
+    methods = [row for row in comparable if not row.is_control_with_records] or comparable
     family = _find_family(table.families, methods)
     best = by_worth(_list_unbeaten(family, methods))
     least = best[0].worth

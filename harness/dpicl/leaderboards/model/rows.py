@@ -60,8 +60,8 @@ class Rank:
 class Row:
     """One mechanism at one epsilon on one task, over its seeds. What other rows and attacks say of it comes last.
 
-    epsilon: the target (0 and infinity: the two reference baselines). claimed, proved, epsilon_per_query: the largest
-    over seeds. score, low, high: mean of the main metric and its 95% interval over seeds (of one seed: over its
+    epsilon: the target (0 of zero-shot, infinity of real demonstrations). claimed, proved, epsilon_per_query: the
+    largest over seeds. score, low, high: mean of the main metric and its 95% interval over seeds (of one seed: over its
     documents), all in [0, 1].
     zero_shot, control, real_data: mean scores, over this row's seeds, of zero-shot, of the best row that reads no
     record (control_name) and of real demonstrations; None where one of them lacks a seed. Recovery is computed from the
@@ -170,7 +170,7 @@ class Row:
         return f"{self.title} on {self.task}"
 
     @property
-    def is_control(self) -> bool:
+    def is_control_with_records(self) -> bool:
         """Whether it is a control that reads records."""
         return BY_EMBEDDINGS in self.marks or CONTROL in self.marks
 

@@ -208,7 +208,9 @@ def _name_control_above(row: Row, rows: Iterable[Row]) -> str:
     and for a row that reads no record."""
     controls = [control for control in rows if control.epsilon == 0]
     controls += [
-        control for control in rows if control.is_control and control.epsilon == row.epsilon
+        control
+        for control in rows
+        if control.is_control_with_records and control.epsilon == row.epsilon
     ]
     highest = max(controls, key=attrgetter("worth"), default=row)
     if row.epsilon == 0 or highest.worth <= row.worth:

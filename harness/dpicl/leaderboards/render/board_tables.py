@@ -109,7 +109,11 @@ class _Method:
     @property
     def is_control(self) -> bool:
         """Whether it reads no record, shows them as they are, or is a control that reads records."""
-        return self.first.is_reference or math.isinf(self.epsilon) or self.first.is_control
+        return (
+            self.first.is_reference
+            or math.isinf(self.epsilon)
+            or self.first.is_control_with_records
+        )
 
     @property
     def recovery(self) -> tuple[float, str] | None:

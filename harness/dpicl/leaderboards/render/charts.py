@@ -101,7 +101,7 @@ def page_figure(caption: str, panel: Spec, task: str = "", left: int = _NAMES) -
 
 def _row_style(row: Row) -> Style:
     """Grey for what is no method."""
-    return CONTROL if row.is_reference or row.is_control else style_of(row.mechanism)
+    return CONTROL if row.is_reference or row.is_control_with_records else style_of(row.mechanism)
 
 
 # Recovery.
@@ -113,15 +113,15 @@ def recovered_rows(table: TaskTable, epsilon: float) -> list[Row]:
     if table.ranks_nobody:
         return []
     rows = [row for row in table.rows if row.epsilon == epsilon and row.recovery is not None]
-    rows.sort(key=lambda row: (row.is_control, -(row.recovery or 0.0), row.label))
-    return [] if all(row.is_control for row in rows) else rows
+    rows.sort(key=lambda row: (row.is_control_with_records, -(row.recovery or 0.0), row.label))
+    return [] if all(row.is_control_with_records for row in rows) else rows
 
 
 def recovery_panel(table: TaskTable, epsilon: float) -> Spec:
     """The recovery of every row of a task at an ε with its 95% interval: 0 is the best control without records, 1 what
     real demonstrations reach. A line each, methods first."""
     rows = recovered_rows(table, epsilon)
-    methods = sum(not row.is_control for row in rows)
+    methods = sum(not row.is_control_with_records for row in rows)
     points = [
         _recovery_point(row, line if line < methods else line + 0.5)  # controls stand apart
         for line, row in enumerate(rows)
@@ -177,7 +177,7 @@ def _recovery_point(row: Row, line: float) -> dict[str, Any]:
         "high": _within(high),
         "colour": style.colour,
         "shape": shape,
-        "ink": _QUIET if row.is_control else _INK,
+        "ink": _QUIET if row.is_control_with_records else _INK,
     }
 
 
