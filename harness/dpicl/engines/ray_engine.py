@@ -218,9 +218,11 @@ def _prepare(payload: WorkerPayload, node: str) -> Worker:
     Folders of tasks must be on the node already: they may hold records, which are not sent around.
     """
     if payload.code != _code_here():
-        wanted, found = (" at ".join(map(str, each)) for each in (payload.code, _code_here()))
+        driver_code, node_code = (
+            " at ".join(map(str, each)) for each in (payload.code, _code_here())
+        )
         raise UsageError(
-            f"Node {node} has dpicl {found}, this machine {wanted}; install the same on every node."
+            f"Node {node} has dpicl {node_code}, this machine {driver_code}; install the same on every node."
         )
     plugins = dict(payload.plugins)
     with TemporaryDirectory(prefix="dpicl-plugins-", ignore_cleanup_errors=True) as folder:
