@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -163,6 +164,7 @@ def read_attacks(results: Path) -> list[AttackResult]:
 def load_evidence(results: Path, mechanisms: Mapping[str, Registered[Mechanism]]) -> Evidence:
     """The attacks of a results folder, and the default options of known mechanisms."""
 
+    @cache
     def default_options(mechanism: str, task: str) -> Mapping[str, Any]:
         return (
             resolve_options(mechanisms[mechanism].cls, task, {}) if mechanism in mechanisms else {}

@@ -606,26 +606,23 @@ def lines(value: Any, margin: str = "") -> str:
 
 def from_text(text: str) -> Result:
     """Reads a result file's content. Raises ValueError, with the reason in a few words, for anything else."""
-    result = read_part(Result, text, SCHEMA_VERSION, "result file")
-    if result.scored_release is not None:
-        raise ValueError("damaged: it holds a release and names another one")
-    return result
+    _require_version(text, SCHEMA_VERSION, "result file")
+    return _result_of(text)
 
 
 def either_from_text(text: str) -> Result | Scores:
     """Reads the content of a result file, or that of a file of scores. Raises ValueError as `from_text`."""
-    if '"scored_release"' in text and _is_of_scores(text):
-        return read_part(Scores, text, SCHEMA_VERSION, "result file")
-    return from_text(text)
+    content = _require_version(text, SCHEMA_VERSION, "result file")
+    if "scored_release" in content and "privacy" not in content:
+        return _validate(Scores, text)
+    return _result_of(text)
 
 
-def _is_of_scores(text: str) -> bool:
-    """Whether a file's keys are those of scores, and it is not a result in which the word occurs."""
-    try:
-        content = json_text.loads(text)
-    except ValueError:
-        return False
-    return isinstance(content, dict) and "scored_release" in content and "privacy" not in content
+def _result_of(text: str) -> Result:
+    result = _validate(Result, text)
+    if result.scored_release is not None:
+        raise ValueError("damaged: it holds a release and names another one")
+    return result
 
 
 class NewerFile(ValueError):
@@ -643,6 +640,12 @@ def require_not_newer(found: object, version: int) -> None:
 def read_part(schema: type[P], text: str, version: int, what: str) -> P:
     """A file's content as its schema has it; what: the kind of file. Raises ValueError, with the reason: NewerFile for
     the file of a newer version."""
+    _require_version(text, version, what)
+    return _validate(schema, text)
+
+
+def _require_version(text: str, version: int, what: str) -> dict[str, Any]:
+    """The plain values of a file of this version. Raises ValueError as `read_part`."""
     try:
         data = json_text.loads(text)
     except ValueError as error:
@@ -654,6 +657,10 @@ def read_part(schema: type[P], text: str, version: int, what: str) -> P:
     if stated != version:
         age = "older" if isinstance(stated, int) else "foreign"
         raise ValueError(f"{age}: schema version {stated!r:.40}, this program writes {version}")
+    return data
+
+
+def _validate(schema: type[P], text: str) -> P:
     try:
         return schema.model_validate_json(text, strict=True)
     except ValidationError as error:

@@ -244,12 +244,18 @@ def list_results(folder: Path, root: Path) -> tuple[list[Path], list[Damaged]]:
     `quarantine` and names with a leading dot are not looked into. root: the folder that the user has named, which may
     be a link itself."""
     entries, unread = _list_tree(folder, root)
-    paths = [
-        Path(entry.path)
+    places = [
+        entry.path
         for entry in entries
         if entry.name.endswith(".json") and not entry.name.startswith(".")
     ]
-    return sorted(paths), sorted(unread, key=lambda each: each.path)
+    paths = [Path(place) for place in sorted(places, key=_parts)]
+    return paths, sorted(unread, key=lambda each: each.path)
+
+
+def _parts(place: str) -> list[str]:
+    """Paths are in the order of their parts."""
+    return place.split(os.sep)
 
 
 def list_suites(results: Path) -> list[str]:
