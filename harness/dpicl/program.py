@@ -14,6 +14,7 @@ from typing import Any
 
 from dpicl.cli import commands
 from dpicl.cli.call import COMMAND
+from dpicl.core.collection import pause_collection
 from dpicl.core.errors import DpiclError, one_line
 from dpicl.core.extras import require_extras
 from dpicl.core.interrupts import stop_on_term
@@ -92,7 +93,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if unheard:
             raise OSError(errno.EBADF, "stdout is closed")
         with stop_on_term(), require_extras():
-            called = parse(argv)
+            with pause_collection():  # what a command imports stays
+                called = parse(argv)
             code = 0 if called is None else called.run()
         sys.stdout.flush()
         return code

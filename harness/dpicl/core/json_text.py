@@ -45,7 +45,7 @@ def loads(text: str | bytes, largest: int = LARGEST, plain: bool = True) -> Any:
             object_pairs_hook=refuse_repeated_keys,
             parse_constant=refuse_constant if plain else None,
         )
-        _count_keys([value], plain)
+        _count_keys(value, plain)
     except _Refused as error:
         raise ValueError(str(error)) from None
     except RecursionError:
@@ -113,31 +113,39 @@ def _parse_fast(text: str) -> Any:
     """
     try:
         value = pydantic_core.from_json(text, allow_inf_nan=False)
-        is_plain = not _SPACED_COLON.search(text) and text.count('":') == _count_keys([value])
+        is_plain = not _SPACED_COLON.search(text) and text.count('":') == _count_keys(value)
     except (ValueError, RecursionError):
         return None
     return value if is_plain else None
 
 
-def _count_keys(value: Any, numbers: bool = True, depth: int = -1) -> int:
+def _count_keys(value: Any, numbers: bool = True) -> int:
     """How many keys the objects in a value have. Raises _Refused for what is nested too deeply, and for numbers that
     not every program can hold."""
-    if depth > DEEPEST:
-        raise _Refused(f"it is nested too deeply, over {DEEPEST} levels")
-    keys = len(value) if isinstance(value, dict) else 0
-    items = value.values() if keys else value
-    kinds = set(map(type, items))
-    if kinds <= _WITHOUT_NUMBERS or (kinds == {float} and math.isfinite(sum(items))):
-        return keys
-    for item in items:
-        kind = type(item)
-        if kind is list or kind is dict:
-            keys += _count_keys(item, numbers, depth + 1)
-        elif numbers and kind is float and not math.isfinite(item):
-            raise _Refused("it holds a number that is too large, or none")
-        elif numbers and kind is int and abs(item) >= WHOLE:
-            raise _Refused("it holds a whole number of 2^53 or more")
-    return keys
+    keys = 0
+    level = [[value]]
+    for _ in range(DEEPEST + 2):
+        inside: list[Any] = []
+        for container in level:
+            items = container
+            if type(container) is dict:
+                keys += len(container)
+                items = container.values()
+            kinds = set(map(type, items))
+            if kinds <= _WITHOUT_NUMBERS or (kinds == {float} and math.isfinite(sum(items))):
+                continue
+            for item in items:
+                kind = type(item)
+                if kind is list or kind is dict:
+                    inside.append(item)
+                elif numbers and kind is float and not math.isfinite(item):
+                    raise _Refused("it holds a number that is too large, or none")
+                elif numbers and kind is int and abs(item) >= WHOLE:
+                    raise _Refused("it holds a whole number of 2^53 or more")
+        if not inside:
+            return keys
+        level = inside
+    raise _Refused(f"it is nested too deeply, over {DEEPEST} levels")
 
 
 class _Refused(ValueError):

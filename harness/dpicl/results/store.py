@@ -11,7 +11,6 @@ reader lists files by `list_results`, which names what it could not look into.
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import tempfile
@@ -24,6 +23,7 @@ from typing import TypeVar
 
 from dpicl.core import json_text
 from dpicl.core.cell import Cell
+from dpicl.core.collection import pause_collection
 from dpicl.core.errors import ResultError
 from dpicl.core.files import hold_lock, make_folder, put_whole, require_no_link, unwritable_error
 from dpicl.core.messages import message
@@ -361,22 +361,3 @@ def _join(
         return join_scores(scores, release)
     except ValueError as error:
         return Damaged(path, str(error))
-
-
-@contextmanager
-def pause_collection() -> Iterator[None]:
-    """Keeps the garbage collector from walking, again and again, through objects that all stay: most of the time that
-    ten thousand results take to read. What is no part of a circle is freed as ever.
-
-    Afterwards these objects count as old: the two collections of young ones that would walk through all of them are
-    left out.
-    """
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.freeze()
-            gc.unfreeze()  # into the oldest generation
-            gc.enable()

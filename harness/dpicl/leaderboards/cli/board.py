@@ -14,6 +14,7 @@ from dpicl.api import parameters as p
 from dpicl.cli.output import Answer
 from dpicl.cli.selecting import select_cells
 from dpicl.core.cell import Cell
+from dpicl.core.collection import pause_collection
 from dpicl.core.errors import ResultError, UsageError
 from dpicl.core.messages import message
 from dpicl.core.paths import CLONE, shipped_suites
@@ -35,7 +36,7 @@ from dpicl.plan.selection import Selection
 from dpicl.plan.suite import Suite, load_suite
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
-from dpicl.results.store import Damaged, Store, pause_collection, report_damaged
+from dpicl.results.store import Damaged, Store, report_damaged
 from dpicl.tables.document import Block
 
 #: The words in place of a suite.
