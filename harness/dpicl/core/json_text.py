@@ -123,7 +123,7 @@ def _count_keys(value: Any, numbers: bool = True) -> int:
     """How many keys the objects in a value have. Raises _Refused for what is nested too deeply, and for numbers that
     not every program can hold."""
     keys = 0
-    level = [[value]]
+    level: list[Any] = [[value]]
     for _ in range(DEEPEST + 2):
         inside: list[Any] = []
         for container in level:
