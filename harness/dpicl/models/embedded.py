@@ -149,7 +149,10 @@ def _parsed_once() -> Iterator[None]:
             end: int = super()._build_fields(offs, count)
             return end
 
-    replaced: dict[str, Any] = {"GGUFReader": PlainReader, "get_tensor_name_map": gguf.get_tensor_name_map}
+    replaced: dict[str, Any] = {
+        "GGUFReader": PlainReader,
+        "get_tensor_name_map": gguf.get_tensor_name_map,
+    }
     originals = {name: getattr(gguf, name) for name in replaced}
     for name, function in replaced.items():
         setattr(gguf, name, cache(function))
