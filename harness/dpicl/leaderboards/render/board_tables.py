@@ -160,7 +160,7 @@ def methods_table(
     ranked = [table for table in tables if any(row.rank for row in table.rows)]
     if places is None:
         tables.sort(key=lambda table: table not in ranked)
-    order = "Methods stand by their mean recovery, controls last."
+    order = "Methods are sorted by mean recovery; controls come last."
     notes = [f"A cell is a score. {order}"]
     if ranked:
         notes = [

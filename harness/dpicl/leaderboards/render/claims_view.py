@@ -53,10 +53,6 @@ class PlacedClaim:
         return f"{self.claim.task} ({group.suite} {group.version}{other_model})"
 
     @property
-    def verdict(self) -> str:
-        return self.claim.verdict
-
-    @property
     def table(self) -> TaskTable:
         return next(table for table in self.section.tables if table.task == self.claim.task)
 
@@ -84,14 +80,17 @@ def claims_blocks(claims: Mapping[str, list[PlacedClaim]]) -> list[Block]:
 
     def column(verdict: str) -> Column:
         def list_tasks(name: str) -> str | None:
-            return names_text(one.where for one in claims[name] if one.verdict == verdict) or None
+            return (
+                names_text(one.where for one in claims[name] if one.claim.verdict == verdict)
+                or None
+            )
 
         return Column(verdict, verdict, list_tasks, wide=True)
 
     table = make_table(
         TITLE,
         [Column("claim", "claim", str), *map(column, _VERDICTS)],
-        sorted(claims, key=lambda name: (all(_untested(one) for one in claims[name]), name)),
+        sorted(claims),
         links=lambda name: {0: claim_page(name)},
         notes=(
             "Where no column names a task, there is no verdict yet: the claim's page says why.",
@@ -101,18 +100,14 @@ def claims_blocks(claims: Mapping[str, list[PlacedClaim]]) -> list[Block]:
     return [Heading(TITLE, 1), words(_INTRO), table]
 
 
-def _untested(one: PlacedClaim) -> bool:
-    return one.claim.test is None
-
-
 def claim_blocks(name: str, placed: list[PlacedClaim]) -> Iterator[Block]:
     """A claim: verdict, differences, limits, commands."""
     from dpicl.leaderboards.render import charts  # a terminal has no need of it
 
     yield Words((Link(TITLE, "claims/index.html"), f" › {name}"))
     yield Heading(name, 1)
-    tested = [one for one in placed if not _untested(one)]
-    by_verdict = group_by(tested, "verdict")
+    tested = [one for one in placed if one.claim.test]
+    by_verdict = group_by(tested, "claim.verdict")
     verdicts = [
         f"{verdict} on {names_text(one.where for one in by_verdict[verdict])}"
         for verdict in _VERDICTS

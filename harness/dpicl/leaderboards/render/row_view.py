@@ -35,7 +35,7 @@ from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.rows import Row, by_worth
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.model.task_table import TaskTable
-from dpicl.leaderboards.model.text import interval_text, metric_name, metrics_text, p_number
+from dpicl.leaderboards.model.text import interval_text, p_number
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import list_attacks_on
 from dpicl.leaderboards.render.board_tables import submitted_table
@@ -93,7 +93,6 @@ def row_blocks(
         blocks += _submission(row.submission, row)
     blocks += _list_neighbours(pairs, row, places, group)
     blocks += _show_released(row)
-    blocks += _metrics(row)
     blocks += _seeds(row)
     blocks += _attacks(row)
     blocks += _ledger(row)
@@ -112,29 +111,6 @@ def _method(method: Method) -> Iterator[Block]:
             parts += [" ", Link(name, address)]
     if parts:
         yield Words(tuple(parts))
-
-
-def _metrics(row: Row) -> Iterator[Block]:
-    """The metrics beside the main one."""
-    scores = {}
-    for metric, value in row.numbers.items():
-        if metric != row.metric:
-            direction = " (lower is better)" if row.lower_is_better(metric) else ""
-            scores[metric_name(metric) + direction] = score_text(value)
-    if scores or row.skipped:
-        yield Heading("Other metrics")
-    if scores:
-        readers = metrics_text(
-            (metric_name(metric), row.results[0].reader_of(metric))
-            for metric in row.numbers
-            if metric != row.metric
-        )
-        yield Facts(scores)
-        yield words(f"{capitalize(readers)}.", "quiet")
-    yield from notes(
-        f"{metric_name(metric)} was not computed: {reason}"
-        for metric, reason in row.skipped.items()
-    )
 
 
 def _attacks(row: Row) -> Iterator[Block]:
