@@ -4,7 +4,6 @@ results, `attacks` every attack.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -240,7 +239,9 @@ def _results(
     for source in sorted({result.cell.source for result in current}):
         chosen = suite.model_copy(update={"models": models, "source": source})
         cells += expand(chosen, mechanisms)
-    asked = suite.name if path in shipped_suites().values() else os.path.relpath(path)
+    asked = suite.name
+    if CLONE and path not in shipped_suites().values():
+        asked = path.relative_to(CLONE).as_posix()
     return results, damaged, Selection(asked, suite, dict(mechanisms), cells, store)
 
 
