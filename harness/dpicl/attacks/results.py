@@ -6,8 +6,6 @@ numbers, so an attack that was made is found again.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
@@ -15,6 +13,7 @@ from pydantic import Field, model_validator
 
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.field_types import Count, Delta, Epsilon, Finite, Positive, Real, Share
+from dpicl.core.json_text import sha256_of
 from dpicl.results.schema import Cost, Free, Manifest, Moment, Part, Privacy, read_part
 
 ATTACK_SCHEMA: Final = 1
@@ -78,7 +77,7 @@ class Attempt:
     def id(self) -> str:
         """16 hexadecimal digits of a sha256."""
         content = [self.attack, self.access, self.settings, self.subject.model_dump(mode="json")]
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+        return sha256_of(content)[:16]
 
 
 class Estimate(Part):

@@ -6,8 +6,6 @@ and anything that changes (an option, a prompt version, the number of test recor
 
 from __future__ import annotations
 
-import hashlib
-import json
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
@@ -23,6 +21,7 @@ from pydantic import (
 
 from dpicl.core.errors import UsageError
 from dpicl.core.field_types import Count, Delta, Epsilon, Positive
+from dpicl.core.json_text import sha256_of
 from dpicl.core.seeds import accounted_delta
 
 Noise = Literal["seeded", "secure"]
@@ -140,14 +139,14 @@ class Cell(BaseModel):
         content = self.model_dump(
             mode="json", exclude={"label"} if self.queries else {"label", "queries"}
         )
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+        return sha256_of(content)[:16]
 
     @cached_property
     def release_id(self) -> str:
         """16 hexadecimal digits of the sha256 over every field that decides what a mechanism releases that answers no
         query: not the suite, the label or the test records. Two cells with one of them can share a release."""
         content = self.model_dump(mode="json", exclude=_OF_SCORES)
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+        return sha256_of(content)[:16]
 
     def __copy__(self) -> Self:
         """Without the id: `model_copy` gives a copy other fields."""

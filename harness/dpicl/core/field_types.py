@@ -35,6 +35,11 @@ Count = Annotated[int, Field(ge=0, lt=WHOLE)]
 Positive = Annotated[int, Field(ge=1, lt=WHOLE)]
 
 
+def written_if_set(default: Any = None) -> Any:
+    """A field of a later version: a file has it where it is not its default, so that older files stay as they are."""
+    return Field(default=default, exclude_if=lambda value: value == default)
+
+
 def parse_number(text: str) -> float:
     """A decimal, or a fraction such as 20/30000; 'inf' or '∞' is infinity, 'nan' no number.
 

@@ -6,6 +6,7 @@ exactly, and texts that UTF-8 can write. Everything else is a ValueError with th
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -79,6 +80,11 @@ def text_of(path: Path, largest: int = LARGEST) -> str:
     if len(content) > largest:
         raise ValueError(f"it has more than {largest:,} bytes")
     return _decode(content)
+
+
+def sha256_of(value: Any) -> str:
+    """sha256, in hexadecimal digits, of a value that JSON can hold; the order of keys makes no difference."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def _decode(content: bytes) -> str:

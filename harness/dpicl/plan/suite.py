@@ -6,8 +6,6 @@ name file, line and the closest known key.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,6 +27,7 @@ from pydantic import (
 from dpicl.core.cell import Options
 from dpicl.core.errors import UsageError, unknown_name
 from dpicl.core.field_types import Number, Quantity, Seed, Shots, TargetDelta, TargetEpsilon
+from dpicl.core.json_text import sha256_of
 from dpicl.core.messages import capitalize
 from dpicl.core.paths import real_path
 from dpicl.core.plain_words import explanation
@@ -143,7 +142,7 @@ class Suite(BaseModel):
         keeps its results comparable; a change of what is shared starts a new board."""
         content = {key: getattr(self, key) for key in _SHARED} | {"mode": "proved"}
         content |= {key: value for key in _SHARED_IF_SET if (value := getattr(self, key))}
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return sha256_of(content)
 
     @property
     def planned(self) -> list[Contrast]:

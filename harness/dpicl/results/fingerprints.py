@@ -5,8 +5,6 @@ A fingerprint is a hash over all records as loaded (dpicl.data.splits). It stand
 
 from __future__ import annotations
 
-import hashlib
-import json
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -73,7 +71,7 @@ class AtHand(Part):
     def of(cls, task: Task) -> AtHand:
         return cls(
             fingerprint=task.fingerprint,
-            test=_hash_of(sorted(query.id for query in task.queries())),
+            test=json_text.sha256_of(sorted(query.id for query in task.queries())),
         )
 
     @classmethod
@@ -115,7 +113,7 @@ class Fingerprints:
         ids = result.documents[result.main_metric].ids
         return (
             "the test records changed"
-            if _hash_of(sorted(ids)) != now.test
+            if json_text.sha256_of(sorted(ids)) != now.test
             else "the train or public records changed"
         )
 
@@ -149,7 +147,7 @@ def _cache_path(cell: Cell) -> Path | None:
     elif cell.source == "hub":
         content = [spec.hub.path, data_sources.hub_commit(spec)]
     parts = [*_request(cell), _code(), content]
-    return private_folder() / f"records-{_hash_of(parts)}.json"
+    return private_folder() / f"records-{json_text.sha256_of(parts)}.json"
 
 
 @cache
@@ -157,7 +155,7 @@ def _code() -> str:
     """A hash over everything of ours that makes records: task files, corpora, readers."""
     files = [Path(str(module.__file__)) for module in _CODE]
     files += sorted(path for path in TASKS.rglob("*") if path.suffix in (".yaml", ".txt", ".py"))
-    return _hash_of([[path.name, _file_hash(path)] for path in files])
+    return json_text.sha256_of([[path.name, _file_hash(path)] for path in files])
 
 
 def _file_hash(path: Path) -> str:
@@ -167,7 +165,3 @@ def _file_hash(path: Path) -> str:
         raise DataError(
             f"Cannot read {path.parent.name}/{path.name}: {error.strerror}; fix that."
         ) from error
-
-
-def _hash_of(parts: Any) -> str:
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

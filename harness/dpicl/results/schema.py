@@ -6,7 +6,6 @@ when its epsilon is finite, and test records appear by id.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Iterator
@@ -29,7 +28,16 @@ from dpicl.accounting.events import check_json
 from dpicl.core import json_text
 from dpicl.core.cell import Cell
 from dpicl.core.errors import PluginError, UnsupportedEvent
-from dpicl.core.field_types import Amount, Count, Delta, Epsilon, Finite, Positive, Share
+from dpicl.core.field_types import (
+    Amount,
+    Count,
+    Delta,
+    Epsilon,
+    Finite,
+    Positive,
+    Share,
+    written_if_set,
+)
 from dpicl.core.json_text import to_plain as finite
 from dpicl.core.printable import shorten
 from dpicl.core.vocabulary import NEIGHBOURS, is_simulated
@@ -147,9 +155,7 @@ class KnobValue(Part):
 
     name: str
     value: Finite
-    by_label: Annotated[dict[str, Finite], Field(max_length=_MOST_ROWS)] = Field(
-        default={}, exclude_if=lambda value: not value
-    )
+    by_label: Annotated[dict[str, Finite], Field(max_length=_MOST_ROWS)] = written_if_set({})
 
     def __str__(self) -> str:
         if len(set(self.by_label.values())) < 2:
@@ -190,9 +196,7 @@ class Privacy(Part):
     neighbours: Literal["add/remove one record"] = NEIGHBOURS
     queries: Count | None
     epsilon_per_query: Epsilon | None = None
-    slack: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = Field(
-        default=None, exclude_if=lambda value: value is None
-    )
+    slack: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = written_if_set()
     mode: Literal["proved"] = "proved"
     ledger: Annotated[list[LedgerRow], Field(max_length=_MOST_ROWS)]
     event: Event
@@ -252,7 +256,7 @@ class Model(Part):
         validation_alias=AliasChoices("rows_alone", "batch_invariant"),
         serialization_alias="rows_alone",
     )
-    arithmetic: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    arithmetic: str | None = written_if_set()
 
     @property
     def pin(self) -> str:
@@ -290,16 +294,12 @@ class Manifest(Part):
     dtype: str
     device: str
     machine: Machine
-    plugin_checked: bool | None = Field(default=None, exclude_if=lambda value: value is None)
-    plugin_files: dict[Sha256, dict[PathBelow, str]] | None = Field(
-        default=None, exclude_if=lambda value: value is None
-    )
-    mechanism_version: Count | None = Field(default=None, exclude_if=lambda value: value is None)
-    mechanism_embedding: Embedding | None = Field(
-        default=None, exclude_if=lambda value: value is None
-    )
-    embedding: Embedding | None = Field(default=None, exclude_if=lambda value: value is None)
-    server: ServerRecord | None = Field(default=None, exclude_if=lambda value: value is None)
+    plugin_checked: bool | None = written_if_set()
+    plugin_files: dict[Sha256, dict[PathBelow, str]] | None = written_if_set()
+    mechanism_version: Count | None = written_if_set()
+    mechanism_embedding: Embedding | None = written_if_set()
+    embedding: Embedding | None = written_if_set()
+    server: ServerRecord | None = written_if_set()
 
 
 class Cost(Part):
@@ -363,24 +363,18 @@ class Result(Part):
     documents: dict[str, Documents]
     privacy: Privacy
     released: list[Released]
-    instruction: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    instruction: str | None = written_if_set()
     released_count: Count
     answers: list[Answer] = []
-    prepared: bool = Field(default=False, exclude_if=lambda value: not value)
+    prepared: bool = written_if_set(False)
     aggregates: dict[str, Share] = {}
     skipped_metrics: dict[str, str] = {}
-    failures: dict[str, Positive] | None = Field(
-        default=None, exclude_if=lambda value: value is None
-    )
-    higher_is_better: dict[str, bool] | None = Field(
-        default=None, exclude_if=lambda value: value is None
-    )
+    failures: dict[str, Positive] | None = written_if_set()
+    higher_is_better: dict[str, bool] | None = written_if_set()
     manifest: Manifest
     cost: Cost
     created: Moment
-    scored_release: ReleaseReference | None = Field(
-        default=None, exclude_if=lambda value: value is None
-    )
+    scored_release: ReleaseReference | None = written_if_set()
 
     @model_validator(mode="after")
     def _require_consistent(self) -> Result:
@@ -541,7 +535,7 @@ def hash_release(result: Result) -> str:
         result.model_dump(mode="json", include=set(_RELEASED)),
         made_with,
     ]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return json_text.sha256_of(content)
 
 
 def split_scores(result: Result) -> Scores:
