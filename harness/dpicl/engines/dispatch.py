@@ -6,8 +6,8 @@ import logging
 import pickle
 import traceback
 from collections import Counter, deque
-from collections.abc import Collection, Sequence
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, closing
 from typing import Any, Protocol
 
 from dpicl.core.cell import Cell
@@ -43,65 +43,62 @@ class Pool(Protocol):
         """Ends all workers, whatever they do."""
 
 
-class Dispatcher:
-    """One run of cells. running: job -> its cell, and the cell's lock."""
+def run_cells(cells: Sequence[Cell], pool: Pool, recorder: Recorder) -> Iterator[Done]:
+    """How every cell ended, as it ends, while its lock is held. One whose worker dies is tried again after all others,
+    `TRIES` times in all. Raises what ends the run."""
+    waiting = deque(cells)
+    running: dict[Any, tuple[Cell, ExitStack]] = {}
+    deaths = Counter[str]()  # by the cell's id
+    try:
+        while waiting or running:
+            while waiting and len(running) < pool.size:
+                cell = waiting.popleft()
+                with ExitStack() as lock:
+                    over = lock.enter_context(recorder.take(cell))
+                    if over is None:
+                        running[pool.submit(cell)] = cell, lock.pop_all()
+                    else:
+                        yield over
+            for job in pool.wait(running) if running else ():
+                cell, lock = running.pop(job)
+                with lock:
+                    try:
+                        node, outcome = pool.outcome(job)
+                    except WorkerLost as how:
+                        deaths[cell.id] += 1
+                        if deaths[cell.id] < TRIES:
+                            _log.warning(
+                                "The worker of %s %s; the cell is tried again (%d of %d).",
+                                cell,
+                                how,
+                                deaths[cell.id] + 1,
+                                TRIES,
+                            )
+                            waiting.append(cell)
+                        else:
+                            yield _give_up(cell, how)
+                    else:
+                        yield recorder.keep(outcome, node)
+    finally:
+        with ignore_interrupts():
+            pool.close()
+            for _, lock in running.values():
+                lock.close()
 
-    def __init__(self, pool: Pool, cells: Sequence[Cell], job: Job, report: Report) -> None:
-        self.pool, self.report = pool, report
-        self.recorder = Recorder(job)
-        self.waiting = deque(cells)
-        self.running: dict[Any, tuple[Cell, ExitStack]] = {}
-        self.deaths: Counter[str] = Counter()  # by the cell's id
 
-    def run(self) -> None:
-        """Returns when every cell was reported. Raises what ends the run."""
-        try:
-            while self.waiting or self.running:
-                for _ in range(len(self.waiting)):
-                    if len(self.running) < self.pool.size:
-                        self._submit(self.waiting.popleft())
-                for job in self.pool.wait(self.running) if self.running else ():
-                    cell, lock = self.running.pop(job)
-                    with lock:
-                        self._collect(job, cell)
-        finally:
-            with ignore_interrupts():
-                self.pool.close()
-                for _, lock in self.running.values():
-                    lock.close()
+def report_cells(cells: Sequence[Cell], pool: Pool, job: Job, report: Report) -> None:
+    """Runs cells in a pool, and reports how each of them ended."""
+    with closing(run_cells(cells, pool, Recorder(job))) as ended:
+        for done in ended:
+            report(done)
 
-    def _submit(self, cell: Cell) -> None:
-        with ExitStack() as lock:
-            over = lock.enter_context(self.recorder.take(cell))
-            if over is None:
-                self.running[self.pool.submit(cell)] = cell, lock.pop_all()
-            else:
-                self.report(over)
 
-    def _collect(self, job: Any, cell: Cell) -> None:
-        try:
-            node, outcome = self.pool.outcome(job)
-        except WorkerLost as how:
-            self._on_lost_job(cell, str(how))
-        else:
-            self.report(self.recorder.keep(outcome, node))
-
-    def _on_lost_job(self, cell: Cell, how: str) -> None:
-        """Tries the cell again after all others; `TRIES` times in all."""
-        self.deaths[cell.id] += 1
-        if (tries := self.deaths[cell.id]) < TRIES:
-            _log.warning(
-                "The worker of %s %s; the cell is tried again (%d of %d).",
-                cell,
-                how,
-                tries + 1,
-                TRIES,
-            )
-            self.waiting.append(cell)
-            return
-        message = f"{cell}: its worker {how} {tries} times, most often for want of memory; finished cells are kept."
-        message += " Run again with fewer --workers."
-        self.report(Done(cell, "failed", message=message, worker_died=True))
+def _give_up(cell: Cell, how: WorkerLost) -> Done:
+    message = (
+        f"{cell}: its worker {how} {TRIES} times, most often for want of memory; finished cells are kept. Run again"
+        " with fewer --workers."
+    )
+    return Done(cell, "failed", message=message, worker_died=True)
 
 
 def make_portable(error: Exception) -> Exception:

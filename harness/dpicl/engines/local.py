@@ -11,7 +11,7 @@ from typing import Protocol
 
 from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError, require_known
-from dpicl.engines.dispatch import Dispatcher
+from dpicl.engines.dispatch import report_cells
 from dpicl.engines.processes import Processes
 from dpicl.engines.ray_engine import Ray, import_ray
 from dpicl.engines.worker import Job, Recorder, Report, Worker
@@ -48,7 +48,7 @@ class Local:
             return
         size = min(self.workers, len(cells))
         pool = Processes(size, replace(job, threads=max(1, cores() // size)), report)
-        Dispatcher(pool, cells, job, report).run()
+        report_cells(cells, pool, job, report)
 
 
 def make_engine(

@@ -21,7 +21,7 @@ from dpicl.core.extras import require_extras
 from dpicl.core.interrupts import ignore_interrupts
 from dpicl.core.messages import count
 from dpicl.core.plugins import version_of
-from dpicl.engines.dispatch import POLL_SECONDS, Dispatcher, WorkerLost, make_portable
+from dpicl.engines.dispatch import POLL_SECONDS, WorkerLost, make_portable, report_cells
 from dpicl.engines.worker import Job, Outcome, Report, Worker, limit_threads
 from dpicl.results import manifest
 
@@ -51,7 +51,7 @@ class Ray:
 
     def run(self, cells: Sequence[Cell], job: Job, report: Report) -> None:
         with connect(self.address) as ray:
-            Dispatcher(_RayTasks(ray, self, job), cells, job, report).run()
+            report_cells(cells, _RayTasks(ray, self, job), job, report)
 
 
 class _RayTasks:
