@@ -25,6 +25,7 @@ from scipy.special import beta, expit, ndtr
 from scipy.stats import laplace
 
 from dpicl.accounting import dp_event as dp
+from dpicl.accounting.bounded_range import LOG_TAIL, most_ranges
 from dpicl.accounting.decomposition import components, gaussian_multiplier, of_kind
 from dpicl.accounting.events import (
     AboveThresholdDpEvent,
@@ -45,8 +46,6 @@ OUTPUTS, REACH = 3000, 8.5
 MOST_OUTCOMES = 600
 #: Queries of an adversary's round of AboveThreshold after the first one.
 QUESTIONS = 20
-#: ln of the probability that choices reach the end of their grid.
-_LOG_TAIL = -41.0
 
 #: The likelihood ratio of a whole sample, with the record over without -> what the adversary aims at; convex.
 Aim = Callable[[np.ndarray], np.ndarray]
@@ -79,6 +78,10 @@ class WorstPair:
     def sample(self, rate: float) -> WorstPair:
         """Of a Poisson sample: the record is in it with probability ``rate``."""
         return WorstPair((1 - rate) * self.absent + rate * self.present, self.absent)
+
+    def swap(self) -> WorstPair:
+        """The other way round: without the record, against with it."""
+        return WorstPair(self.absent, self.present)
 
     def merge(self, number: int) -> WorstPair:
         """About so many outcomes at most: those of nearly the same likelihood ratio become one."""
@@ -154,8 +157,7 @@ def choices_pair(
     step = size / CELLS
     both = (known.present > 0) & (known.absent > 0)
     start, first, beside = _starts(known.present[both], known.absent[both], step)
-    deviation = math.sqrt(-_LOG_TAIL / 2 * count)
-    reach = CELLS * (min(count, math.ceil(count * size / 8 + deviation) + 1) + 1)
+    reach = CELLS * (most_ranges(size, count) + 1)
     lowest = int(start.min()) - reach
     loss = np.arange(lowest, int(start.max()) + reach + 1) * step
     t = np.arange(CELLS + 1) * step
@@ -234,7 +236,7 @@ def following_pair(
     first = present if way == 1 else absent
     step = math.sqrt(float((first * move**2).sum(axis=0).max())) / LOOKBACK_STEPS
     widest = float(np.ptp(move))
-    deviation = math.sqrt(-_LOG_TAIL / 2 * count)
+    deviation = math.sqrt(-LOG_TAIL / 2 * count)
     reach = math.ceil((min(count, count * widest / 8 + deviation) + 1) * widest / step)
     loss = np.arange(-reach, reach + 1) * step
     cell = np.floor(move / step).astype(int)
@@ -296,7 +298,7 @@ def _one(component: dp.DpEvent, count: int) -> WorstPair:
             return (
                 gaussian_pair(math.sqrt(1 / (2 * component.rho * count)))
                 if component.rho
-                else WorstPair(*np.ones((2, 1)))
+                else _NOTHING
             )
         case dp.LaplaceDpEvent():
             ends = np.concatenate(
@@ -332,26 +334,19 @@ def _one(component: dp.DpEvent, count: int) -> WorstPair:
 def gaussian_pair(multiplier: float) -> WorstPair:
     """A Gaussian whose mean moves by the whole sensitivity, its output rounded to cells."""
     move = 1 / multiplier
-    ends = np.concatenate(
-        [
-            [-np.inf],
-            np.linspace(-REACH, move + REACH, OUTPUTS),
-            [np.inf],
-        ]
-    )
-    below, above = ndtr(ends), ndtr(-ends)  # the tail on either side keeps its digits
-    shifted, shifted_above = ndtr(ends - move), ndtr(move - ends)
-    absent = np.where(
-        ends[1:] < 0,
-        np.diff(below),
-        -np.diff(above),
-    )
-    present = np.where(
-        ends[1:] < move,
-        np.diff(shifted),
-        -np.diff(shifted_above),
-    )
-    return WorstPair(present, absent)
+    ends = cell_ends(move)
+    return WorstPair(cell_masses(ends, move), cell_masses(ends, 0.0))
+
+
+def cell_ends(farthest: float) -> np.ndarray:
+    """float64[OUTPUTS + 2]: the ends of the cells of a Gaussian output whose mean lies between 0 and the farthest."""
+    return np.concatenate([[-np.inf], np.linspace(-REACH, farthest + REACH, OUTPUTS), [np.inf]])
+
+
+def cell_masses(ends: np.ndarray, mean: float) -> np.ndarray:
+    """The mass of N(mean, 1) in every cell; the tail on either side keeps its digits."""
+    below, above = np.diff(ndtr(ends - mean)), -np.diff(ndtr(mean - ends))
+    return np.where(ends[1:] < mean, below, above)
 
 
 def round_adversary(epsilon: float) -> WorstPair:
@@ -404,7 +399,7 @@ def threshold_rounds(scale: float, moved: float) -> Iterator[WorstPair]:
                     outcomes(first - move, last + move, number),
                     outcomes(first, last, number),
                 )
-                yield from (pair, WorstPair(pair.absent, pair.present))
+                yield from (pair, pair.swap())
 
 
 def choice_ends(size: float, t: float) -> WorstPair:

@@ -29,6 +29,7 @@ perspective). So they are largest at the two ends of the interval of m, and what
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from dp_accounting.pld import pld_pmf
@@ -69,8 +70,7 @@ def choices_delta(epsilon: float, count: int, cells: int) -> np.ndarray:
     Between grid points delta_(k-1), convex in e^x, is replaced by its chord, so each step can only round up. n reaches
     count * epsilon or, for many choices, the loss that is exceeded with probability e^-41 (Azuma).
     """
-    deviation = math.sqrt(-LOG_TAIL / 2 * count)
-    reach = min(count, math.ceil(count * epsilon / 8 + deviation) + 1) * cells
+    reach = most_ranges(epsilon, count) * cells
     x = np.arange(-reach, reach + 1) * (epsilon / cells)
     delta = -np.expm1(np.minimum(x, 0.0))
     for _ in range(count):
@@ -78,20 +78,20 @@ def choices_delta(epsilon: float, count: int, cells: int) -> np.ndarray:
     return delta
 
 
+def most_ranges(epsilon: float, count: int) -> int:
+    """How many times a range the loss of ``count`` choices is at most, but for a probability of e^-41 (Azuma)."""
+    deviation = math.sqrt(-LOG_TAIL / 2 * count)
+    return min(count, math.ceil(count * epsilon / 8 + deviation) + 1)
+
+
 def choices_pld(epsilon: float, count: int, cells: int) -> pld.PrivacyLossDistribution:
     """The pessimistic privacy loss distribution of ``count`` adaptive choices, on multiples of epsilon/cells."""
-    blocks, rest = divmod(count, BLOCK)
     grid = epsilon / cells
-    total = pld.identity(grid)
-    for size, times in ((BLOCK, blocks), (rest, 1 if rest else 0)):
-        if times:
-            total = total.compose(
-                from_profile(
-                    choices_delta(epsilon, size, cells),
-                    grid,
-                ).self_compose(times)
-            )
-    return total
+
+    def block(size: int) -> pld.PrivacyLossDistribution:
+        return from_profile(choices_delta(epsilon, size, cells), grid)
+
+    return _compose_blocks(count, grid, block)
 
 
 def choice_pld(epsilon: float, grid: float) -> pld.PrivacyLossDistribution:
@@ -167,18 +167,26 @@ def sampled_choices_pld(
     epsilon: float, rate: float, count: int, grid: float, cells: int
 ) -> pld.PrivacyLossDistribution:
     """The pessimistic distribution of one choice on each of ``count`` samples, on multiples of ``grid``."""
+
+    def block(size: int) -> pld.PrivacyLossDistribution:
+        remove, add = (
+            sampled_choices_delta(epsilon, rate, size, grid, removed=removed, cells=cells)
+            for removed in (True, False)
+        )
+        return pld.PrivacyLossDistribution(_pmf(remove, grid), _pmf(add, grid))
+
+    return _compose_blocks(count, grid, block)
+
+
+def _compose_blocks(
+    count: int, grid: float, block: Callable[[int], pld.PrivacyLossDistribution]
+) -> pld.PrivacyLossDistribution:
+    """``count`` choices, `BLOCK` at a time. block: the distribution of so many."""
     blocks, rest = divmod(count, BLOCK)
     total = pld.identity(grid)
-    for size, times in ((BLOCK, blocks), (rest, 1 if rest else 0)):
+    for size, times in ((BLOCK, blocks), (rest, int(rest > 0))):
         if times:
-            remove, add = (
-                _pmf(
-                    sampled_choices_delta(epsilon, rate, size, grid, removed=removed, cells=cells),
-                    grid,
-                )
-                for removed in (True, False)
-            )
-            total = total.compose(pld.PrivacyLossDistribution(remove, add).self_compose(times))
+            total = total.compose(block(size).self_compose(times))
     return total
 
 

@@ -112,13 +112,6 @@ def flatten(event: dp.DpEvent) -> Counter[dp.DpEvent]:
     return Counter({event: 1})
 
 
-def is_gaussian(event: dp.DpEvent) -> bool:
-    """Whether it is a composition of Gaussian mechanisms on the whole set, or on each of several disjoint groups."""
-    if isinstance(event, dp.ParallelDpEvent):
-        return all(is_gaussian(branch) for _, branch in event.branches)
-    return all(isinstance(component, dp.GaussianDpEvent) for component in flatten(event))
-
-
 #: Kind of event in JSON -> the name of its class, and its numbers: key in JSON -> attribute.
 _KINDS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "none": ("NoOpDpEvent", {}),

@@ -196,11 +196,6 @@ def rough_epsilon(parts: Parts, delta: float, cells: int) -> float:
     return min(scale, _removal_epsilon(parts, delta, grid))
 
 
-def eps_error_for(value: float) -> float:
-    """The error that prv-accountant is allowed: 0.01, or 2% where epsilon is below 0.5."""
-    return min(EPS_ERROR, 0.02 * value)
-
-
 @lru_cache(maxsize=512)
 def bounds(parts: Parts, delta: float) -> Bounds:
     """Epsilon of the composition, cross-checked.
@@ -220,7 +215,7 @@ def bounds(parts: Parts, delta: float) -> Bounds:
         raise UnsupportedEvent(
             f"There is no proved epsilon: {'; '.join(notes)}. Use more noise or fewer steps."
         )
-    error = eps_error_for(discrete)
+    error = min(EPS_ERROR, 0.02 * discrete)  # 2% where epsilon is below 0.5
     prv = _run_guarded("prv-accountant", notes, lambda: prv_epsilon(parts, delta, error))
     if prv is None:
         crossed = Bounds(

@@ -86,7 +86,7 @@ def one_sample(
     event: dp.PoissonSampledDpEvent,
     delta: float,
     account: Account,
-    cells: int = FULL,
+    cells: int,
 ) -> Bounds:
     """Epsilon of one Poisson sample of any mechanism: the whole delta goes into its inside, delta0 = delta/q."""
     rate = event.sampling_probability
@@ -110,7 +110,7 @@ def composition(
     components: Mapping[dp.DpEvent, int],
     delta: float,
     account: Account,
-    cells: int = FULL,
+    cells: int,
 ) -> Bounds:
     """Epsilon of a composition of any components, through privacy loss distributions."""
     known = tuple(

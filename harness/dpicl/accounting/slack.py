@@ -265,9 +265,7 @@ def _reach(
         for _ in range(ROUNDS if chooses else 1):
             pairs = [part.pair(aim) for part, aim in zip(parts, aims, strict=True)]
             counts = [part.count for part in parts]
-            directed = (
-                pairs if way == 1 else [WorstPair(pair.absent, pair.present) for pair in pairs]
-            )
+            directed = pairs if way == 1 else [pair.swap() for pair in pairs]
             reached = pairs_epsilon(list(zip(directed, counts, strict=True)), delta, upper)
             best = max(best, reached)
             if alone or not 0 < reached < math.inf:
@@ -342,7 +340,7 @@ def _compare_with_look_back(looked: _LookingBack, delta: float, upper: float, wa
     def reach(aim: float) -> float:
         pair = looked.pair(aim, way)
         return pairs_epsilon(
-            [(pair if way == 1 else WorstPair(pair.absent, pair.present), 1)],
+            [(pair if way == 1 else pair.swap(), 1)],
             delta,
             upper,
         )

@@ -20,12 +20,11 @@ from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
-from scipy.special import ndtr
 from scipy.stats import binom
 
 from dpicl.accounting import accountants
 from dpicl.accounting import dp_event as dp
-from dpicl.accounting.adversaries import MOST_OUTCOMES, OUTPUTS, REACH, WorstPair
+from dpicl.accounting.adversaries import MOST_OUTCOMES, WorstPair, cell_ends, cell_masses
 from dpicl.accounting.slack import pairs_epsilon
 from dpicl.attacks.exact_pairs import chances
 from dpicl.attacks.exact_worlds import World, require_aligned
@@ -139,12 +138,8 @@ def _projected(sums: Sequence[Sequence[NoisyRelease]]) -> np.ndarray:
     length = np.linalg.norm(moves[1])
     means = moves @ moves[1] / length if length > 0 else np.zeros(len(moves))
     largest = max(0.0, float(means.max()))
-    ends = np.concatenate([[-np.inf], np.linspace(-REACH, largest + REACH, OUTPUTS), [np.inf]])
-    rows = []
-    for mean in means:
-        below, above = np.diff(ndtr(ends - mean)), -np.diff(ndtr(mean - ends))
-        rows.append(np.where(ends[1:] < mean, below, above))  # whichever is precise in its tail
-    return np.stack(rows)
+    ends = cell_ends(largest)
+    return np.stack([cell_masses(ends, mean) for mean in means])
 
 
 def _join_outcomes(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -133,7 +133,7 @@ def exact_epsilon(losses: Sequence[SampleLoss], delta: float, upper: float) -> f
     reach = max(_reach(pair) for pair, _ in pairs)
     expected = upper if math.isfinite(upper) else 1.0
     size = max(expected, reach / 20)  # a grid for far larger losses than were proved is coarser
-    reversed_pairs = [(WorstPair(pair.absent, pair.present), count) for pair, count in pairs]
+    reversed_pairs = [(pair.swap(), count) for pair, count in pairs]
     return max(pairs_epsilon(pairs, delta, size), pairs_epsilon(reversed_pairs, delta, size))
 
 

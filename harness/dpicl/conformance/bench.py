@@ -170,7 +170,7 @@ class Bench:
         transcripts, calls = [transcript for transcript, _ in runs], [call for _, call in runs]
         with observe(self._plugin, self.task.config.source.name) as footprint:
             _, error = attempt(
-                lambda: run_together(calls) if at_once else _run_in_order(calls), RUN_SECONDS
+                lambda: run_together(calls) if at_once else [call() for call in calls], RUN_SECONDS
             )
         for transcript in transcripts:
             transcript.footprint, transcript.error = footprint, transcript.error or error
@@ -233,11 +233,6 @@ class Bench:
             observer.watching = False
 
         return transcript, make
-
-
-def _run_in_order(calls: Sequence[Callable[[], None]]) -> None:
-    for call in calls:
-        call()
 
 
 def _show(

@@ -117,7 +117,7 @@ def observe(
         stack.enter_context(
             mock.patch.object(logging.Logger, "callHandlers", lambda _, record: log.handle(record))
         )
-        stack.enter_context(mock.patch.object(logging.Logger, "isEnabledFor", _is_enabled))
+        stack.enter_context(mock.patch.object(logging.Logger, "isEnabledFor", return_value=True))
         stack.enter_context(np.errstate(all="ignore"))  # numpy's warnings on NaN are expected
         caught = stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("always")
@@ -193,10 +193,6 @@ def _note_variable(environment: os._Environ[Any], name: Any) -> Any:
     if _current is not None and asking in _current.plugin:
         _current.footprint.variables.append(str(name))
     return _find_variable(environment, name)
-
-
-def _is_enabled(logger: logging.Logger, level: int) -> bool:
-    return True
 
 
 def _hook(event: str, arguments: tuple[object, ...]) -> None:

@@ -31,11 +31,7 @@ def fork_workers(work: Callable[..., _Result], processes: int) -> Iterator[Begin
     Raises PluginError where a fork ends before its work is done.
     """
     if processes == 1:
-
-        def wait_to_begin(*request: Any) -> Callable[[], _Result]:
-            return partial(work, *request)
-
-        yield wait_to_begin
+        yield partial(partial, work)
         return
     pool = ProcessPoolExecutor(
         processes, get_context("fork"), initializer=_remember, initargs=(work,)

@@ -6,7 +6,7 @@ import logging
 import pickle
 import traceback
 from collections import Counter, deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import ExitStack, closing
 from typing import Any, Protocol
 
@@ -43,7 +43,7 @@ class Pool(Protocol):
         """Ends all workers, whatever they do."""
 
 
-def run_cells(cells: Sequence[Cell], pool: Pool, recorder: Recorder) -> Iterator[Done]:
+def run_cells(cells: Sequence[Cell], pool: Pool, recorder: Recorder) -> Generator[Done, None, None]:
     """How every cell ended, as it ends, while its lock is held. One whose worker dies is tried again after all others,
     `TRIES` times in all. Raises what ends the run."""
     waiting = deque(cells)

@@ -15,7 +15,7 @@ from dpicl.engines.progress import show_progress
 from dpicl.engines.worker import CellProgress, Done, Job
 from dpicl.plan.costs import Costs
 from dpicl.plan.presence import Presence, check_sources, describe_stale, find_presence
-from dpicl.plan.reuse import find_releases, select_scored
+from dpicl.plan.reuse import find_releases
 from dpicl.plan.selection import Selection
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
@@ -55,7 +55,7 @@ def run_missing(
     missing = _list_to_do(selection, presence, rerun_stale, advice)
     releases = find_releases(missing, known, records, selection.mechanisms, servers)
     if scores_only:
-        missing = select_scored(missing, releases)
+        missing = [cell for cell in missing if cell.id in releases]
     if not missing:
         return presence.there, []
     if releases and progress:

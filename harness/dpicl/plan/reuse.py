@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 from dpicl.core.cell import Cell
 from dpicl.core.errors import DpiclError
@@ -51,11 +51,3 @@ def _is_current(result: Result, comparison: Comparison) -> bool:
         return not comparison.find_difference(result)
     except DpiclError:  # its records are not here: it is made again
         return False
-
-
-def select_scored(
-    cells: Sequence[Cell],
-    releases: Mapping[str, Result],
-) -> list[Cell]:
-    """The cells that need no new release."""
-    return [cell for cell in cells if cell.id in releases]

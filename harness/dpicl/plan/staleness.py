@@ -39,7 +39,7 @@ class Comparison:
     ) -> None:
         self._records, self._mechanisms, self._loaded = records, mechanisms, loaded
         self._newest = _find_newest_pins(results)
-        self._pin_of, self._prompts_of = cache(models.identify), cache(_hash_prompts)
+        self._pin_of, self._task_of = cache(models.identify), cache(Task.read_public)
         self._embedding_of = cache(embeddings.identify)
         self.unknown: Counter[tuple[str, str]] = Counter()
 
@@ -62,7 +62,7 @@ class Comparison:
         return f"Not compared with what is here now: {'; '.join(parts)}." if parts else ""
 
     def _compare_prompts(self, result: Result) -> str:
-        same = result.manifest.prompts_hash == self._prompts_of(result.cell.task)
+        same = result.manifest.prompts_hash == self._task_of(result.cell.task).prompts_hash
         return "" if same else "the prompts changed"
 
     def _compare_model(self, result: Result) -> str:
@@ -111,10 +111,6 @@ class Comparison:
             return f"the plug-in file of the model {result.cell.model} changed"
         changed = [name for digest in files for name in plugins.list_changed(digest, files[digest])]
         return f"{changed[0]}, which the plug-in reads, changed" if changed else ""
-
-
-def _hash_prompts(task: str) -> str:
-    return Task.read_public(task).prompts_hash
 
 
 def _find_newest_pins(results: Iterable[Result]) -> dict[str, str]:
