@@ -15,16 +15,12 @@ from dpicl.core.paths import find_suite
 from dpicl.mechanism.options import resolve_options
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.suite import load_suite
+from dpicl.results.parts import Data, KnobValue, LedgerRow, Machine, Model
 from dpicl.results.schema import (
     Answer,
     Cost,
-    Data,
     Documents,
-    KnobValue,
-    LedgerRow,
-    Machine,
     Manifest,
-    Model,
     Privacy,
     Released,
     Result,

@@ -14,7 +14,8 @@ from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages
 from dpicl.plan.sizing import find_mde
 from dpicl.results.columns import COLUMNS
-from dpicl.results.schema import Embedding, Result
+from dpicl.results.parts import Embedding
+from dpicl.results.schema import Result
 from dpicl.tables.console import to_text
 from tests.leaderboards.factory import change, ends, make_result, repeat
 from tests.leaderboards.shown import render_terminal

@@ -14,7 +14,8 @@ from pydantic import Field, model_validator
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.field_types import Count, Delta, Epsilon, Finite, Positive, Real, Share
 from dpicl.core.json_text import sha256_of
-from dpicl.results.schema import Cost, Free, Manifest, Moment, Part, Privacy, read_part
+from dpicl.results.parts import Free
+from dpicl.results.schema import Cost, Manifest, Moment, Part, Privacy, read_part
 
 ATTACK_SCHEMA: Final = 1
 #: Name of exact audits among attacks (`dpicl.attacks.exact_audit`).

@@ -11,18 +11,18 @@ import logging
 import os
 import random
 import sys
-import threading
 import warnings
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from types import FrameType
 from typing import Any
 from unittest import mock
 
 import numpy as np
 
+from dpicl.core.audit_events import calling_modules, listen
 from dpicl.core.errors import DataError
 from dpicl.core.paths import cache_folder
 from dpicl.core.plugins import is_harness
@@ -89,8 +89,6 @@ class _Observe:
 
 
 _current: _Observe | None = None
-_installed = False
-_hooked = threading.local()
 
 
 @contextmanager
@@ -104,10 +102,8 @@ def observe(
     plugin: names of the modules that hold the mechanism. task: whose records are private. imports: whether the
     mechanism is imported here: then what its own code does counts, and nothing that an import of it does.
     """
-    global _current, _installed
-    if not _installed:
-        sys.addaudithook(_hook)
-        _installed = True
+    global _current
+    _listen()
     footprint, before = Footprint(), _current
     with ExitStack() as stack:
         out = stack.enter_context(redirect_stdout(_Text()))
@@ -189,24 +185,21 @@ _find_variable = type(os.environ).__getitem__
 
 def _note_variable(environment: os._Environ[Any], name: Any) -> Any:
     """The value of an environment variable; who asks for it is noted."""
-    asking = next((each for each in _module_names() if each not in _OF_ENVIRONMENT), "")
+    asking = next((each for each in calling_modules() if each not in _OF_ENVIRONMENT), "")
     if _current is not None and asking in _current.plugin:
         _current.footprint.variables.append(str(name))
     return _find_variable(environment, name)
 
 
-def _hook(event: str, arguments: tuple[object, ...]) -> None:
+@cache
+def _listen() -> None:
+    listen(_note)
+
+
+def _note(event: str, *arguments: object) -> None:
     watch = _current
-    if watch is None or getattr(_hooked, "now", False):
+    if watch is None:
         return
-    _hooked.now = True  # what the hook itself does in this thread is not the run's
-    try:
-        _note(watch, event, arguments)
-    finally:
-        _hooked.now = False
-
-
-def _note(watch: _Observe, event: str, arguments: tuple[object, ...]) -> None:
     footprint = watch.footprint
     if event == "open":
         _note_open(watch, *arguments)
@@ -266,7 +259,7 @@ def _is_allowed(watch: _Observe, path: object) -> bool:
     if watch.imports:
         innermost = (
             each
-            for each in _module_names()
+            for each in calling_modules()
             if each in watch.plugin or each.startswith("importlib._bootstrap")
         )
         return next(innermost, "").startswith("importlib")
@@ -276,7 +269,7 @@ def _is_allowed(watch: _Observe, path: object) -> bool:
 
 def _caller() -> str:
     """The module that caused an event, the standard library left out; 'import' inside an import."""
-    for name in _module_names():
+    for name in calling_modules():
         if name.startswith("importlib._bootstrap"):
             return "import"
         if name != __name__ and name.partition(".")[0] not in sys.stdlib_module_names:
@@ -289,13 +282,5 @@ def _is_by_plugin(watch: _Observe, event: str) -> bool:
     may look into frames."""
     if event.startswith("gc."):
         return True
-    callers = (name for name in _module_names() if name not in (__name__, "inspect"))
+    callers = (name for name in calling_modules() if name not in (__name__, "inspect"))
     return next(callers, "") in watch.plugin
-
-
-def _module_names() -> Iterator[str]:
-    """Whose code is running, from the innermost frame outwards."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        yield str(frame.f_globals.get("__name__", ""))
-        frame = frame.f_back

@@ -7,7 +7,9 @@ and exits with code 2; library users catch :class:`DpiclError`.
 from __future__ import annotations
 
 import difflib
+import traceback
 from collections.abc import Collection, Iterable
+from pathlib import Path
 
 from dpicl.core.printable import shorten
 
@@ -69,6 +71,12 @@ def one_line(error: BaseException, most: int = _LONGEST) -> str:
     except BaseException:  # its own __str__ fails
         text = "its message cannot be read"
     return text if len(text) <= most else f"{text[:most]} ..."
+
+
+def place_of(error: BaseException) -> str:
+    """'FILE, line N': where an error was raised."""
+    *_, last = traceback.extract_tb(error.__traceback__)
+    return f"{Path(last.filename).name}, line {last.lineno}"
 
 
 def unknown_name(kind: str, name: str, choices: Iterable[str]) -> UsageError:

@@ -10,15 +10,14 @@ safetensors and SQLite do), that a child process or a library's own thread reads
 from __future__ import annotations
 
 import os
-import sys
-import threading
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from importlib.util import source_from_cache
 from pathlib import Path
-from types import FrameType
 
+from dpicl.core.audit_events import calling_modules, listen
 from dpicl.core.files import known_sha256
 
 #: In place of a hash: there is no file, or it changed while the plug-in was in use, so that nothing equals it.
@@ -31,16 +30,11 @@ _folders: dict[str, tuple[Path, Path]] = {}
 _reads: defaultdict[str, dict[str, str]] = defaultdict(dict)
 #: Module of a plug-in -> the files that it wrote itself, which do not count: what it reads there is its own.
 _written: defaultdict[str, set[str]] = defaultdict(set)
-_installed = False
-_hooked = threading.local()
 
 
 def watch(module: str, folder: Path) -> None:
     """From now on, what the plug-in of this module's name reads below the folder is noted."""
-    global _installed
-    if not _installed:
-        sys.addaudithook(_hook)
-        _installed = True
+    _listen()
     _folders[module] = folder.absolute(), folder.resolve()
 
 
@@ -57,18 +51,15 @@ def list_changed(module: str, files: Mapping[str, str]) -> list[str]:
     return [name for name, digest in files.items() if _hash_of(folder / name) != digest]
 
 
-def _hook(event: str, arguments: tuple[object, ...]) -> None:
-    if event != "open" or getattr(_hooked, "now", False):
-        return
-    _hooked.now = True  # what the hook itself does in this thread is not the plug-in's
-    try:
-        _note(*arguments)
-    finally:
-        _hooked.now = False
+@cache
+def _listen() -> None:
+    listen(_note)
 
 
-def _note(path: object, mode: object = None, flags: object = 0) -> None:
-    if not isinstance(path, str | bytes | os.PathLike):
+def _note(
+    event: str, path: object = None, mode: object = None, flags: object = 0, *_: object
+) -> None:
+    if event != "open" or not isinstance(path, str | bytes | os.PathLike):
         return
     module = _find_reader()
     if module is None:
@@ -105,16 +96,13 @@ def _name_below(folders: tuple[Path, Path], path: str) -> str | None:
 
 def _find_reader() -> str | None:
     """The plug-in whose code opens a file; None where the harness does, or no plug-in is at work."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        name = str(frame.f_globals.get("__name__", ""))
+    for name in calling_modules():
         if name in _folders:
             return name
         if name.startswith("dpicl.") and not name.startswith(
             (_READERS, "dpicl.mechanisms.", "dpicl.tasks.")
         ):
             return None
-        frame = frame.f_back
     return None
 
 

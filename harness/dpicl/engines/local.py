@@ -61,7 +61,8 @@ def make_engine(
 ) -> Engine:
     """The engine of a name; workers: None means one worker for two cores (local), or what the cluster holds (Ray).
 
-    address, cpus, gpus: fields of `Ray`. Raises UsageError for an engine that there is not, and for what it has not.
+    address, cpus, gpus: fields of `Ray`. Raises UsageError for an unknown engine, and for an option that it does not
+    support.
     """
     require_known("engine", [name], ENGINES)
     settings = {"address": address, "cpus": cpus, "gpus": gpus}

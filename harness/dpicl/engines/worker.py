@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from dpicl.core.cell import Cell
-from dpicl.core.errors import DataError, DpiclError, ResultError, one_line
+from dpicl.core.errors import DataError, DpiclError, ResultError, one_line, place_of
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result, SuiteReference
@@ -171,10 +170,9 @@ class Recorder:
 
 
 def unknown_failure(error: Exception) -> str:
-    """One sentence on an error that is none of ours, and where it was raised."""
-    *_, last = traceback.extract_tb(error.__traceback__)
+    """One sentence on an unexpected error, and where it was raised."""
     return (
-        f"{type(error).__name__}: {one_line(error, 300)} ({Path(last.filename).name}, line {last.lineno}); where this"
+        f"{type(error).__name__}: {one_line(error, 300)} ({place_of(error)}); where this"
         " is not code of your own (functions of a task, a model), please report it."
     )
 

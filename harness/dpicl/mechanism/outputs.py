@@ -7,14 +7,12 @@ before it ran, and so is what counts as a token; nothing of this is taken from w
 from __future__ import annotations
 
 import math
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 
-from dpicl.core.errors import DpiclError, PluginError, one_line
+from dpicl.core.errors import DpiclError, PluginError, one_line, place_of
 from dpicl.core.vocabulary import Demonstration, FinalPrompt, ReleasedPrompt
 from dpicl.data.task import PublicTask
 from dpicl.mechanism.bases import Mechanism, Prepared
@@ -167,10 +165,10 @@ def name_failure(mechanism: Mechanism) -> Iterator[None]:
     except (DpiclError, KeyboardInterrupt):
         raise
     except BaseException as error:  # of somebody's mechanism: one cell ends, and the run goes on
-        *_, last = traceback.extract_tb(error.__traceback__)
-        place = f"{Path(last.filename).name}, line {last.lineno}"
         description = f"{type(error).__name__}: {one_line(error, 500)}"
-        raise PluginError(f"Mechanism '{mechanism.name}' fails ({place}): {description}") from error
+        raise PluginError(
+            f"Mechanism '{mechanism.name}' fails ({place_of(error)}): {description}"
+        ) from error
 
 
 def _fault(mechanism: Mechanism, what: str, instead: str) -> PluginError:

@@ -25,7 +25,8 @@ from dpicl.mechanism.bases import Mechanism
 from dpicl.own.texts import read_texts
 from dpicl.own.utility import Utility
 from dpicl.releasing.release import UP_TO_ROUNDING, Release
-from dpicl.results.schema import Free, Manifest, Moment, Part, Privacy
+from dpicl.results.parts import Free
+from dpicl.results.schema import Manifest, Moment, Part, Privacy
 from dpicl.run.pipeline import embedding_of, now, privacy_of
 
 SCHEMA_VERSION: Final = 1

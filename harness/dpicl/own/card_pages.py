@@ -25,7 +25,7 @@ from dpicl.own.card import (
     unit_of_card,
 )
 from dpicl.own.utility import Utility
-from dpicl.results.schema import KnobValue
+from dpicl.results.parts import KnobValue
 
 #: Somebody with so many records is told what the guarantee of one is worth to them, on the first page and after it.
 _ROWS_ON_FIRST_PAGE, _NUMBERS_OF_ROWS = (1, 2, 5), (2, 5, 10)

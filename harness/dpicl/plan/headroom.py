@@ -18,7 +18,7 @@ from dpicl.core.grouping import group_by
 from dpicl.core.messages import score_text, signed_text
 from dpicl.data.config import load_config, task_folders
 from dpicl.evaluation.intervals import seeds_interval
-from dpicl.plan.suite import HEADROOM_MECHANISMS
+from dpicl.plan.suite_rows import HEADROOM_MECHANISMS
 from dpicl.results.schema import Result
 from dpicl.tables.document import Column
 

@@ -18,6 +18,15 @@ from pydantic import (
 from dpicl.core.cell import Options
 from dpicl.core.field_types import Finite, Quantity, Seed, TargetEpsilon
 
+#: Mechanisms that also run with `baseline_seeds`: the two whose difference is the headroom, then others that read no
+#: private record. The order counts: dpicl.plan.headroom unpacks it.
+HEADROOM_MECHANISMS = (
+    "public_demonstrations",
+    "real_demonstrations",
+    "zero_shot",
+    "public_records",
+    "repeated_label",
+)
 #: Settings of every row that is tuned, no more and no fewer: rows that were tuned longer would not compare.
 SETTINGS = 6
 

@@ -66,7 +66,7 @@ class NewRelease:
 Charger = Callable[[NewRelease], tuple[str, ...]]
 #: Rounding only: a proved epsilon may exceed its target by this factor, never by more.
 _ROUNDING = 1 + 1e-9
-#: A note on a proof whose rows were not read alone.
+#: A note on a proof for a model that is not batch-invariant.
 UP_TO_ROUNDING = "proved up to rounding: a record may change how the model rounds the rows of others, or nobody knows"
 
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from dpicl.core import git
 from dpicl.core.plugins import version_of
-from dpicl.results.schema import Machine
+from dpicl.results.parts import Machine
 
 #: The packages whose versions can change a result.
 PACKAGES = (

@@ -32,17 +32,12 @@ from dpicl.models.base import LanguageModel
 from dpicl.models.embeddings import load_embeddings
 from dpicl.releasing.release import Release, limit_prompt, plan_labels, release
 from dpicl.results import manifest
+from dpicl.results.parts import WITHHELD, Data, Embedding, KnobValue, LedgerRow, Model
 from dpicl.results.schema import (
-    WITHHELD,
     Answer,
     Cost,
-    Data,
     Documents,
-    Embedding,
-    KnobValue,
-    LedgerRow,
     Manifest,
-    Model,
     Privacy,
     Released,
     ReleaseReference,

@@ -12,7 +12,7 @@ from dp_accounting import dp_event as dp
 from dpicl.accounting.events import ParallelDpEvent, bounded_range, from_json, to_json
 from dpicl.core.errors import UnsupportedEvent
 from dpicl.leaderboards.gate.ledgers import add_up, bounds_of, events_of, ledger_problem, recompute
-from dpicl.results.schema import LedgerRow
+from dpicl.results.parts import LedgerRow
 from dpicl.results.store import Store
 from tests.leaderboards.factory import make_result
 

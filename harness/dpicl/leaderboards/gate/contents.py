@@ -15,9 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from traceback import extract_tb
 
-from dpicl.core.errors import DpiclError
+from dpicl.core.errors import DpiclError, place_of
 from dpicl.core.files import content_of
 from dpicl.core.printable import make_visible
 from dpicl.leaderboards.gate.card import (
@@ -115,9 +114,8 @@ def read_contents(folder: Path) -> Contents:
 
 def fault(error: Exception) -> str:
     """The sentence for an error of the gate itself: the submission is refused, the others are still examined."""
-    frames = extract_tb(error.__traceback__)
-    where = f" at {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
-    return f"The gate cannot examine it ({type(error).__name__}{where}); report this, with the submission, as a fault."
+    what = f"{type(error).__name__} at {place_of(error)}"
+    return f"The gate cannot examine it ({what}); report this, with the submission, as a fault."
 
 
 def _read(folder: Path) -> Contents:

@@ -27,7 +27,8 @@ from dpicl.leaderboards.model.marks import event_kinds
 from dpicl.mechanism.bases import Mechanism, Sizes
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.registry import find_mechanism, load_mechanisms
-from dpicl.results.schema import LedgerRow, Result
+from dpicl.results.parts import LedgerRow
+from dpicl.results.schema import Result
 
 #: Relative difference between two numbers that are one and the same.
 SAME = 1e-6

@@ -19,6 +19,7 @@ from operator import attrgetter
 from typing import Any
 
 from dpicl.core.grouping import group_by
+from dpicl.core.json_text import to_plain
 from dpicl.core.messages import epsilon_text
 from dpicl.core.printable import make_visible
 from dpicl.leaderboards.model.board import Section, build_board
@@ -30,7 +31,7 @@ from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.model.text import metric_name
 from dpicl.leaderboards.render.as_json import submission_json
 from dpicl.leaderboards.render.columns import record
-from dpicl.results.schema import Result, finite
+from dpicl.results.schema import Result
 
 #: Numbers of `record` that are settings, or that change when other rows come; a published row stays as it is.
 _NOT_OF_ROW = ("epsilon", "delta", "documents", "rank", "rank_high")
@@ -167,7 +168,7 @@ def _row_run(
         stands_for={**stands_for, "noise": cell.noise},
         name=make_visible(f"{first.name} {first.task}, {group_name(group)}", _NAME),
         group=group_name(group),
-        config=finite(config),
+        config=to_plain(config),
         summary=summary,
         table=texts,
         curve=curve,

@@ -9,12 +9,12 @@ from dpicl.attacks.audited import Audit
 from dpicl.attacks.power import Power
 from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult
 from dpicl.attacks.table import trials_text
+from dpicl.core.json_text import to_plain
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.comparability import weights
 from dpicl.leaderboards.model.evidence import AttackBoard
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
-from dpicl.results.schema import finite
 
 #: Of what `dpicl board --json` prints (docs/files.md).
 VERSION = 1
@@ -91,7 +91,7 @@ def attack_json(result: AttackResult, power: Power | None = None) -> dict[str, A
 
 def board_json(board: Board) -> dict[str, Any]:
     """The board as JSON: numbers and names, without the results behind them. Infinity is the text "Infinity"."""
-    plain: dict[str, Any] = finite(
+    plain: dict[str, Any] = to_plain(
         {
             "schema_version": VERSION,
             "sections": [_section_json(section) for section in board.sections],
@@ -161,7 +161,7 @@ def _row_json(row: Row) -> dict[str, Any]:
 def attacks_json(board: AttackBoard) -> dict[str, Any]:
     """The board as JSON: numbers, names and settings. Infinity is the text "Infinity"."""
     attacks = [attack_json(result, board.powers.get(result.id)) for result in board.attacks]
-    plain: dict[str, Any] = finite(
+    plain: dict[str, Any] = to_plain(
         {"schema_version": VERSION, "attacks": attacks, "notes": list(board.notes)}
     )
     return plain

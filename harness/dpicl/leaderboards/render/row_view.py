@@ -42,7 +42,8 @@ from dpicl.leaderboards.render.board_tables import submitted_table
 from dpicl.leaderboards.render.columns import row_facts
 from dpicl.leaderboards.render.guide import Guide, Method
 from dpicl.models.server_settings import without_address
-from dpicl.results.schema import LedgerRow, Result, Score
+from dpicl.results.parts import LedgerRow
+from dpicl.results.schema import Result, Score
 from dpicl.results.store import Store
 from dpicl.tables.document import (
     Block,
