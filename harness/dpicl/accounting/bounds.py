@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 #: Where a theorem or an exact recursion gives the upper bound, its slack is to be at most this.
-LARGEST: Final = 1.05
+LARGEST = 1.05
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache as remember
 from pathlib import Path
-from typing import Final
 
 from dpicl.accounting import calibration_cache, time_limit
 from dpicl.accounting import dp_event as dp
@@ -24,9 +23,9 @@ from dpicl.accounting.slack import slack
 from dpicl.core.errors import AccountantsDisagree, UnsupportedEvent, UsageError, one_line
 from dpicl.core.vocabulary import Knob
 
-MODES: Final = ("proved", "paper")
+MODES = ("proved", "paper")
 #: Grid cells of the rough accountant, and how close below the target its search ends.
-ROUGH_STAGES: Final = ((150, 3e-2), (1000, 2e-4))
+ROUGH_STAGES = ((150, 3e-2), (1000, 2e-4))
 #: How close below the target the full accountants must find the result (a search with an exact formula is as close as
 #: the last rough stage).
 FULL_TOLERANCE = 1e-2

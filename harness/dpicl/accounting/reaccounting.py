@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from dpicl.accounting import dp_event as dp
 from dpicl.accounting import published
@@ -35,7 +35,7 @@ from dpicl.core.errors import UsageError, require_known
 
 #: The fields that each family reads besides rate, sample, steps and delta. The first one is needed (bounded-range: one
 #: of the first two).
-FAMILIES: Final = {
+FAMILIES = {
     "gaussian": ("noise", "noise_on", "slots", "sensitivity", "claimed_sensitivity"),
     "classical": ("epsilon0", "noise_on", "slots", "sensitivity", "claimed_sensitivity"),
     "bounded-range": (
@@ -362,7 +362,7 @@ def _no_noise(answer: dict[str, Any], setting: Setting) -> Iterator[Accounting]:
         yield end, math.inf if setting.delta < probability else 0.0, "exact", theorem
 
 
-_ACCOUNTINGS: Final = {
+_ACCOUNTINGS = {
     "gaussian": _gaussian,
     "classical": _gaussian,
     "bounded-range": _bounded_range,

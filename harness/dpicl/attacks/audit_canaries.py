@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -35,19 +35,19 @@ TextScore = Callable[[Sequence[str]], Sequence[float]]
 
 #: Words of the canary that are asked about; how often a canary to be copied spells out its example; rank of the public
 #: tokens that a demonstration's canary is made of.
-WORDS: Final = 12
-REPEATS: Final = 3
-RANK: Final = 9
+WORDS = 12
+REPEATS = 3
+RANK = 9
 #: The two fixed answers of the direct question, for texts.
 _FOR, _AGAINST = FAR_TEXTS[0], FAR_TEXTS[1]
-_ASKING: Final = (
+_ASKING = (
     "Text: {text}\nIf this text is one of the examples above, answer: {yes}\n"
     "If it is not, answer: {no}\nAnswer:"
 )
 #: The largest number of prompts, of two private examples each, that the unlikely label is chosen by.
-_PROMPTS: Final = 8
+_PROMPTS = 8
 #: The largest number of labels for which the label-only ceiling is computed.
-_MOST_LABELS: Final = 20
+_MOST_LABELS = 20
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -60,11 +60,11 @@ from dpicl.run.pipeline import Meter, manifest_of
 from dpicl.run.workbench import Workbench
 
 #: Default number of private records of an audit whose mechanism reads all of them.
-ALL_RECORDS: Final = 40
+ALL_RECORDS = 40
 #: Default options of an audited mechanism: sizes that a CPU can run a hundred times.
 #: T = 4 partitions of 2 examples are the published audit's.
-SIZES: Final = {"slots": 4, "examples_per_slot": 2, "record_tokens": 110, "public_slots": 8}
-DEMONSTRATION_SIZES: Final = {
+SIZES = {"slots": 4, "examples_per_slot": 2, "record_tokens": 110, "public_slots": 8}
+DEMONSTRATION_SIZES = {
     "slots": 8,
     "examples_per_slot": 1,
     "prompts": 8,
@@ -73,9 +73,9 @@ DEMONSTRATION_SIZES: Final = {
     "record_tokens": 32,
 }
 #: Draws of the noise in every run of an answer mechanism.
-DRAWS: Final = 50
+DRAWS = 50
 #: The note of a label-only ceiling wherever it is shown.
-_CEILING: Final = (
+_CEILING = (
     "the most that the winner of one vote of so many slots shows at delta, whatever they vote and"
     " however many runs"
 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from dpicl.accounting import dp_event as dp
 from dpicl.attacks.views import first_words, spell_out
@@ -25,7 +24,7 @@ from dpicl.mechanism.bases import (
 from dpicl.privacy.private_set import PrivateRecord, PrivateSet
 
 #: How many first words identify a record.
-_WORDS: Final = 6
+_WORDS = 6
 
 
 @dataclass(frozen=True)

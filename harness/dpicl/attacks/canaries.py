@@ -14,7 +14,6 @@ An exact bound has no confidence to spend, so many are tried:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 
@@ -23,17 +22,17 @@ from dpicl.core.vocabulary import Query
 from dpicl.data.task import NEUTRAL_LABEL, Record, Task
 
 #: Outputs that are far from what is asked.
-FAR_TEXTS: Final = (
+FAR_TEXTS = (
     "The blue whale swims slowly through the cold ocean.",
     "Interest rates rose again, said the central bank.",
     "Mix the flour with two eggs and bake it for an hour.",
     "The telescope found a small planet near a distant star.",
 )
 #: The largest numbers of labels, and of queries that others are like, that are tried.
-_MOST_LABELS: Final = 6
-_MOST_ALIKE: Final = 3
+_MOST_LABELS = 6
+_MOST_ALIKE = 3
 #: Ranks of the public tokens that texts are made of, in the order of trial, and how often a word is repeated.
-RANKS: Final = (
+RANKS = (
     0,
     1,
     3,
@@ -45,9 +44,9 @@ RANKS: Final = (
     7,
     8,
 )
-_REPEATS: Final = 40
+_REPEATS = 40
 #: How many first words of a query a hostile record shows.
-_WORDS: Final = 24
+_WORDS = 24
 
 
 def hostile_answers(task: Task, queries: Sequence[Query]) -> list[Record]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -38,23 +38,23 @@ from dpicl.run.workbench import Workbench
 
 #: Default options of an attacked mechanism: sizes for which some dozens of members suffice and that a CPU can run.
 #: Every result states them. T = 15 tokens: PRISM's attacks.
-ANSWER_SIZES: Final[Mapping[str, int]] = {
+ANSWER_SIZES: Mapping[str, int] = {
     "slots": 8,
     "examples_per_slot": 2,
     "public_slots": 8,
     "candidates": 8,
 }
-DEMONSTRATION_SIZES: Final[Mapping[str, int]] = {
+DEMONSTRATION_SIZES: Mapping[str, int] = {
     "slots": 8,
     "examples_per_slot": 1,
     "prompts": 8,
     "tokens": 15,
 }
 #: Default number of members, and of others (Bhusal et al. 2025: 50 and 50).
-MEMBERS: Final = 50
+MEMBERS = 50
 
 #: The reference baselines, which are attacked for comparison.
-BASELINES: Final = ("zero_shot", "real_demonstrations")
+BASELINES = ("zero_shot", "real_demonstrations")
 
 #: Distance between the seeds of the setups of one attack.
 _NEXT_SETUP = 100_000
@@ -238,10 +238,7 @@ def result_of(
     """The result of an attack or an audit. release: the one whose privacy it states. fields: of what was found."""
     return AttackResult(
         id=attempt.id,
-        attack=attempt.attack,
-        access=attempt.access,
-        settings=attempt.settings,
-        subject=attempt.subject,
+        **vars(attempt),
         privacy=privacy_of(mechanism, release, attempt.subject.release),
         manifest=manifest,
         cost=cost,

@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
 
 from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.attacks.membership import explain_no_answer, membership_finding
@@ -28,7 +27,7 @@ from dpicl.data.task import Record, Task
 from dpicl.mechanism.bases import Mechanism
 
 Gram = tuple[str, ...]
-EMPTY: Final[Mapping[Gram, int]] = MappingProxyType({})
+EMPTY: Mapping[Gram, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)

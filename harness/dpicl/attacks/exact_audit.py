@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -68,17 +68,17 @@ Deal = Literal["alone", "sampled"]
 #: the queries may ask.
 QueryChoice = Literal["own", "chosen"]
 #: Queries on which every canary of an answer mechanism is tried; the best goes on to all of them.
-_TRIAL: Final = 8
+_TRIAL = 8
 #: Canaries of demonstrations that are tried where each costs two whole releases.
-_MOST_WHOLE: Final = 4
+_MOST_WHOLE = 4
 #: How often a text that ended is lengthened.
-_LENGTHENED: Final = 6
-_NOISELESS: Final = path_of({})
+_LENGTHENED = 6
+_NOISELESS = path_of({})
 #: The largest number of labels for which the label-only epsilon is computed.
-_MOST_LABELS: Final = 60
+_MOST_LABELS = 60
 #: The largest number of shares of single releases that a file holds.
-_MOST_SHARES: Final = 200
-_NEIGHBOURS: Final = {
+_MOST_SHARES = 200
+_NEIGHBOURS = {
     "alone": "neighbours: no record, and the canary alone, at the row's sampling rate and noise",
     "sampled": "neighbours: the row's records, and the canary besides; the adversary knows the others' sampling",
 }

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from dpicl.core.vocabulary import Partition
 from dpicl.privacy.private_set import Assigned, SampleObserver
 from dpicl.privacy.release_hooks import NoisyRelease, Permit
 
-_OTHER_LENGTH: Final = (
+_OTHER_LENGTH = (
     "With a canary the run makes other releases than without, though it released the same so far: their number or order"
     " follows from private records, and no epsilon covers that; `dpicl check` looks for the reason."
 )

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from scipy.special import gammaln
@@ -32,7 +31,7 @@ from dpicl.data.task import Record, Task
 from dpicl.mechanism.bases import Mechanism
 
 #: Number of digits of a suffix.
-_DIGITS: Final = 6
+_DIGITS = 6
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,23 +30,23 @@ Score = Callable[[np.ndarray], np.ndarray]
 Learn = Callable[[np.ndarray, np.ndarray], Score]
 
 #: Confidence of the intervals and the bound of every attack.
-CONFIDENCE: Final = 0.95
+CONFIDENCE = 0.95
 #: A bet stakes at most this part of what keeps the capital positive. Waudby-Smith & Ramdas use 1/2 or 3/4; more
 #: narrows the limits for values that vary little, which are the ones that an audit with known noise sees.
-LARGEST_STAKE: Final = 0.9
+LARGEST_STAKE = 0.9
 #: Halvings of [0, 1] in the search for a limit: it is off by less than 1e-9, to the safe side.
-_HALVINGS: Final = 30
+_HALVINGS = 30
 #: The fewest independent runs on a side that can be halved.
-FEWEST_RUNS: Final = 4
+FEWEST_RUNS = 4
 #: The largest number of thresholds that are compared on the choosing runs.
-MOST_THRESHOLDS: Final = 200
+MOST_THRESHOLDS = 200
 #: Epsilons in the order in which they are tested, and how many at a time.
-_TESTED: Final = np.arange(1501) / 100
-_BLOCK: Final = 25
+_TESTED = np.arange(1501) / 100
+_BLOCK = 25
 #: Epsilons by which a rule is chosen.
-_COARSE: Final = np.linspace(0.0, 15.0, 61)
+_COARSE = np.linspace(0.0, 15.0, 61)
 #: How cautiously a rule is chosen: thresholds far out look best where runs are few.
-_CAUTION: Final = 3.0
+_CAUTION = 3.0
 
 
 def runs_are_scores(members: np.ndarray, others: np.ndarray) -> Score:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
 
 import numpy as np
 
@@ -34,20 +33,23 @@ from dpicl.mechanism.outputs import skip_reason
 #: The scores of candidates after what a target has released.
 Values = Callable[[Target, Sequence[Record]], Sequence[float]]
 
+#: (candidates, the answers to the questions of each of them) -> the scores of candidates.
+Scores = Callable[[Sequence[Record], Sequence[Sequence[str]]], Sequence[float]]
+
 #: The setup of a release, its target, and who is in the private set and who is not.
 Game = tuple[AttackSetup, Target, Sequence[Record], Sequence[Record]]
 
 #: Why a result has no lower bound on epsilon.
-COUNTED: Final = (
+COUNTED = (
     "no lower bound on epsilon: the noise was calibrated to the counted number of records, which the"
     " coins decide"
 )
-SHOWN: Final = "no lower bound on epsilon: all members of a release are shown, and no coin decides who they are"
-FEW_COINS: Final = (
+SHOWN = "no lower bound on epsilon: all members of a release are shown, and no coin decides who they are"
+FEW_COINS = (
     "no lower bound on epsilon: fewer than two candidates were members by a coin of their own"
 )
 #: What the bound by the mechanism's own curve is, wherever it is shown.
-OWN_CURVE: Final = (
+OWN_CURVE = (
     "95% lower bound from the same guesses, for a mechanism with a curve of its event's shape; above the proved epsilon"
     " it refutes the proof"
 )
@@ -76,19 +78,14 @@ def membership_finding(
         number = shown or len(setup.members) // max(1, setup.config.shots)
         games = play_shown_games(setup, shown)
     else:
-        number, games = releases, _games(setup, releases)
+        number, setups = releases, map(setup.resample, range(releases))
+        games = ((game, game.target(), game.members, game.others) for game in setups)
     targets: list[Target] = []
     played: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     counted = False
     for game, target, members, others in games:
         candidates = [*members, *others] if showing else game.candidates
-        values = np.array(scores(target, candidates), dtype=np.float64)
-        if np.isnan(values).any():
-            raise ModelError("The model gives NaN for a candidate; load it in float32.")
-        member_set = {*members}
-        is_member = np.array([record in member_set for record in candidates])
-        is_canary = np.array([record in game.canaries for record in candidates])
-        played.append((values, is_member, is_canary))
+        played.append(_score(game, candidates, {*members}, scores(target, candidates)))
         targets.append(target)
         counted = counted or is_calibrated_to_members(game, target)
         if number > 1 or showing:
@@ -124,6 +121,21 @@ def membership_finding(
     )
 
 
+def _score(
+    setup: AttackSetup,
+    candidates: Sequence[Record],
+    members: set[Record],
+    scores: Sequence[float],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(float64[n] scores of candidates, bool[n] which are members, bool[n] for which a coin decided it)."""
+    values = np.array(scores, dtype=np.float64)
+    if np.isnan(values).any():
+        raise ModelError("The model gives NaN for a candidate; load it in float32.")
+    is_member = np.array([record in members for record in candidates])
+    is_canary = np.array([record in setup.canaries for record in candidates])
+    return values, is_member, is_canary
+
+
 def measure_by_curve(
     targets: Sequence[Target], runs: Sequence[OneRun], delta: float
 ) -> tuple[dict[str, Estimate], list[str]]:
@@ -157,11 +169,16 @@ def measure_by_curve(
         return {}, [f"no lower bound by the curve of its event: {one_line(error, 200)}"]
 
 
+def score_each(score: Callable[[Record, Sequence[str]], float]) -> Scores:
+    """Scores candidates one by one, each by its own answers."""
+    return lambda candidates, answers: list(map(score, candidates, answers))
+
+
 def ask_and_score(
     setup: AttackSetup,
     *,
     questions: Callable[[Record], Sequence[str]],
-    score: Callable[[Sequence[Record], Sequence[Sequence[str]]], Sequence[float]],
+    score: Scores,
     view: QueryView = lambda task: task,
     notes: Sequence[str] = (),
 ) -> AttackFinding:
@@ -192,12 +209,6 @@ def is_calibrated_to_members(setup: AttackSetup, target: Target) -> bool:
         for release in target.releases
         for group, size in release.sizes.records.items()
     )
-
-
-def _games(setup: AttackSetup, releases: int) -> Iterator[Game]:
-    for number in range(releases):
-        game = setup.resample(number)
-        yield game, game.target(), game.members, game.others
 
 
 def play_shown_games(setup: AttackSetup, releases: int | None = None) -> Iterator[Game]:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from scipy.special import ndtri
@@ -31,9 +30,9 @@ from dpicl.attacks.results import Estimate
 
 #: Trials on each side, and repeats, of the published estimate.
 TRIALS = 400_000
-REPEATS: Final = 5
+REPEATS = 5
 #: The note of the estimate wherever it is shown.
-NO_BOUND: Final = (
+NO_BOUND = (
     "an estimate (Xia et al. 2025), no bound: it takes the release for Gaussian and its threshold is chosen on the"
     " trials that judge it"
 )

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from scipy import stats
@@ -30,7 +29,7 @@ from dpicl.core.errors import UsageError
 #: Rules that are tried, fixed before any score is seen: the share of the candidates with the largest scores that is
 #: guessed to be in, and the share with the smallest scores that is guessed to be out. The level is divided by their
 #: number.
-RULES: Final = (
+RULES = (
     (0.5, 0.5),
     (0.25, 0.25),
     (0.125, 0.125),

@@ -10,16 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from dpicl.attacks.results import AttackResult, Estimate
 
 #: Shown in place of the numbers of an attack without power.
-NO_POWER: Final = "no power here"
+NO_POWER = "no power here"
 #: Measure of an attack's power, the first one that it has -> its value by guessing.
-CHANCE: Final[Mapping[str, float]] = {"auc": 0.5, "leaking": 0.0}
+CHANCE: Mapping[str, float] = {"auc": 0.5, "leaking": 0.0}
 #: The controls, in the order in which they decide.
-CONTROLS: Final[tuple[str, ...]] = (
+CONTROLS: tuple[str, ...] = (
     "real_demonstrations",
     "broken_answers",
     "broken_demonstrations",

@@ -10,7 +10,6 @@ which shows only that the FPR is below about 7%.
 from __future__ import annotations
 
 import math
-from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,9 +24,9 @@ from dpicl.evaluation.intervals import wilson_interval
 
 #: The false positive rates at which `membership` reports the TPR (Carlini et al. 2022, "Membership Inference Attacks
 #: From First Principles", section III: average measures say nothing about the few who are surely exposed).
-LOW_FPRS: Final = (0.01, 0.001)
+LOW_FPRS = (0.01, 0.001)
 #: Standard deviations to either side of a normal interval.
-_Z: Final = float(ndtri((1 + CONFIDENCE) / 2))
+_Z = float(ndtri((1 + CONFIDENCE) / 2))
 
 
 def membership(

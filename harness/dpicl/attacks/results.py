@@ -19,19 +19,19 @@ from dpicl.results.schema import Cost, Manifest, Moment, Part, Privacy, read_par
 
 ATTACK_SCHEMA: Final = 1
 #: Name of exact audits among attacks (`dpicl.attacks.exact_audit`).
-EXACT: Final = "exact_audit"
+EXACT = "exact_audit"
 #: Name of exact audits of several copies of a canary (`dpicl.attacks.exact_groups`), no bounds of a row.
-GROUP: Final = "group_audit"
+GROUP = "group_audit"
 
 #: Name of the measure that is a second bound of one run (`dpicl.attacks.trade_off`).
-F_DP: Final = "f_dp_bound"
+F_DP = "f_dp_bound"
 #: Names of two measures of sampled audits: a published estimate that is no bound (`dpicl.attacks.noisy_sums`), and what
 #: the winner of a vote shows at most (`dpicl.attacks.exact_pairs.label_only_ceiling`).
-GDP: Final = "gdp_estimate"
-CEILING: Final = "label_only_ceiling"
+GDP = "gdp_estimate"
+CEILING = "label_only_ceiling"
 
 #: What every exact figure is, wherever it is printed.
-ATTAINED: Final = "attained by a canary; the noise is trusted"
+ATTAINED = "attained by a canary; the noise is trusted"
 
 Access = Literal["black-box", "white-box"]
 

@@ -27,7 +27,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -37,15 +36,15 @@ from dpicl.attacks.lower_bounds import CONFIDENCE
 from dpicl.attacks.one_run import RULES, OneRun
 
 #: Deltas at which the epsilon of a curve is computed, and the grid of these rough upper bounds.
-_DELTAS: Final = np.geomspace(1e-7, 0.9, 24)
-_CELLS: Final = 400
+_DELTAS = np.geomspace(1e-7, 0.9, 24)
+_CELLS = 400
 #: Larger losses are left out: they are far beyond what guesses about so many records can show.
-_MOST: Final = 300.0
+_MOST = 300.0
 #: Tolerance of sums of all guesses, in floating point.
-_ROUNDING: Final = 1 + 1e-6
+_ROUNDING = 1 + 1e-6
 #: Noise is multiplied by powers of two, so many either way, and then halved in between so often.
-_DOUBLINGS: Final = 10
-_HALVINGS: Final = 8
+_DOUBLINGS = 10
+_HALVINGS = 8
 #: Factor of the noise -> everything that a run may cause, of each release.
 Events = Callable[[float], Sequence[dp.DpEvent]]
 

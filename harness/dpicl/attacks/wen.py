@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
-from dpicl.attacks.membership import ask_and_score, explain_no_answer
+from dpicl.attacks.membership import ask_and_score, explain_no_answer, score_each
 from dpicl.attacks.views import YES, ask_yes_or_no, first_words, free_text, spell_out
 from dpicl.core.messages import count
 from dpicl.data.task import Record, Task
@@ -48,17 +48,13 @@ class Gap(Attack):
         return explain_no_answer(mechanism, task)
 
     def run(self, setup: AttackSetup) -> AttackFinding:
-        def score(
-            candidates: Sequence[Record],
-            answers: Sequence[Sequence[str]],
-        ) -> list[float]:
-            pairs = zip(candidates, answers, strict=True)
-            return [rightness(setup.task.kind, answer, record.label) for record, (answer,) in pairs]
+        def score(record: Record, answers: Sequence[str]) -> float:
+            return rightness(setup.task.kind, answers[0], record.label)
 
         return ask_and_score(
             setup,
             questions=lambda record: [first_words(record.text, self.words)],
-            score=score,
+            score=score_each(score),
         )
 
 
@@ -94,7 +90,7 @@ class Inquiry(Attack):
             setup,
             view=free_text if in_words else ask_yes_or_no,
             questions=lambda record: [form.format(text=first_words(record.text, self.words))],
-            score=lambda candidates, answers: [score_yes(answer) for (answer,) in answers],
+            score=score_each(lambda record, answers: score_yes(answers[0])),
         )
 
 
@@ -182,14 +178,7 @@ class Brainwash(Attack):
         def questions(record: Record) -> list[str]:
             return [self.query_text(setup.task, record, times) for times in range(self.repeats + 1)]
 
-        def score(
-            candidates: Sequence[Record],
-            answers: Sequence[Sequence[str]],
-        ) -> list[float]:
-            pairs = zip(candidates, answers, strict=True)
-            return [self.count_repeats(record, of_record) for record, of_record in pairs]
-
-        return ask_and_score(setup, questions=questions, score=score)
+        return ask_and_score(setup, questions=questions, score=score_each(self.count_repeats))
 
     @staticmethod
     def count_repeats(record: Record, answers: Sequence[str]) -> int:

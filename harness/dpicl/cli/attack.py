@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from dpicl.api import parameters as p
 from dpicl.attacks import store
@@ -77,14 +77,6 @@ def attack(
     loaded = Task.load(task, source)
     known_options = {each: option_types(find_mechanism(each, known)) for each in names}
     changes = share_out(known_options, p.option_changes(options))
-    rest: dict[str, Any] = {
-        "model": model,
-        "delta": delta,
-        "seed": seed,
-        "shots": shots,
-        "members": members,
-    }
-    rest |= {"others": others or MEMBERS, "plugin": registered.plugin_hash}
     jobs, skipped = list[AttackJob](), Skipped()
     for each in names if no_ends else _add_ends(names, chosen, loaded):
         of_mechanism = jobs_of(
@@ -93,26 +85,36 @@ def attack(
             known[each],
             epsilons,
             changes.get(each, {}),
-            **rest,
+            model=model,
+            delta=delta,
+            seed=seed,
+            shots=shots,
+            members=members,
+            others=others or MEMBERS,
+            plugin=registered.plugin_hash,
         )
         reason = chosen.skip(of_mechanism[0].mechanism, loaded)
         if reason:
             skipped[each] = reason
         else:
             jobs += of_mechanism
-    if skipped and not any(
-        job.mechanism.name in names or job.mechanism.name not in ENDS for job in jobs
-    ):
-        jobs = []  # nothing that was asked for
-    if not jobs:
-        reasons = "; ".join(f"{left_out}: {reason}" for left_out, reason in skipped.items())
-        raise UsageError(f"The attack {name} cannot be made on any of these mechanisms: {reasons}.")
+    _require_some(name, jobs, skipped, names)
     for left_out, reason in skipped.items():
         message(f"{left_out} is left out: {reason}.")
     done, new, failed = _make_all(jobs, known, folder)
     if not done:
         raise UsageError(failed[0])
     return _answer(name, folder, done, skipped, new, 2 if failed else 0)
+
+
+def _require_some(
+    name: str, jobs: Sequence[AttackJob], skipped: Skipped, names: Sequence[str]
+) -> None:
+    """Raises UsageError where nothing is left that was asked for. names: of the mechanisms that were."""
+    of_jobs = {job.mechanism.name for job in jobs}
+    if not of_jobs or (skipped and of_jobs.isdisjoint(names) and of_jobs <= {*ENDS}):
+        reasons = "; ".join(f"{left_out}: {reason}" for left_out, reason in skipped.items())
+        raise UsageError(f"The attack {name} cannot be made on any of these mechanisms: {reasons}.")
 
 
 def _add_ends(names: Sequence[str], chosen: Attack, task: Task) -> list[str]:

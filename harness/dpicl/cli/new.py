@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Unpack
+from typing import Annotated, Literal, Unpack
 
 from dpicl.api.parameters import Flag, OnePath, RecordFile, format_of, labels_of, verb
 from dpicl.cli.output import Answer
@@ -61,22 +61,15 @@ def new(
     if kind is not None and what != "mechanism":
         raise UsageError("--kind is for `dpicl new mechanism`; leave it out.")
     folder = Path(dir)
-    following: tuple[str, ...] = _NEXT[what]
-    more: dict[str, Any] = {}
-    files: Sequence[Path] = ()
-    written: own_task.WrittenTask | None = None
     test_file = None if test is None else Path(test)
     if what == "task" and from_lm_eval is not None:
-        if unused := [name for name, value in file.items() if value]:
-            raise UsageError(
-                f"--{unused[0].replace('_', '-')}: the file of --from-lm-eval says it; leave it out."
-            )
+        _refuse(file, "{}: the file of --from-lm-eval says it; leave it out.")
         train_file = None if train is None else Path(train)
-        theirs = Path(from_lm_eval)
         written = lm_eval_task.write_lm_eval_task(
-            name, theirs, train_file, test_file, list(list_tasks()), folder
+            name, Path(from_lm_eval), train_file, test_file, list(list_tasks()), folder
         )
-    elif what == "task" and train is not None:
+        return _show_task(name, folder, written)
+    if what == "task" and train is not None:
         written = own_task.write_own_task(
             name,
             Path(train),
@@ -88,25 +81,38 @@ def new(
             folder,
             format_of(file),
         )
-    else:
-        options: dict[str, object] = {
-            "from": train,
-            "from-lm-eval": from_lm_eval,
-            "test": test,
-            **file,
-        }
-        if extra := [name.replace("_", "-") for name, value in options.items() if value]:
-            raise UsageError(
-                f"--{extra[0]} is for `dpicl new task NAME --from FILE`; leave it out."
-            )
-        example = "task" if what == "task" else kind or "demonstrations"
-        taken = list_tasks() if what == "task" else load_mechanisms()
-        files = writing.write_example(writing.EXAMPLES[example], name, taken, folder)
-    if written is not None:
-        for note in written.notes:
-            message(note)
-        files, more = written.files, {"labels": written.labels}
-        following = _NEXT_OWN if written.test else _NEXT_OWN[:1]
+        return _show_task(name, folder, written)
+    options = {"from": train, "from_lm_eval": from_lm_eval, "test": test, **file}
+    _refuse(options, "{} is for `dpicl new task NAME --from FILE`; leave it out.")
+    example = "task" if what == "task" else kind or "demonstrations"
+    taken = list_tasks() if what == "task" else load_mechanisms()
+    files = writing.write_example(writing.EXAMPLES[example], name, taken, folder)
+    return _show(what, name, folder, files, _NEXT[what])
+
+
+def _refuse(options: Mapping[str, object], sentence: str) -> None:
+    """Raises UsageError with the sentence about the first of these options that has a value."""
+    for name, value in options.items():
+        if value:
+            raise UsageError(sentence.format(f"--{name.replace('_', '-')}"))
+
+
+def _show_task(name: str, folder: Path, written: own_task.WrittenTask) -> Answer:
+    for note in written.notes:
+        message(note)
+    following = _NEXT_OWN if written.test else _NEXT_OWN[:1]
+    return _show("task", name, folder, written.files, following, labels=written.labels)
+
+
+def _show(
+    what: str,
+    name: str,
+    folder: Path,
+    files: Sequence[Path],
+    following: Sequence[str],
+    **more: object,
+) -> Answer:
+    """What was written, and the commands to try next. more: further keys of the document."""
     places = {"file": files[0], "suite": files[0] / "suite.yaml", "dir": folder}
     quoted = {key: shlex.quote(str(path)) for key, path in places.items()}
     commands = [command.format(name=name, **quoted) for command in following]

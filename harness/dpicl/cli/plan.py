@@ -34,7 +34,7 @@ from dpicl.data.sources import SOURCES
 from dpicl.evaluation.statistics import FEWEST_SEEDS, LEVEL
 from dpicl.plan import sizing
 from dpicl.plan.costs import CostEstimate, Costs
-from dpicl.plan.headroom import Headroom, gain_text, headroom_columns, headrooms
+from dpicl.plan.headroom import HEADROOM_COLUMNS, Headroom, gain_text, headrooms
 from dpicl.plan.presence import (
     Presence,
     describe_stale,
@@ -321,7 +321,7 @@ def _tables(
     whole = [task, *counted, gain, *map(power, sorted({epsilon for *_, epsilon in detectable}))]
     every = [
         *(Column(name, name, attrgetter(name)) for name in ("task", "metric")),
-        *headroom_columns(lambda x: x),
+        *HEADROOM_COLUMNS,
     ]
     label = Column("label", "mechanism", lambda line: line[0].label, wide=True)
     rows = [

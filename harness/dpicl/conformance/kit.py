@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from dpicl.attacks.observers import describe_release
 from dpicl.conformance.adversaries import plant_words
@@ -50,7 +50,7 @@ from dpicl.mechanism.outputs import skip_reason
 Check = Callable[[CheckEvidence], Verdict]
 
 #: Name -> check, in the order in which they are shown.
-CHECKS: Final[Mapping[str, Check]] = {
+CHECKS: Mapping[str, Check] = {
     "budget": budget,
     "ledger": ledger,
     "sampling": sampling,
@@ -66,11 +66,11 @@ CHECKS: Final[Mapping[str, Check]] = {
     "audit": audit,
 }
 #: Checks that are repeated for every other setting of the mechanism: all but the one that needs many runs.
-OTHER_SETTINGS: Final = tuple(name for name in CHECKS if name != "sampling")
+OTHER_SETTINGS = tuple(name for name in CHECKS if name != "sampling")
 #: Queries of a run at another setting.
-FEW_QUERIES: Final = 6
+FEW_QUERIES = 6
 #: One task of each kind.
-TASKS: Final = ("agnews", "mit_g", "samsum", "wikimovies")
+TASKS = ("agnews", "mit_g", "samsum", "wikimovies")
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Final
 
 from dpicl.core.errors import UsageError
 
 #: Extra of pyproject.toml -> what is imported of it.
-EXTRAS: Final = {
+EXTRAS = {
     "run": (
         *(
             "accelerate",

@@ -12,20 +12,20 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pydantic_core
 
 from dpicl.core.files import NotRegular, content_of
 
 #: Levels of objects and lists; no file of this project has more than 20.
-DEEPEST: Final = 40
+DEEPEST = 40
 #: Bytes of one document. The largest result in the results of record has 200 KB.
-LARGEST: Final = 50_000_000
+LARGEST = 50_000_000
 #: Whole numbers of this size and above are not exact in every program that reads JSON.
-WHOLE: Final = 2**53
-_WITHOUT_NUMBERS: Final = frozenset({str, bool, type(None)})
-_SPACED_COLON: Final = re.compile(r'"[ \t\n\r]+:')
+WHOLE = 2**53
+_WITHOUT_NUMBERS = frozenset({str, bool, type(None)})
+_SPACED_COLON = re.compile(r'"[ \t\n\r]+:')
 
 
 def loads(text: str | bytes, largest: int = LARGEST, plain: bool = True) -> Any:

@@ -22,18 +22,16 @@ from importlib.machinery import SourceFileLoader
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import ClassVar, Final, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from dpicl.core import plugin_reads
 from dpicl.core.errors import DpiclError, PluginError, UsageError, one_line
 from dpicl.core.files import content_of
 
 #: What the module of a plugin file is called, before the start of its hash.
-MODULE: Final = "dpicl_plugin_"
+MODULE = "dpicl_plugin_"
 #: What is said of a plug-in that ends a process in which it is checked.
-ENDED_PROGRAM: Final = (
-    "The plugin ended the program before the checks were done; let it return or raise."
-)
+ENDED_PROGRAM = "The plugin ended the program before the checks were done; let it return or raise."
 
 #: What begins so is content, shipped or not, that the harness treats alike.
 _CONTENT = ("dpicl.mechanisms.", "dpicl.tasks.")

@@ -15,7 +15,7 @@ Partition = str | None
 Report = Callable[[int, int, str], None]
 #: What neighbouring data sets differ in, the same for every mechanism: as in files, and in words.
 NEIGHBOURS: Final = "add/remove one record"
-NEIGHBOURS_TEXT: Final = "add or remove one record"
+NEIGHBOURS_TEXT = "add or remove one record"
 
 #: A model as commands name it -> as people know it.
 _MODELS: Mapping[str, str] = {

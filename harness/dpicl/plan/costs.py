@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -16,19 +16,6 @@ from dpicl.results.schema import Result
 
 #: Test records where a cell takes all of them.
 _ALL_RECORDS = 1000
-
-#: From the most to the least alike: finished cells that agree in these are taken as the cost of a new one.
-_KINDS: tuple[Callable[[Cell], Hashable], ...] = (
-    lambda cell: (
-        cell.model,
-        cell.task,
-        cell.mechanism,
-        repr(cell.options),
-        cell.test_records,
-        cell.shots,
-    ),
-    lambda cell: (cell.model, cell.task, cell.mechanism, repr(cell.options), cell.shots),
-)
 
 
 @dataclass(frozen=True)
@@ -45,7 +32,7 @@ class Costs:
     def __init__(self, results: Iterable[Result], mechanisms: Mapping[str, Registered]) -> None:
         self._mechanisms = mechanisms
         self._tokens: dict[Hashable, int] = {}
-        self._seconds: list[dict[Hashable, list[float]]] = [defaultdict(list) for _ in _KINDS]
+        self._seconds: dict[Hashable, list[float]] = defaultdict(list)
         self._read: dict[str, list[tuple[float, int]]] = defaultdict(list)
         here = machine()
         for result in results:
@@ -56,8 +43,8 @@ class Costs:
             elsewhere = (known.cpu, known.cores) != (here.cpu, here.cores)
             if elsewhere or not spent or result.scored_release is not None:
                 continue
-            for table, kind in zip(self._seconds, _KINDS, strict=True):
-                table[kind(result.cell)].append(spent)
+            for kind in _list_kinds(result.cell):
+                self._seconds[kind].append(spent)
             self._read[result.cell.model].append((spent, self.tokens(result.cell)))
 
     def estimates(
@@ -120,9 +107,9 @@ class Costs:
         )
 
     def _estimate(self, cell: Cell, tokens: int) -> CostEstimate:
-        for table, kind in zip(self._seconds, _KINDS, strict=True):
-            if measured := table.get(kind(cell)):  # the median: some ran beside other work
-                return CostEstimate(tokens, median(measured))
+        for kind in _list_kinds(cell):
+            if kind in self._seconds:  # the median: some ran beside other work
+                return CostEstimate(tokens, median(self._seconds[kind]))
         return self._estimate_by_tokens(cell, tokens)
 
     def _estimate_by_tokens(self, cell: Cell, tokens: int) -> CostEstimate:
@@ -155,6 +142,12 @@ class Costs:
         except Exception:
             # of options that are now refused, or somebody's `events`: the cell itself says so
             return evaluation
+
+
+def _list_kinds(cell: Cell) -> list[Hashable]:
+    """What finished cells agree in that are taken as the cost of a new one; first the most alike."""
+    kind = (cell.model, cell.task, cell.mechanism, repr(cell.options), cell.shots)
+    return [(*kind, cell.test_records), kind]
 
 
 def _evaluation_tokens(cell: Cell) -> int:

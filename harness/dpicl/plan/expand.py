@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from dpicl import models
-from dpicl.core.cell import Cell
+from dpicl.core.cell import Cell, Options
 from dpicl.core.errors import PluginError, UsageError, unknown_name
 from dpicl.core.plugins import Registered
 from dpicl.core.strict_yaml import Place
@@ -63,27 +63,18 @@ def _cells_of(
     changes: Sequence[OptionChange],
 ) -> Iterator[Cell]:
     config = load_config(task)
-    source = resolve(suite.source, config.source)
-    place: Place = ("mechanisms", position)
     changed = {
         change.name: change.value
         for change in changes
         if _is_applicable(change, entry, registered.cls)
     }
-    chosen = {
-        **entry.options,
-        **suite.tuned_options(entry.row, task),
-        **entry.per_task.get(task, {}),
-        **changed,
-    }
     try:
-        for setting in entry.settings:
-            resolve_options(registered.cls, task, {**chosen, **setting})
-        options = resolve_options(registered.cls, task, chosen)
+        options = _resolve(suite, entry, registered.cls, task, changed)
         own_epsilon = _own_epsilon(build(registered.cls, options))
         if config.classes and registered.cls.kind == "demonstrations":
             require_independent(entry.row, options, registered.cls)
     except UsageError as error:
+        place: Place = ("mechanisms", position)
         raise (UsageError(str(error)) if changed else suite.error(place, str(error))) from None
     suffix = "".join(f"+{name}={value}" for name, value in sorted(changed.items()))
     epsilons = [
@@ -99,7 +90,7 @@ def _cells_of(
                 suite_version=suite.version,
                 task=task,
                 task_version=config.metadata.version,
-                source=source,
+                source=resolve(suite.source, config.source),
                 mechanism=entry.name,
                 label=entry.row + suffix,
                 options=options,
@@ -120,6 +111,26 @@ def _cells_of(
                 development=development,
             )
             yield cell.at_address(model)
+
+
+def _resolve(
+    suite: Suite,
+    entry: MechanismEntry,
+    cls: type[Mechanism],
+    task: str,
+    changed: Options,
+) -> Options:
+    """The options of a row on a task: its own, tuned ones, those of the task, and at last those of the command line.
+    Those that tuning tries are looked at too. Raises UsageError."""
+    chosen = {
+        **entry.options,
+        **suite.tuned_options(entry.row, task),
+        **entry.per_task.get(task, {}),
+        **changed,
+    }
+    for setting in entry.settings:
+        resolve_options(cls, task, {**chosen, **setting})
+    return resolve_options(cls, task, chosen)
 
 
 def _own_epsilon(mechanism: Mechanism) -> float | None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -73,6 +72,22 @@ class Headroom:
     def rewards(self) -> bool:
         """Whether the task rewards private data with this model."""
         return self.low > 0
+
+    @property
+    def ends_text(self) -> str:
+        return f"{score_text(self.public)} → {score_text(self.real)}"
+
+    @property
+    def gain_text(self) -> str:
+        return gain_text(self)
+
+    @property
+    def sizes_text(self) -> str:
+        return f"{len(self.seeds)} × {self.documents}{', development' * self.development}"
+
+    @property
+    def others_text(self) -> str:
+        return "; ".join(f"{gain.over} {gain_text(gain)}" for gain in self.others)
 
 
 def measure_headroom(results: Iterable[Result]) -> dict[str, Headroom]:
@@ -211,43 +226,23 @@ def _gain(
     )
 
 
+HEADROOM_COLUMNS = (
+    Column("shots", "shots"),
+    Column("ends", "public → real", "ends_text"),
+    Column("gain", "headroom (95%)", "gain_text"),
+    Column("sizes", "seeds × records", "sizes_text"),
+    Column("others", "gain over other controls (95%)", "others_text", wide=True),
+)
+
+
 def headroom_columns(of: Callable[[Any], Headroom | None]) -> tuple[Column, ...]:
     """Shots, both ends, the gain, its sample and what is gained over other controls. of: item of the table -> its
     headroom; None where an end of it has no result."""
 
-    def column(
-        key: str,
-        name: str,
-        value: Callable[[Headroom], object],
-        wide: bool = False,
-    ) -> Column:
-        return Column(
-            key,
-            name,
-            lambda item: None if (headroom := of(item)) is None else value(headroom),
-            wide=wide,
-        )
+    def of_item(column: Column) -> Column:
+        return replace(column, of=lambda item: column.value(of(item)))
 
-    return (
-        column("shots", "shots", attrgetter("shots")),
-        column(
-            "ends",
-            "public → real",
-            lambda one: f"{score_text(one.public)} → {score_text(one.real)}",
-        ),
-        column("gain", "headroom (95%)", gain_text),
-        column(
-            "sizes",
-            "seeds × records",
-            lambda h: f"{len(h.seeds)} × {h.documents}{', development' * h.development}",
-        ),
-        column(
-            "others",
-            "gain over other controls (95%)",
-            lambda one: "; ".join(f"{gain.over} {gain_text(gain)}" for gain in one.others),
-            wide=True,
-        ),
-    )
+    return tuple(map(of_item, HEADROOM_COLUMNS))
 
 
 def gain_text(one: Gain | Headroom) -> str:

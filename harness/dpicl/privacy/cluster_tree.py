@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -42,13 +41,13 @@ from dpicl.privacy.private_set import Sample
 from dpicl.privacy.release_hooks import Permit
 
 #: DPM's constants: the outer quantile q earns the share t of the centreness; weights of the two scores.
-OUTER_QUANTILE: Final = 1 / 12
-OUTER_SHARE: Final = 0.3
-CENTRE_WEIGHT: Final = 1.0
-EMPTY_WEIGHT: Final = 5.0
+OUTER_QUANTILE = 1 / 12
+OUTER_SHARE = 0.3
+CENTRE_WEIGHT = 1.0
+EMPTY_WEIGHT = 5.0
 
 #: R: how wide an interval holds the moves of all scores of a box when one point is added to it.
-SCORE_RANGE: Final = CENTRE_WEIGHT * OUTER_SHARE / OUTER_QUANTILE + EMPTY_WEIGHT
+SCORE_RANGE = CENTRE_WEIGHT * OUTER_SHARE / OUTER_QUANTILE + EMPTY_WEIGHT
 
 
 @dataclass(frozen=True)

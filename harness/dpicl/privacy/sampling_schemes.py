@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, get_args
+from typing import Literal, Protocol, get_args
 
 from dpicl.accounting import dp_event as dp
 from dpicl.accounting.events import compose
@@ -31,7 +31,7 @@ from dpicl.core.errors import UsageError, unknown_name
 from dpicl.privacy.private_set import PrivateSet, Sample, sampling_rate
 
 SchemeName = Literal["per_query", "one_sample", "once"]
-SCHEMES: Final[tuple[str, ...]] = get_args(SchemeName)
+SCHEMES: tuple[str, ...] = get_args(SchemeName)
 
 
 class SlotScheme(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from dpicl.results.schema import Result
 
@@ -52,4 +52,4 @@ _COLUMNS = (
     Column("cell", "cell_id", "sc:Text", "id of the cell, which names its file"),
 )
 #: Name -> column, in the order of the tables.
-COLUMNS: Final = {column.name: column for column in _COLUMNS}
+COLUMNS = {column.name: column for column in _COLUMNS}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -28,7 +28,7 @@ ROUNDING = 1e-6
 #: Rows of a ledger.
 _MOST_ROWS = 5000
 #: Stands for the fingerprint of private records on a privacy card.
-WITHHELD: Final = "withheld"
+WITHHELD = "withheld"
 
 
 class Part(BaseModel):

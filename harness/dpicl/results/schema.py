@@ -38,9 +38,9 @@ from dpicl.results.parts import (
 
 SCHEMA_VERSION: Final = 1
 #: How ids of released texts begin that are scored themselves (`dpicl.data.task.sample_documents`).
-_SAMPLE: Final = "sample-"
+_SAMPLE = "sample-"
 #: What names of the shipped embedding model hold, wherever it is loaded from.
-_SHIPPED_EMBEDDING: Final = "all-minilm-l6-v2"
+_SHIPPED_EMBEDDING = "all-minilm-l6-v2"
 #: Metrics of which lower is better in files from before `Result.higher_is_better`.
 _LOWER_UNSAID = frozenset({"genre_distance", "year_distance", "word_distance", "repeats"})
 

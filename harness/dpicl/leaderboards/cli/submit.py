@@ -127,40 +127,39 @@ def submit(
         raise UsageError("--rerun-seed repeats the draw of a re-run; add --rerun N.")
     if base and not Path(base).is_dir():
         raise UsageError(f"There is no folder {base}; give --base a folder with an earlier copy.")
-    folders = _folders(place, all)
-    contents = list(map(read_contents, folders))
-
-    def announce(line: str) -> None:
-        apart.report_alive()
-        message(line)
-
+    contents = list(map(read_contents, _folders(place, all)))
     others = contents if all else [*contents, *map(read_contents, find_submissions(ROOT))]
+    known = known_suites() | {suite.name: suite for suite in suites.values()}
     earlier = None if base is None else Path(base)
+    settings = {"run_code": run_code, "maintainer": maintainer, "announce": _announce}
     cases = [
-        Case(
-            content,
-            known_suites() | {suite.name: suite for suite in suites.values()},
-            Path(results),
-            earlier,
-            others,
-            run_code=run_code,
-            maintainer=maintainer,
-            announce=announce,
-        )
+        Case(content, known, Path(results), earlier, others, **settings)  # type: ignore[arg-type]
         for content in contents
     ]
-    if rerun and not all and (reason := code.reason_not_to_rerun(cases[0])):
-        raise UsageError(
-            f"{contents[0].name} cannot be run again: {reason}."
-        )  # with --all a finding says so
+    if rerun and not all:  # with --all a finding says so
+        reason = code.reason_not_to_rerun(cases[0])
+        if reason:
+            raise UsageError(f"{contents[0].name} cannot be run again: {reason}.")
     examinations = [examine(case, rerun, rerun_seed) for case in cases]
-    files_by_name = {suite.name: file for file, suite in suites.items()}
-    passed = [examination for examination in examinations if examination.good]
-    boards = list(dict.fromkeys(_board(examination.case, files_by_name) for examination in passed))
     whole = [places_check((place or ROOT).absolute())] if all else []
-    good = len(passed) == len(examinations) and not any(
-        finding.status == "failed" for finding in whole
-    )
+    return _answer(examinations, whole, {suite.name: file for file, suite in suites.items()})
+
+
+def _announce(line: str) -> None:
+    apart.report_alive()
+    message(line)
+
+
+def _answer(
+    examinations: Sequence[Examination],
+    whole: Sequence[Finding],
+    files: Mapping[str, str],
+) -> Answer:
+    """whole: what was found of all submissions together. files: of suites that do not ship, by name."""
+    passed = [examination for examination in examinations if examination.good]
+    boards = list(dict.fromkeys(_board(examination.case, files) for examination in passed))
+    is_whole_good = all(finding.status != "failed" for finding in whole)
+    good = len(passed) == len(examinations) and is_whole_good
     document = {
         "ok": good,
         "submissions": [examination.as_json() for examination in examinations],
