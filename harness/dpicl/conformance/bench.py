@@ -25,6 +25,7 @@ from dpicl.conformance.hostile_model import HostileModel, is_marked
 from dpicl.conformance.scales import ORDINARY, Scale
 from dpicl.conformance.state import Checkpoint
 from dpicl.conformance.transcript import (
+    EVERY_SAMPLE,
     INSTRUCTION,
     STATE,
     CoupledByRecord,
@@ -77,7 +78,7 @@ class Run:
     crowding: float = 1.0
     flood: float = 1.0
     script: Script | None = None
-    presence: Presence = lambda at: True
+    presence: Presence = EVERY_SAMPLE
     at_once: bool = False
     unseeded: bool = False
     public: int = 0

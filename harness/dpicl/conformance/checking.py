@@ -24,7 +24,15 @@ from dpicl.conformance.adversaries import (
 )
 from dpicl.conformance.bench import HIGH_EPSILON, Bench, Run, other_corpus
 from dpicl.conformance.dictionary import levels_of
-from dpicl.conformance.transcript import ObservedRelease, Presence, Transcript
+from dpicl.conformance.transcript import (
+    EVEN_SAMPLES,
+    EVERY_SAMPLE,
+    NO_SAMPLE,
+    ODD_SAMPLES,
+    ObservedRelease,
+    Presence,
+    Transcript,
+)
 from dpicl.core.errors import one_line
 from dpicl.core.vocabulary import Record
 
@@ -189,8 +197,8 @@ class CheckEvidence:
     def pairs(self) -> list[Pair]:
         """Neighbours whose added record is in every sample of its group (the worst case), then in every other sample,
         then in none. Each round has the next words."""
-        patterns = itertools.cycle((_in_odd_samples, _in_even_samples, _in_no_sample))
-        presences: list[Presence] = [_in_every_sample] * self.effort.rounds
+        patterns: Iterator[Presence] = itertools.cycle((ODD_SAMPLES, EVEN_SAMPLES, NO_SAMPLE))
+        presences = [EVERY_SAMPLE] * self.effort.rounds
         presences += itertools.islice(patterns, self.effort.others)
         pairs: list[Pair] = []
         for number, presence in enumerate(presences):
@@ -247,22 +255,6 @@ class CheckEvidence:
             at_once=number % 3 == 0,
             public=number,
         )
-
-
-def _in_every_sample(sample: int) -> bool:
-    return True
-
-
-def _in_odd_samples(sample: int) -> bool:
-    return sample % 2 == 1
-
-
-def _in_even_samples(sample: int) -> bool:
-    return sample % 2 == 0
-
-
-def _in_no_sample(sample: int) -> bool:
-    return False
 
 
 def _take_turn(values: Sequence[_Value], turn: int, most: int) -> list[_Value]:

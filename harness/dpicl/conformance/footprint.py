@@ -65,13 +65,13 @@ _FRAMES = ("gi_frame", "cr_frame", "ag_frame", "tb_frame")
 
 @dataclass
 class Footprint:
-    """acts: effects on the outside, each a violation. reaching: reads of records past the sampler. said: what was
+    """acts: effects on the outside, each a violation. reaching: reads of records past the sampler. printed: what was
     printed and logged, in order. drew: the global generators that gave random numbers. variables: of the environment
     that the mechanism's own code read. cut: primitives that cut what a row held."""
 
     acts: list[str] = field(default_factory=list)
     reaching: list[str] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
+    printed: list[str] = field(default_factory=list)
     drew: list[str] = field(default_factory=list)
     variables: list[str] = field(default_factory=list)
     cut: set[str] = field(default_factory=set)
@@ -132,14 +132,14 @@ def observe(
             for name, stream in (("standard output", out), ("standard error", err)):
                 text = stream.buffer.getvalue().decode("utf-8", "replace")
                 if text:
-                    footprint.said.append(f"{name}: {text}")
+                    footprint.printed.append(f"{name}: {text}")
             # Python shows a warning once for each place, so its count does not matter. One with a source is of an
             # object that was left open, by whomever, and that the garbage collector happened to find now.
             of_run = [warning for warning in caught if warning.source is None]
             lines = [
                 f"warning {warning.category.__name__}: {warning.message}" for warning in of_run
             ]
-            footprint.said += dict.fromkeys(lines)
+            footprint.printed += dict.fromkeys(lines)
 
 
 def _global_generators() -> dict[str, object]:
@@ -175,7 +175,7 @@ class _Log(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._footprint.said.append(f"log line: {self.format(record)}")
+            self._footprint.printed.append(f"log line: {self.format(record)}")
         except Exception:  # arguments that do not fit the message
             self.handleError(record)
 

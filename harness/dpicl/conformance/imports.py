@@ -87,7 +87,7 @@ def _describe(footprint: Footprint) -> str | None:
         return f"it reads the environment variable {footprint.variables[0]}"
     if footprint.drew:
         return f"it draws from the global generator of {footprint.drew[0]}"
-    if any(PLANTED in text for text in footprint.said):
+    if any(PLANTED in text for text in footprint.printed):
         return "it prints or logs a word of a private record"
     return None
 

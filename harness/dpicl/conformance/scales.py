@@ -93,11 +93,11 @@ class Scale:
     words: int = 0
     limits: bool = False
 
-    def options(self, cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The given options, and values of this scale for the rest."""
-        types, usual = option_types(cls), resolve_options(cls, task, dict(given))
+    def options(self, cls: type[Mechanism], task: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+        """The chosen options, and values of this scale for the rest."""
+        types, usual = option_types(cls), resolve_options(cls, task, dict(chosen))
         sizes: dict[str, Any] = {}
-        for name in types.keys() - given.keys():
+        for name in types.keys() - chosen.keys():
             value, most, least = usual.get(name), self.most.get(name), self.least.get(name)
             is_small = isinstance(value, int) and isinstance(most, int) and value <= most
             if type(value) is type(most) and not is_small:
@@ -106,7 +106,7 @@ class Scale:
                 value = max(value, least)
             if value != usual.get(name):
                 sizes[name] = value
-        return resolve_options(cls, task, {**sizes, **given})
+        return resolve_options(cls, task, {**sizes, **chosen})
 
     def corpora(self, task: str, seed: int) -> Iterator[Task]:
         """The task with synthetic records and short answers, for larger and larger classes."""
@@ -139,9 +139,9 @@ class Scale:
 ORDINARY = Scale()
 
 
-def scales(cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> list[Scale]:
+def scales(cls: type[Mechanism], task: str, fixed: Mapping[str, Any]) -> list[Scale]:
     """All but the ordinary one."""
-    names, numbers = option_types(cls).keys() - given.keys(), whole_numbers(cls)
+    names, numbers = option_types(cls).keys() - fixed.keys(), whole_numbers(cls)
 
     def beyond(name: str, least: int) -> int:
         return 1 + max([least - 1, *(number for number in numbers if number <= _FARTHEST[name])])

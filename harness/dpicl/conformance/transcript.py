@@ -28,8 +28,9 @@ from dpicl.releasing.reader import SlotReader
 Script = Callable[[tuple[int, int], NoisyRelease], np.ndarray]
 #: The largest value of a uniform draw.
 _BELOW_ONE = float(np.nextafter(1.0, 0.0))
-#: Whether the added record is in the sample of that number.
-Presence = Callable[[int], bool]
+#: The numbers, modulo 2, of the samples that the added record is in.
+Presence = frozenset[int]
+ODD_SAMPLES, EVEN_SAMPLES, EVERY_SAMPLE, NO_SAMPLE = map(frozenset, ((1,), (0,), (0, 1), ()))
 
 
 @dataclass(frozen=True)
@@ -228,7 +229,7 @@ class RunObserver(SampleObserver):
             self._transcript.strangers.add(number)
 
     def begin_sample(self, partition: Partition) -> None:
-        present = self._presence(len(self._transcript.samples))
+        present = len(self._transcript.samples) % 2 in self._presence
         self._sampling.expect(self._places.get(partition), present)
 
     def end_sample(self, assigned: Assigned) -> None:

@@ -77,16 +77,16 @@ def registered(
     kind: str,
     package: str,
     of_module: Callable[[ModuleType], list[type[P]]],
-    given: Iterable[Registered[P]],
+    others: Iterable[Registered[P]],
 ) -> dict[str, Registered[P]]:
-    """Every class of a kind by name: of the modules of a package, and the given ones. Raises PluginError."""
+    """Every class of a kind by name: of the modules of a package, and others. Raises PluginError."""
     built_in = (
         Registered(cls, "built in")
         for module in _modules_of(package, kind)
         for cls in of_module(module)
     )
     classes: dict[str, Registered[P]] = {}
-    for new in (*built_in, *given):
+    for new in (*built_in, *others):
         if (old := classes.setdefault(new.cls.name, new)).cls is not new.cls:
             raise PluginError(
                 f"Two {kind}s are called '{new.cls.name}': {old.origin} and {new.origin}; rename one of them."

@@ -41,7 +41,7 @@ import numpy as np
 
 from dpicl.accounting import dp_event as dp
 from dpicl.accounting.events import above_threshold
-from dpicl.privacy.primitives import check_slots
+from dpicl.privacy.primitives import check_slots, finite_rows
 from dpicl.privacy.private_set import Sample
 
 #: Exponent of the largest rate of "above": e^-700 is as good as never below.
@@ -86,7 +86,7 @@ class AboveThreshold:
 
         def ask(values: np.ndarray) -> bool:
             check_slots(values, True, sample)
-            bounded = np.where(np.isfinite(values), values, 0.0).astype(np.float64).clip(0.0, 1.0)
+            bounded = finite_rows(values).clip(0.0, 1.0)
             return above(float(bounded.sum()) / self.divisor)
 
         return ask

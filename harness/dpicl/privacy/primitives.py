@@ -56,10 +56,14 @@ def _find_id(place: int, ids: np.ndarray | None) -> int:
     return place if ids is None else int(ids[place])
 
 
+def finite_rows(rows: np.ndarray) -> np.ndarray:
+    """float64 of the same shape, whose sums have one order: values that are not finite are 0."""
+    return np.where(np.isfinite(rows), rows, 0.0).astype(np.float64, order="C")
+
+
 def project_sub_simplex(rows: np.ndarray) -> np.ndarray:
     """float64[M, K]: every row mapped into {x >= 0, sum(x) <= 1}; values that are not finite count as 0."""
-    # a sum in one order
-    rows = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64, order="C").clip(0.0, 1.0)
+    rows = finite_rows(rows).clip(0.0, 1.0)
     mass = rows.sum(axis=1, keepdims=True)
     return rows / np.maximum(mass, 1.0)
 
@@ -93,7 +97,7 @@ def clip_log_probs(rows: np.ndarray, clip: float) -> np.ndarray:
 
 def clip_norm(rows: np.ndarray, radius: float) -> np.ndarray:
     """float64[M, d]: every row scaled into the ball of that radius around 0; values that are not finite count as 0."""
-    rows = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64, order="C")
+    rows = finite_rows(rows)
     with np.errstate(over="ignore"):
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows * (radius / np.maximum(norms, radius))

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpicl.accounting import dp_event as dp
 from dpicl.accounting.events import bounded_range_choice
-from dpicl.privacy.primitives import RangeChoice, check_slots
+from dpicl.privacy.primitives import RangeChoice, check_slots, finite_rows
 from dpicl.privacy.private_set import Sample
 
 #: Audit event (PEP 578) of rows with values above 1, with the primitive's name: the conformance kit says so.
@@ -54,7 +54,7 @@ class NoisyTopK(RangeChoice):
         or not one slot a row.
         """
         check_slots(rows, self.own_slots, sample)
-        finite = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64)
+        finite = finite_rows(rows)
         if (finite > 1.0).any():
             sys.audit(ROWS_CUT, type(self).__name__)
         return self._choose_by(finite.clip(0.0, 1.0).sum(axis=0), sample)

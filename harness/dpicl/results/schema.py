@@ -352,11 +352,11 @@ class NewerFile(ValueError):
     """The file of a newer version of this program: it is sound, and nothing may move it or take it for damaged."""
 
 
-def require_not_newer(found: object, version: int) -> None:
+def require_not_newer(stated: object, version: int) -> None:
     """Raises NewerFile for a schema version that is above the one of this program."""
-    if isinstance(found, int | float) and found > version:
+    if isinstance(stated, int | float) and stated > version:
         raise NewerFile(
-            f"written by a newer version of dpicl (schema version {found}, this one reads {version}); upgrade dpicl"
+            f"written by a newer version of dpicl (schema version {stated}, this one reads {version}); upgrade dpicl"
         )
 
 

@@ -244,28 +244,28 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def privacy_of(mechanism: Mechanism, made: Release, config: ReleaseConfig) -> Privacy:
-    event, knob = made.ledger.event(), None
+def privacy_of(mechanism: Mechanism, released: Release, config: ReleaseConfig) -> Privacy:
+    event, knob = released.ledger.event(), None
     if mechanism.knob is not None:
-        calibration = made.calibration
+        calibration = released.calibration
         knob = KnobValue(
             name=mechanism.knob.name, value=calibration.knob, by_label=dict(calibration.by_label)
         )
-    slack = slack_of(event, made.calibration.delta, made.bounds.upper)
+    slack = slack_of(event, released.calibration.delta, released.bounds.upper)
     return Privacy(
         epsilon_target=config.epsilon,
-        epsilon_claimed=made.claimed,
-        epsilon_proved=made.bounds.upper,
+        epsilon_claimed=released.claimed,
+        epsilon_proved=released.bounds.upper,
         delta=config.delta,
         knob=knob,
-        queries=made.sizes.queries,
-        epsilon_per_query=made.per_query,
+        queries=released.sizes.queries,
+        epsilon_per_query=released.per_query,
         slack=slack,
-        ledger=[LedgerRow(**row) for row in made.ledger.to_json()],
+        ledger=[LedgerRow(**row) for row in released.ledger.to_json()],
         event=to_json(event),
-        accountants=made.bounds.accountants,
+        accountants=released.bounds.accountants,
         notes=[
-            *made.bounds.notes,
+            *released.bounds.notes,
             *filter(None, [explain_looseness(slack)]),
             *(_SECURE_NOTES if config.secure else ()),
         ],
@@ -314,7 +314,7 @@ def manifest_of(
             dropped={} if secure else dict(task.dropped),
             sizes={
                 label or "": n
-                for label, n in sorted(task.group_sizes.items(), key=lambda own: own[0] or "")
+                for label, n in sorted(task.group_sizes.items(), key=lambda item: item[0] or "")
             },
             public_records=len(task.public),
             test_records=len(task.test),

@@ -72,7 +72,7 @@ def test_what_a_thread_of_the_run_does_is_an_act_of_the_run(folder):
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
-    assert footprint.acts == ["opens a file for writing (a)"] and footprint.said == [
+    assert footprint.acts == ["opens a file for writing (a)"] and footprint.printed == [
         "log line: said"
     ]
 
@@ -111,7 +111,7 @@ def test_reading_memory_imports_and_the_null_device_are_no_acts(folder, monkeypa
         importlib.import_module("lonely_module")
         logging.getLogger("a.b").debug("a %s line", "log")
     assert footprint.acts == footprint.reaching == []
-    assert footprint.said == ["log line: a log line"]
+    assert footprint.printed == ["log line: a log line"]
 
 
 def test_a_mechanism_may_not_write_to_the_cache_of_the_harness(folder, monkeypatch):
@@ -154,7 +154,7 @@ def test_what_somebody_else_left_open_is_no_warning_of_the_run():
         socket.socket()
         gc.collect()
         warnings.warn("the mechanism's own", ResourceWarning, stacklevel=1)
-    assert footprint.said == ["warning ResourceWarning: the mechanism's own"]
+    assert footprint.printed == ["warning ResourceWarning: the mechanism's own"]
 
 
 def test_output_and_warnings_are_noted_in_place_of_shown(capsys):
@@ -164,7 +164,7 @@ def test_output_and_warnings_are_noted_in_place_of_shown(capsys):
         for _ in range(3):
             warnings.warn("careful", stacklevel=1)
         np.log(np.zeros(1))
-    assert footprint.said == ["standard output: outbytes", "warning UserWarning: careful"]
+    assert footprint.printed == ["standard output: outbytes", "warning UserWarning: careful"]
     assert capsys.readouterr() == ("", "")
 
 

@@ -15,7 +15,7 @@ from dpicl.conformance.checks.neighbours import sensitivity
 from dpicl.conformance.checks.noise import noise
 from dpicl.conformance.hostile_model import CERTAIN, ENDING, NAN, HostileModel
 from dpicl.conformance.kit import CHECKS, check_mechanism, tasks_of
-from dpicl.conformance.transcript import Drawn, Spend, Transcript
+from dpicl.conformance.transcript import EVERY_SAMPLE, NO_SAMPLE, Drawn, Spend, Transcript
 from dpicl.conformance.variants import Variant
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import ModelError, UsageError
@@ -104,7 +104,12 @@ def test_an_added_record_changes_nobody_elses_coin_or_slot(mechanism, present, c
     base = list(bench.task.train)
     how = Run(sampling=3, crowding=crowding, script=scripted("random", 0))
     added = replace(base[1], label=bench.shots[0])
-    changed = replace(how, added=added, place=int(where * len(base)), presence=lambda at: present)
+    changed = replace(
+        how,
+        added=added,
+        place=int(where * len(base)),
+        presence=EVERY_SAMPLE if present else NO_SAMPLE,
+    )
     without, with_it = bench.run(how), bench.run(changed)
     joined = 0
     for a, b in zip(without.samples, with_it.samples, strict=True):

@@ -26,10 +26,10 @@ def side_effects(evidence: CheckEvidence) -> Verdict:
         return passed(
             "no file, process or connection; epsilon is infinite, so what it prints and keeps may be private"
         )
-    repeats = evidence.plain.footprint.said == bench.run().footprint.said
+    repeats = evidence.plain.footprint.printed == bench.run().footprint.printed
 
     def mask_varying(run: Transcript) -> list[str]:
-        return [line if repeats else _VARYING.sub("#", line) for line in run.footprint.said]
+        return [line if repeats else _VARYING.sub("#", line) for line in run.footprint.printed]
 
     for name, _, expected, run in evidence.twins():
         if (
@@ -37,14 +37,14 @@ def side_effects(evidence: CheckEvidence) -> Verdict:
             and expected.error is None
             and mask_varying(run) != mask_varying(expected)
         ):
-            new = [line for line in run.footprint.said if line not in expected.footprint.said]
+            new = [line for line in run.footprint.printed if line not in expected.footprint.printed]
             line = new[0] if new else "less than before"
             return failed(
                 f"With the same noisy releases but {name}, it prints or logs something else: {line[:120]!r}."
             )
     planted = plant_words(bench.task.train, labels=not bench.task.partitioned)
     secret = bench.run(Run(records=planted))
-    if any(PLANTED in line for line in secret.footprint.said):
+    if any(PLANTED in line for line in secret.footprint.printed):
         return failed(
             "It prints or logs a word that only a private record holds; say nothing of records."
         )
