@@ -49,7 +49,7 @@ from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
 from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import streams
-from dpicl.core.vocabulary import Partition, Query, Record, Report, report_nothing
+from dpicl.core.vocabulary import Partition, Query, Record, Report
 from dpicl.data.task import PublicTask, Task
 from dpicl.mechanism.bases import AnswerMechanism, Mechanism
 from dpicl.mechanism.outputs import skip_reason
@@ -164,7 +164,7 @@ class ExactRuns:
         self._shots = tuple(label for label in job.declared.shots if self.label in (None, label))
         self._strongest: tuple[Record, Sequence[Query], Policy]
 
-    def strongest(self, report: Report = report_nothing) -> tuple[Comparison, int]:
+    def strongest(self, report: Report) -> tuple[Comparison, int]:
         """(what the strongest canary shows, how many were tried). report: of the runs of the mechanism, first of none;
         a text that ends early has a few more."""
         job, tried, trials = self._job, self._canaries(), self._trials()
@@ -321,7 +321,7 @@ def reason_against(
     mechanism: Mechanism,
     task: PublicTask,
     epsilon: float,
-    query_choice: QueryChoice = "own",
+    query_choice: QueryChoice,
 ) -> str | None:
     """Why an exact audit says nothing about a row, or None."""
     if mechanism.knob is None:
@@ -336,8 +336,8 @@ def reason_against(
 def exact_audit(
     job: ExactJob,
     model: LanguageModel,
-    outputs: OutputCache | None = None,
-    report: Report = report_nothing,
+    outputs: OutputCache,
+    report: Report,
 ) -> AttackResult:
     """The result of one row that nothing speaks against (`reason_against`). Raises UsageError for worlds whose releases
     differ in more than their values, and for copies beside other records."""
@@ -346,7 +346,7 @@ def exact_audit(
         raise UsageError(
             "Copies of a canary are audited alone; leave --other-records out, or --copies."
         )
-    runs = ExactRuns(job, model, outputs or OutputCache(None))
+    runs = ExactRuns(job, model, outputs)
     comparison, tried = runs.strongest(report)
     upper = runs.bounds.upper
     bound: LowerBound | None = None

@@ -152,7 +152,7 @@ class CoupledByRecord:
     the last one.
     """
 
-    def __init__(self, seed: int, coins: float = 1.0, places: float = 1.0) -> None:
+    def __init__(self, seed: int, coins: float, places: float) -> None:
         self._seed, self._of_coins, self._of_places, self._calls = (
             seed,
             coins,

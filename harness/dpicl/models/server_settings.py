@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from dpicl.core.errors import UsageError, unknown_name
-from dpicl.core.field_types import Count, Positive
+from dpicl.core.field_types import Count, Positive, written_if_set
 from dpicl.core.plain_words import problem_words
 
 #: Set to 1, it allows http to other machines, where everybody on the way can read the prompts.
@@ -147,7 +147,7 @@ class ServerRecord(BaseModel):
     fingerprint: Annotated[str, Field(max_length=64)]
     loopback: bool
     cache: bool = True
-    mixes: bool | None = Field(default=None, exclude_if=lambda value: value is None)
+    mixes: bool | None = written_if_set()
     version: Annotated[str, Field(max_length=100, exclude_if=lambda value: not value)] = ""
     tokenizer: str | None = Field(
         default=None,

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, model_validator
 
 from dpicl.core.cell import ReleaseConfig
-from dpicl.core.field_types import Count, Delta, Epsilon
+from dpicl.core.field_types import Count, Delta, Epsilon, written_if_set
 from dpicl.core.json_text import to_plain
 from dpicl.core.printable import make_visible
 from dpicl.core.vocabulary import is_simulated
@@ -141,14 +141,14 @@ class PrivacyCard(Part):
     not_covered: list[str]
     created: Moment
     utility: Utility | None = None
-    state_sha256: str | None = Field(default=None, exclude_if=lambda value: value is None)
-    person: PersonUnit | None = Field(default=None, exclude_if=lambda value: value is None)
-    texts: list[str] = Field(default=[], exclude_if=lambda value: not value)
-    reading: list[str] = Field(default=[], exclude_if=lambda value: not value)
-    guarantee: Guarantee | None = Field(default=None, exclude_if=lambda value: value is None)
-    released: str = Field(default="", exclude_if=lambda value: not value)
-    contact: str = Field(default="", exclude_if=lambda value: not value)
-    total_epsilon: Epsilon | None = Field(default=None, exclude_if=lambda value: value is None)
+    state_sha256: str | None = written_if_set()
+    person: PersonUnit | None = written_if_set()
+    texts: list[str] = written_if_set([])
+    reading: list[str] = written_if_set([])
+    guarantee: Guarantee | None = written_if_set()
+    released: str = written_if_set("")
+    contact: str = written_if_set("")
+    total_epsilon: Epsilon | None = written_if_set()
 
     @model_validator(mode="after")
     def _require_warning(self) -> PrivacyCard:

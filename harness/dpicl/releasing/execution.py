@@ -275,7 +275,7 @@ def answer_from(
     prepared: Prepared,
     reader: Reader,
     queries: Sequence[Query],
-    report: Report = report_nothing,
+    report: Report,
 ) -> dict[str, str]:
     """Query id -> answer, from what was prepared; the private set is closed before."""
     answers: dict[str, str | FinalPrompt] = {}

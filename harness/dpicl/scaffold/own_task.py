@@ -33,7 +33,7 @@ class WrittenTask:
 
 
 def own_spec(
-    name: str, text: str, label: str, labels: Mapping[str, str], format: FileFormat = PLAIN
+    name: str, text: str, label: str, labels: Mapping[str, str], format: FileFormat
 ) -> SourceSpec:
     """What to read from a file: two fields, and label as written -> label word (empty: any label)."""
     local = LocalKeys(text=text, label=label, labels=dict(labels), **asdict(format))
@@ -49,7 +49,7 @@ def write_own_task(
     labels: Mapping[str, str],
     taken: Iterable[str],
     folder: Path,
-    format: FileFormat = PLAIN,
+    format: FileFormat,
 ) -> WrittenTask:
     """Writes the folder of a classification task that names the user's files, with its labels and their fields.
 
