@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 
 from dpicl.attacks.power import CONTROLS, NO_POWER, Power
@@ -113,22 +112,22 @@ def _label_only(one: Attacked) -> float | None:
 
 
 _COLUMNS = (
-    Column("row", "mechanism", attrgetter("label")),
-    Column("epsilon", "ε", attrgetter("epsilon"), epsilon_text),
-    Column("task", "task", attrgetter("attack.subject.task")),
-    Column("attack", "attack", attrgetter("attack.attack"), wide=True),
-    Column("access", "access", attrgetter("attack.access")),
+    Column("row", "mechanism", "label"),
+    Column("epsilon", "ε", "epsilon", epsilon_text),
+    Column("task", "task", "attack.subject.task"),
+    Column("attack", "attack", "attack.attack", wide=True),
+    Column("access", "access", "attack.access"),
     Column(
         "proved",
         "proved ε",
-        attrgetter("attack.privacy.epsilon_proved"),
+        "attack.privacy.epsilon_proved",
         epsilon_text,
         "upper bound, from the ledger of that run",
     ),
     Column(
         "audited",
         "audited ε",
-        attrgetter("attack.audited"),
+        "attack.audited",
         bound_text,
         "lower bound that the attack proves",
     ),
@@ -145,9 +144,9 @@ _COLUMNS = (
     Column("label_only", "label only", _label_only, bound_text, _LABEL_ONLY, optional=True),
     Column("measured", "measured", _describe_measures, wide=True, optional=True),
     Column("on", "made on", lambda one: one.on or None, wide=True, optional=True),
-    Column("records", "records", attrgetter("attack.subject.source"), optional=True, page=True),
+    Column("records", "records", "attack.subject.source", optional=True, page=True),
     Column("model", "model", _model, wide=True, page=True),
-    Column("source", "source", attrgetter("attack.id"), wide=True),
+    Column("source", "source", "attack.id", wide=True),
 )
 
 

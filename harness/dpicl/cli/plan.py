@@ -320,7 +320,7 @@ def _tables(
     task = Column("task", "task", lambda line: line[0].task)
     whole = [task, *counted, gain, *map(power, sorted({epsilon for *_, epsilon in detectable}))]
     every = [
-        *(Column(name, name, attrgetter(name)) for name in ("task", "metric")),
+        *(Column(name, name) for name in ("task", "metric")),
         *HEADROOM_COLUMNS,
     ]
     label = Column("label", "mechanism", lambda line: line[0].label, wide=True)
