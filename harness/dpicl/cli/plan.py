@@ -39,11 +39,11 @@ from dpicl.plan.presence import (
     Presence,
     describe_stale,
     find_presence,
+    find_releases,
     find_skipped,
     select_current,
     which_of,
 )
-from dpicl.plan.reuse import find_releases
 from dpicl.plan.selection import Selection
 from dpicl.plan.suite import AS_IT_IS
 from dpicl.plan.tuning import choices_in_use, tuning_table

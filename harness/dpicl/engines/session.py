@@ -14,8 +14,13 @@ from dpicl.engines.local import Engine
 from dpicl.engines.progress import show_progress
 from dpicl.engines.worker import CellProgress, Done, Job
 from dpicl.plan.costs import Costs
-from dpicl.plan.presence import Presence, check_sources, describe_stale, find_presence
-from dpicl.plan.reuse import find_releases
+from dpicl.plan.presence import (
+    Presence,
+    check_sources,
+    describe_stale,
+    find_presence,
+    find_releases,
+)
 from dpicl.plan.selection import Selection
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
@@ -35,7 +40,7 @@ def run_missing(
 
     advice: what to do about stale results. rerun_stale: whether they are made again; the old
     files are kept in quarantine/. progress: whether it is shown. scores_only: whether cells are left out that need a
-    new release; of the others the earlier release is scored either way (`dpicl.plan.reuse`).
+    new release; of the others the earlier release is scored either way (`dpicl.plan.presence`).
     Raises UsageError for such results, and DpiclError where nothing could be run: without the records or the model of a
     cell, or with a folder that takes no result.
     """

@@ -1,7 +1,8 @@
 """Finds which cells of a suite are done: a result counts where its cell, and what went into it, are those of a run now.
 
 The id of a cell says what is done, and not with which records, model files or version of the code. So a result may be
-*stale*: of this very cell, from what is not here any more. It is never counted and never overwritten.
+*stale*: of this very cell, from what is not here any more. It is never counted and never overwritten. And of a result
+whose release a new cell shares, which was made from the same records, settings and files, the release is only scored.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from dpicl.data.task import Task
 from dpicl.mechanism.options import build
 from dpicl.mechanism.outputs import name_failure, skip_reason
 from dpicl.plan.staleness import Comparison
+from dpicl.results import manifest
 from dpicl.results.fingerprints import Fingerprints, NotRead
 from dpicl.results.schema import Result
 
@@ -99,6 +101,46 @@ def explain_skip(registered: Registered, options: Options, task: str) -> str:
             return skip_reason(mechanism, public) or ""
     except PluginError:
         return ""
+
+
+def find_releases(
+    cells: Iterable[Cell],
+    results: Collection[Result],
+    records: Fingerprints,
+    mechanisms: Mapping[str, Registered],
+    loaded: Mapping[str, str],
+) -> dict[str, Result]:
+    """Id of a cell -> the newest result of its row and task whose release it can score.
+
+    A release depends on no test record, so a cell may have others than the result; the worker that scores it compares
+    the records that both have in common. A release of a changed checkout can be scored from a changed checkout only: in
+    others it is made again, from code that a commit names. loaded: as `find_presence`.
+    """
+    _, is_changed = manifest.commit()
+    by_release = {
+        _release_key(result.cell): result
+        for result in sorted(results, key=lambda result: result.created)
+        if result.can_score_again and (is_changed or not result.manifest.dirty)
+    }
+    comparison = Comparison(records, mechanisms, results, loaded)
+    releases = {}
+    for cell in cells:
+        result = by_release.get(_release_key(cell))
+        if result is not None and _is_current(result, comparison):
+            releases[cell.id] = result
+    return releases
+
+
+def _release_key(cell: Cell) -> tuple[str, str]:
+    return cell.label, cell.release_id
+
+
+def _is_current(result: Result, comparison: Comparison) -> bool:
+    """Whether a release is what would be made now, as far as files say."""
+    try:
+        return not comparison.find_difference(result)
+    except DpiclError:  # its records are not here: it is made again
+        return False
 
 
 def describe_completeness(

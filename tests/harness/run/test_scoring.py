@@ -11,7 +11,7 @@ import yaml
 from dpicl.core.errors import UsageError
 from dpicl.engines.worker import Job
 from dpicl.leaderboards.compare.reading import Side, keep_one_version
-from dpicl.plan.reuse import find_releases
+from dpicl.plan.presence import find_releases
 from dpicl.plan.selection import select
 from dpicl.plan.suite import load_suite
 from dpicl.results import manifest
