@@ -340,12 +340,14 @@ def gaussian_pair(multiplier: float) -> WorstPair:
 
 def cell_ends(farthest: float) -> np.ndarray:
     """float64[OUTPUTS + 2]: the ends of the cells of a Gaussian output whose mean lies between 0 and the farthest."""
-    return np.concatenate([[-np.inf], np.linspace(-REACH, farthest + REACH, OUTPUTS), [np.inf]])
+    inner = np.linspace(-REACH, farthest + REACH, OUTPUTS)
+    return np.concatenate([[-np.inf], inner, [np.inf]])
 
 
 def cell_masses(ends: np.ndarray, mean: float) -> np.ndarray:
     """The mass of N(mean, 1) in every cell; the tail on either side keeps its digits."""
-    below, above = np.diff(ndtr(ends - mean)), -np.diff(ndtr(mean - ends))
+    below = np.diff(ndtr(ends - mean))
+    above = -np.diff(ndtr(mean - ends))
     return np.where(ends[1:] < mean, below, above)
 
 

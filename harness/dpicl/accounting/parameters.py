@@ -127,9 +127,9 @@ def composition(
         return compose_parameters(parts, native, delta), parts
 
     shares = (SHARES if cells == FULL else ROUGH_SHARES) if unknown else (0.0,)
-    best = (
-        min(shares, key=lambda share: compose_at(share, ROUGH)[0]) if len(shares) > 1 else shares[0]
-    )
+    best = shares[0]
+    if len(shares) > 1:
+        best = min(shares, key=lambda share: compose_at(share, ROUGH)[0])
     value, parts = compose_at(best, cells)
     accountants: dict[str, Any] = {
         "pld": value,

@@ -43,7 +43,11 @@ class Pool(Protocol):
         """Ends all workers, whatever they do."""
 
 
-def run_cells(cells: Sequence[Cell], pool: Pool, recorder: Recorder) -> Generator[Done, None, None]:
+def run_cells(
+    cells: Sequence[Cell],
+    pool: Pool,
+    recorder: Recorder,
+) -> Generator[Done, None, None]:
     """How every cell ended, as it ends, while its lock is held. One whose worker dies is tried again after all others,
     `TRIES` times in all. Raises what ends the run."""
     waiting = deque(cells)

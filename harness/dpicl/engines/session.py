@@ -96,7 +96,8 @@ def _list_to_do(
         [Damaged(selection.store.path(each.cell), each.reason) for each in presence.stale]
     )
     message(f"{count(len(presence.stale), 'stale result')} moved into quarantine/.")
-    missing_ids = {cell.id for cell in (*presence.missing, *(each.cell for each in presence.stale))}
+    stale = [each.cell for each in presence.stale]
+    missing_ids = {cell.id for cell in (*presence.missing, *stale)}
     return [cell for cell in selection.cells if cell.id in missing_ids]
 
 
