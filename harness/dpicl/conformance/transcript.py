@@ -30,7 +30,8 @@ Script = Callable[[tuple[int, int], NoisyRelease], np.ndarray]
 _BELOW_ONE = float(np.nextafter(1.0, 0.0))
 #: The numbers, modulo 2, of the samples that the added record is in.
 Presence = frozenset[int]
-ODD_SAMPLES, EVEN_SAMPLES, EVERY_SAMPLE, NO_SAMPLE = map(frozenset, ((1,), (0,), (0, 1), ()))
+ODD_SAMPLES, EVEN_SAMPLES = frozenset({1}), frozenset({0})
+EVERY_SAMPLE, NO_SAMPLE = ODD_SAMPLES | EVEN_SAMPLES, Presence()
 
 
 @dataclass(frozen=True)

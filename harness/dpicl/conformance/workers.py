@@ -31,7 +31,7 @@ def fork_workers(work: Callable[..., _Result], processes: int) -> Iterator[Begin
     Raises PluginError where a fork ends before its work is done.
     """
     if processes == 1:
-        yield partial(partial, work)
+        yield lambda *request: partial(work, *request)
         return
     pool = ProcessPoolExecutor(
         processes, get_context("fork"), initializer=_remember, initargs=(work,)
