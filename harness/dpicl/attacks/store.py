@@ -23,7 +23,7 @@ def path_of(results: Path, attempt: Attempt | AttackResult) -> Path:
         of_attack
         / slug(subject.model)
         / slug(subject.mechanism)
-        / subject.task
+        / slug(subject.task)
         / f"{attempt.id}.json"
     )
 

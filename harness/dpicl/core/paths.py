@@ -17,6 +17,8 @@ CLONE = (
 )
 #: Where `dpicl run` writes unless `--results` says otherwise, under the current folder.
 DEFAULT_RESULTS = Path("results")
+#: Beside a file that is no result: it is moved into the first, and not read again; the second is of earlier versions.
+QUARANTINE = ("quarantine", "set_aside")
 
 
 def shipped_suites() -> dict[str, Path]:
@@ -60,11 +62,15 @@ def real_path(path: Path) -> Path:
 
 
 def slug(name: str) -> str:
-    """A name as one part of a path; a name that must be changed for that gets a short hash, so that no two collide."""
+    """A name as one part of a path; a name that must be changed for that gets a short hash, so that no two collide.
+
+    So do names that readers of results give a meaning to: `QUARANTINE`, and what ends like a file.
+    """
     plain = re.sub(r"[^A-Za-z0-9._=+-]", "_", name).lstrip(".") or "_"
-    return (
-        plain if plain == name else f"{plain[:80]}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
-    )
+    has_meaning = plain.lower() in QUARANTINE or plain.lower().endswith(".json")
+    if plain == name and not has_meaning:
+        return plain
+    return f"{plain[:80]}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
 
 
 def user_cache() -> Path:

@@ -127,6 +127,9 @@ class LanguageModel(ABC):
     #: What the model's server can do; None for a model in this process, which can do everything.
     server: ServerRecord | None = None
 
+    def require_same(self) -> None:  # noqa: B027
+        """Raises ModelError for a model that is not the one that was loaded; one in this process cannot change."""
+
     @abstractmethod
     def encode(self, prompt: str | ChatPrompt) -> list[int]:
         """Tokens of a prompt. A string gets no template and no special tokens; a ChatPrompt gets the chat template."""

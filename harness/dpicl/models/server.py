@@ -12,7 +12,7 @@ that prompt has a row of NaN (or no text), and is counted: a private text cannot
 was requested, such as fewer tokens, is a failure too: llama.cpp lists nothing where the likeliest token is half of a
 character. Where the public prompt fails as well, the run ends with ModelError.
 That the server keeps its model is trusted between two looks at it: its answers to public prompts are noted when it is
-found, and compared after every new connection.
+found, and compared after every new connection and failure, every few seconds, and before a result is made.
 """
 
 from __future__ import annotations
@@ -135,6 +135,13 @@ class ServerLM(ListingModel):
             None if isinstance(in_order[at], Exception) else in_order[at]
             for at in range(len(prompts))
         ]
+
+    def require_same(self) -> None:
+        """See LanguageModel."""
+        try:
+            self._connection.answers([self._connection.verify_now])
+        except (Refused, Unanswered) as error:
+            raise self._connection.silence_error(error) from None
 
     def _silence_error(self) -> ModelError:
         return ModelError(

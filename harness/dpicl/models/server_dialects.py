@@ -29,6 +29,9 @@ MOST_STOPS = 4
 #: How many prompts share a request where a server takes several: the engine has the next request while one is read.
 MOST_PROMPTS = 16
 
+#: Reasons for which a text ends before the model has ended it: a filter, or a request that was given up.
+CUT = frozenset({"content_filter", "abort", "error", "cancelled", "canceled", "safety", "timeout"})
+
 _Token = Annotated[int, Field(ge=0, lt=2**31)]
 _TokenName = Annotated[str, Field(pattern="^token_id:[0-9]{1,9}$")]
 _Size = Annotated[int, Field(ge=1, lt=2**31)]
@@ -37,9 +40,11 @@ _Probability = Annotated[float, Field(ge=0, le=1 + 1e-6)]
 
 
 class _Answer(BaseModel):
-    """The part of an answer that is read."""
+    """The part of an answer that is read. error: what some servers send with status 200."""
 
     model_config = ConfigDict(strict=True)
+
+    error: None = None
 
 
 class _Likely(TypedDict):
@@ -57,7 +62,7 @@ class _LlamaCompletion(_Answer):
     tokens of it were read."""
 
     model: str = ""
-    text: str = Field("", validation_alias="content")
+    text: str | None = Field(None, validation_alias="content")
     likely: list[_Likely] = Field(
         [], validation_alias=AliasPath("completion_probabilities", 0, "top_logprobs")
     )
@@ -69,10 +74,12 @@ class _LlamaCompletion(_Answer):
 
 
 class _Choice(_Answer):
-    """likely: for each token that was drawn. index: the place of its prompt in the request."""
+    """likely: for each token that was drawn. index: the place of its prompt in the request. finish_reason: why the text
+    ends."""
 
     text: str
     index: int = 0
+    finish_reason: str | None = None
     likely: list[dict[_TokenName, _LogProb]] = Field(
         [], validation_alias=AliasPath("logprobs", "top_logprobs")
     )
@@ -152,6 +159,8 @@ class Dialect(ABC):
     window: ClassVar[int] = 8
     #: What a request for a text says besides.
     writing: ClassVar[Mapping[str, Any]] = {}
+    #: Whether each choice of a request with several prompts is known to be of its own prompt.
+    shares: bool = False
     #: The name that answers give their model, where that is known.
     answers_as: str | None = None
 
@@ -209,6 +218,10 @@ class Dialect(ABC):
 
     def _text_reader(self, want: Writing) -> Callable[[Any], str]:
         def read(answer: _LlamaCompletion | _Choice) -> str:
+            if answer.text is None:
+                raise ValueError("no text")
+            if isinstance(answer, _Choice) and answer.finish_reason in CUT:
+                raise Unsound("it cut its answer short")
             if len(answer.text) > LETTERS * want.max_tokens:
                 raise ValueError("too long a text")
             return answer.text[
@@ -432,6 +445,8 @@ class VLLM(Dialect):
         return row
 
     def most_prompts(self, want: Wanted) -> int:
+        if not self.shares:
+            return 1
         if isinstance(want, Writing):
             return 1 if want.temperature else MOST_PROMPTS  # a request has one seed
         return 1 if self._count_top(want) in (-1, self.vocab_size) else MOST_PROMPTS

@@ -36,6 +36,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
 _BUSY = frozenset({408, 409, 425, 429})
 #: So often is a request sent whose answers are in good order and not what was requested: the prompt may be to blame.
 UNSOUND_TRIES = 4
+#: Seconds after which a server is looked at again: behind a gateway another model may take its place, and no connection
+#: is new.
+LOOK_AGAIN = 10.0
 #: Phases of requests that a server must not compute together.
 LISTED, LIKELIEST = "listed", "likeliest"
 
@@ -142,6 +145,7 @@ class Connection:
         self._places = _Window(self.window)
         self._jitter = random.Random()
         self._opened = self._verified = 0  # connections
+        self._looked_at, self._is_doubtful = time.monotonic(), False
         self._verifying = asyncio.Lock()
 
     def answers(self, calls: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
@@ -185,18 +189,33 @@ class Connection:
         """One try, of a server that is what it was. Raises _Failed, Refused or ModelError."""
         try:
             answer = await self.fetch(call)
-        except (_Failed, Refused):
-            await self._verify_new()
+        except (_Failed, Refused) as failure:
+            self._is_doubtful |= isinstance(failure, _Failed) and not failure.unsound
+            await self._verify_due()
             raise
-        await self._verify_new()
+        await self._verify_due()
         return answer
 
-    async def _verify_new(self) -> None:
-        """Looks at the server again where a connection was opened since it was looked at."""
+    async def verify_now(self) -> None:
+        """Looks at the server again. Raises Refused, Unanswered and ModelError."""
+        self._is_doubtful = True
+        try:
+            await self._verify_due()
+        except _Failed as failure:
+            raise Unanswered(str(failure)) from None
+
+    async def _verify_due(self) -> None:
+        """Looks at the server again where that is due; see `verify`."""
         async with self._verifying:
-            if self.verify is not None and self._opened > self._verified:
+            is_due = (
+                self._opened > self._verified
+                or self._is_doubtful
+                or time.monotonic() - self._looked_at > LOOK_AGAIN
+            )
+            if self.verify is not None and is_due:
                 await self.verify(self.fetch)
-                self._verified = self._opened
+                self._verified, self._is_doubtful = self._opened, False
+                self._looked_at = time.monotonic()
 
     async def fetch(self, call: Call) -> Any:
         """What ``call.read`` makes of the answer, which is requested once. Raises _Failed, Refused or ModelError, and

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from dpicl.core.errors import ModelError, UsageError
-from dpicl.models.listing import Unsound, Writing
+from dpicl.models.listing import Listing, LogProbs, Unsound, Writing
 from dpicl.models.server_dialects import (
     VLLM,
     Ask,
@@ -42,6 +42,8 @@ SAME_TOKENS = "The quick brown fox.\n  12 345\n\n\tx = y_1; naïve Größe 東�
 PATIENCE, CONTEXT = 10.0, 2048
 #: Requests of each kind that are sent at the same time, to see whether a server computes them together.
 BURST = 8
+#: How far the log-probability of one token moves between two requests, at most; and how much of that is nothing.
+MOST_MOVED, SHARED_ROUNDING = 1.0, 1e-6
 #: How often a server that says something else is looked at before it counts as another one: roundings move.
 LOOKS = 3
 #: The text that stands for a model which gives no log-probabilities.
@@ -156,6 +158,8 @@ async def _probe(connection: Connection, salt: str) -> Probed:
     if not await _count_shown(dialect, ask, prompts[0], 1, ids):
         ids = []
     whole = top_tokens >= tokens.vocab_size
+    together = prompts[: connection.window]
+    dialect.shares = await _try_shared(dialect, ask, together, min(top_tokens, 20))
     record = ServerRecord(
         kind=dialect.kind,
         version=about["version"],
@@ -274,6 +278,29 @@ async def _try_mixed(
     if any(getattr(error, "unsound", False) for error in answers):
         return False
     return None if any(isinstance(error, BaseException) for error in answers) else True
+
+
+async def _try_shared(dialect: Dialect, ask: Ask, prompts: Sequence[Prompt], top: int) -> bool:
+    """Whether each of several prompts in one request gets what it gets alone."""
+    if not isinstance(dialect, VLLM) or prompts[0].salt is None or len(prompts) < 2:
+        return False
+    want = Listing(top)
+    alone = [await dialect.log_probs(ask, prompt, top) for prompt in prompts]
+    try:
+        shared = await dialect.answer_all(ask, prompts, want)
+    except (Refused, Unanswered, Unsound):
+        return False
+    if not all(isinstance(row, LogProbs) for row in shared):
+        return False
+    distances = [
+        [abs(row.values.max() - other.of(row.best, dialect.vocab_size)) for other in shared]
+        for row in alone
+    ]
+    # rounding moves equal ones a little
+    return all(
+        row[at] <= min(row) + SHARED_ROUNDING and row[at] <= MOST_MOVED
+        for at, row in enumerate(distances)
+    )
 
 
 def _find_served(settings: ServerSettings, listed: ModelList) -> ServedModel:

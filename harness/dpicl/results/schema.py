@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Literal, TypeVar
@@ -37,6 +38,9 @@ from dpicl.results.parts import (
 )
 
 SCHEMA_VERSION: Final = 1
+#: How a file begins that `to_text` wrote.
+_FIRST_VERSION = re.compile(r'\s*\{\s*"schema_version"\s*:\s*([0-9]{1,9})\b')
+_WRITTEN_VERSION = re.compile(r"v?([0-9]{1,9})(?:\.[0-9.]*)?")
 #: How ids of released texts begin that are scored themselves (`dpicl.data.task.sample_documents`).
 _SAMPLE = "sample-"
 #: What names of the shipped embedding model hold, wherever it is loaded from.
@@ -353,10 +357,15 @@ class NewerFile(ValueError):
 
 
 def require_not_newer(stated: object, version: int) -> None:
-    """Raises NewerFile for a schema version that is above the one of this program."""
-    if isinstance(stated, int | float) and stated > version:
+    """Raises NewerFile for a schema version that is above the one of this program, also where it is written as a
+    text."""
+    number: object = stated
+    if isinstance(stated, str) and (parts := _WRITTEN_VERSION.fullmatch(stated)):
+        number = int(parts[1])
+    if isinstance(number, int | float) and number > version:
         raise NewerFile(
-            f"written by a newer version of dpicl (schema version {stated}, this one reads {version}); upgrade dpicl"
+            f"written by a newer version of dpicl (schema version {stated!s:.40}, this one reads {version}); upgrade"
+            " dpicl"
         )
 
 
@@ -372,13 +381,16 @@ def _require_version(text: str, version: int, what: str) -> dict[str, Any]:
     try:
         data = json_text.loads(text)
     except ValueError as error:
+        # a newer version may write what this one refuses to read
+        stated_first = _FIRST_VERSION.match(text)
+        require_not_newer(int(stated_first[1]) if stated_first else None, version)
         raise ValueError(f"damaged: {error}") from None
     if not isinstance(data, dict) or "schema_version" not in data:
         raise ValueError(f"foreign: it is not a {what}")
     stated = data["schema_version"]
     require_not_newer(stated, version)
-    if stated != version:
-        age = "older" if isinstance(stated, int) else "foreign"
+    if type(stated) is not int or stated != version:
+        age = "older" if type(stated) is int else "foreign"
         raise ValueError(f"{age}: schema version {stated!r:.40}, this program writes {version}")
     return data
 

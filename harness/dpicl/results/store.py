@@ -27,7 +27,7 @@ from dpicl.core.collection import pause_collection
 from dpicl.core.errors import ResultError
 from dpicl.core.files import hold_lock, make_folder, put_whole, require_no_link, unwritable_error
 from dpicl.core.messages import message
-from dpicl.core.paths import slug
+from dpicl.core.paths import QUARANTINE, slug
 from dpicl.results.schema import (
     NewerFile,
     Result,
@@ -40,11 +40,11 @@ from dpicl.results.schema import (
     to_text,
 )
 
-#: Beside a file that is no result: it is moved into the first, and not read again; the second is of earlier versions.
-QUARANTINE = ("quarantine", "set_aside")
 _LOCKS = ".locks"
 #: What a killed run leaves of a cell's file (`dpicl.core.files.put_whole`).
 _UNFINISHED = re.compile(r"\.([0-9a-f]{16})\.json(?:\.[0-9a-f]{16})?\.tmp")
+#: A result whose name was changed on the way, by a packing program or a system that takes case for nothing.
+_MISNAMED = re.compile(r"\.json\s*(\.(gz|zip|bz2|xz|zst))?$", re.IGNORECASE)
 _LINK = "a symbolic link, and none is followed below a results folder"
 T = TypeVar("T")
 
@@ -129,7 +129,7 @@ class Store:
         return results, damaged
 
     def _place(self, cell: Cell, name: str) -> Path:
-        return self.folder / slug(cell.model) / slug(cell.label) / cell.task / f"{name}.json"
+        return self.folder / slug(cell.model) / slug(cell.label) / slug(cell.task) / f"{name}.json"
 
     def prepare(self) -> None:
         """Makes the folder ready for writing. Raises ResultError when it cannot be written, before any work is done."""
@@ -244,10 +244,12 @@ def list_results(folder: Path, root: Path) -> tuple[list[Path], list[Damaged]]:
     `quarantine` and names with a leading dot are not looked into. root: the folder that the user has named, which may
     be a link itself."""
     entries, unread = _list_tree(folder, root)
-    places = [
-        entry.path
-        for entry in entries
-        if entry.name.endswith(".json") and not entry.name.startswith(".")
+    visible = [entry for entry in entries if not entry.name.startswith(".")]
+    places = [entry.path for entry in visible if entry.name.endswith(".json")]
+    unread += [
+        Damaged(Path(entry.path), "its name does not end in .json", unread=True)
+        for entry in visible
+        if not entry.name.endswith(".json") and _MISNAMED.search(entry.name)
     ]
     paths = [Path(place) for place in sorted(places, key=_parts)]
     return paths, sorted(unread, key=lambda each: each.path)

@@ -93,6 +93,7 @@ def run_cell(
         loaded.load_scorers(released.prompt, released.answers)
     report(0, 1, "evaluating")
     evaluation = bench.evaluate(loaded, released.prompt, released.answers, clock.phase)
+    model.require_same()
     with wrap_validation_errors():
         result = _result(loaded, suite, made_with, released, evaluation, meter.cost(clock.seconds))
         return result.model_copy(update={"failures": failures})
@@ -123,6 +124,7 @@ def score_release(
         raise OtherRelease(f"its earlier release is of another model than {cell.model} is now")
     report(0, 1, "evaluating")
     evaluation = bench.evaluate(loaded, prompt, None, clock.phase)
+    loaded.model.require_same()
     with wrap_validation_errors():
         return scored.model_copy(
             update={

@@ -84,6 +84,46 @@ def test_any_larger_number_is_a_newer_version(version):
         from_text(json.dumps({"schema_version": version}))
 
 
+NEWER = ['"99"', '"2.0"', '"v2"', "2", "2.0"]
+
+
+@pytest.mark.parametrize("version", NEWER)
+def test_a_newer_version_stops_however_it_is_written(version):
+    with pytest.raises(ValueError, match="newer version"):
+        from_text(f'{{"schema_version": {version}}}')
+
+
+@pytest.mark.parametrize(
+    "rest", ['"n": NaN', '"n": 9007199254740993', '"n": ' + "[" * 90 + "]" * 90]
+)
+def test_a_newer_file_that_this_version_cannot_parse_stops(rest):
+    with pytest.raises(ValueError, match="newer version"):
+        from_text(f'{{"schema_version": 7, {rest}}}')
+
+
+@pytest.mark.parametrize("version", ["true", "1.0", "null", "[1]", '"1"'])
+def test_a_version_is_a_whole_number(results, version):
+    (path,) = results.glob("quick/*/tang/*/*.json")
+    path.write_text(path.read_text().replace('"schema_version": 1', f'"schema_version": {version}'))
+    assert [each.path for each in Store(results, "quick").load_all()[1]] == [path]
+
+
+@pytest.mark.parametrize("name", ["a.JSON", "a.json ", "a.json.gz"])
+def test_a_result_of_another_name_is_named(results, name):
+    (path,) = results.glob("quick/*/tang/*/*.json")
+    path = path.rename(path.with_name(name))
+    damaged = Store(results, "quick").load_all()[1]
+    assert [(each.path, each.unread) for each in damaged] == [(path, True)]
+
+
+@pytest.mark.parametrize("label", ["quarantine", "set_aside", "row.json"])
+def test_no_name_of_a_row_hides_it(tmp_path, label):
+    store = Store(tmp_path, "quick")
+    store.prepare()
+    result = make_result(label=label)
+    assert store.write(result) and store.load_all() == ([result], [])
+
+
 def link_folder(folder: Path, elsewhere: Path) -> str:
     folder.rename(elsewhere)
     folder.symlink_to(elsewhere)
