@@ -10,7 +10,7 @@ import pytest
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.duplicates import duplicates_check, list_copies, list_repeated
 from dpicl.leaderboards.model.comparability import BASELINES
-from dpicl.results.schema import Documents, Released, Result
+from dpicl.results.schema import Answer, Documents, Released, Result
 from tests.conftest import COMMITTED, read_releases
 from tests.leaderboards.gate.conftest import World, move_cell
 
@@ -84,6 +84,43 @@ def test_a_copy_with_other_texts_is_found_by_its_outcomes_and_one_of_real_record
         for one in at(open_results, BASELINES[1], float("inf"))
     ]
     assert "real_demonstrations" in list_copies(real, open_results)[0]
+
+
+HIDDEN = {
+    "unseen characters": lambda text: text.replace("e", "\u200be\u00ad"),
+    "letters that look alike": lambda text: text.translate(str.maketrans("aeopc", "аеорс")),
+    "accents": lambda text: text.replace("e", "e\u0301"),
+    "full width": lambda text: "".join(
+        chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in text
+    ),
+    "case and blanks": lambda text: text.upper().replace(" ", "\u00a0 "),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_a_copy_whose_texts_look_the_same_is_found(open_results: list[Result], name: str):
+    def hide(result: Result) -> Result:
+        texts = [one.model_copy(update={"text": HIDDEN[name](one.text)}) for one in result.released]
+        return result.model_copy(update={"released": texts})
+
+    cells = [copy(one, flips=60) for one in at(open_results, "tang", 1.0)]
+    assert list_copies(map(hide, cells), open_results)
+
+
+def test_a_copy_with_answers_in_other_letters_is_found(open_results: list[Result]):
+    cells = [copy(one, flips=60) for one in at(open_results, "voting", 1.0)]
+
+    def hide(result: Result) -> Result:
+        answers = [Answer(id=one.id, text=f" {one.text.upper()}.") for one in result.answers]
+        return result.model_copy(update={"answers": answers})
+
+    assert list_copies(map(hide, cells), open_results)
+
+
+def test_copies_of_the_best_cell_under_all_seeds_are_found(open_results: list[Result]):
+    best = max(at(open_results, "tang", 8.0), key=lambda one: one.score)
+    copies = [with_other_texts(copy(best, flips=1, seed=seed)) for seed in range(5)]
+    assert list_copies(copies, open_results)
 
 
 def test_a_copy_of_cells_of_several_rows_is_found(open_results: list[Result]):

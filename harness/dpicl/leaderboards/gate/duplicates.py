@@ -15,8 +15,10 @@ cells are copies by this (answers: 97% agree at most), which `tests/leaderboards
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -36,6 +38,11 @@ _NEXT = 4.0
 _ROW = ("cell.label", "cell.epsilon", "cell.task", "cell.model")
 _EXPLAIN = "send a method of its own, or explain it to the maintainers."
 _OWN_NOISE = "each ε has noise of its own, so run the cells again."
+
+#: Letters of Cyrillic and Greek, and the Latin ones that look alike.
+_LOOK_ALIKES = str.maketrans(
+    "АВЕЗКМНОРСТУХаеорсухіјѕԁԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧοαν", "ABE3KMHOPCTYXaeopcyxijsdqwABEZHIKMNOPTYXoav"
+)
 
 #: How often a release has each (label, words of a text).
 TextCounts = Counter[tuple[str, str]]
@@ -96,25 +103,27 @@ def list_copies(results: Iterable[Result], theirs: Iterable[Result]) -> list[str
 def _find_sources(
     cells: Sequence[Result], others: Sequence[tuple[Result, TextCounts]]
 ) -> list[Result]:
-    """The sources of the cells that are copies; by outcomes each source counts once."""
+    """The sources of the cells that are copies; by outcomes each source counts once, but for those of which a cell has
+    all outcomes but one."""
     results = [other for other, _ in others]
     by_outcomes: dict[str, Result] = {}
     by_texts = []
     for cell in cells:
         counts = _count_texts(cell)
         equal = [other for other, texts in others if _released_the_same(cell, counts, other, texts)]
-        nearest = None if equal else _find_nearest(cell, results)
+        nearest, closest = (None, 0.0) if equal else _find_nearest(cell, results)
         by_texts += equal[:1]
         if nearest is not None:
-            by_outcomes[nearest.cell_id] = nearest
+            name = f"{nearest.cell_id} {cell.cell_id}" if closest <= 1 else nearest.cell_id
+            by_outcomes[name] = nearest
     return [*by_texts, *by_outcomes.values()]
 
 
 def _released_the_same(one: Result, texts: TextCounts, other: Result, others: TextCounts) -> bool:
     """Whether most of both releases is equal; letters' case, blanks and punctuation aside."""
     if one.answers and not one.prepared:
-        answers = {answer.id: answer.text for answer in other.answers}
-        equal = sum(answers.get(answer.id) == answer.text for answer in one.answers)
+        answers = {answer.id: _words_of(answer.text) for answer in other.answers}
+        equal = sum(answers.get(answer.id) == _words_of(answer.text) for answer in one.answers)
         return equal > _ANSWERS * len(one.answers)
     return (texts & others).total() > _TEXTS * max(texts.total(), others.total())
 
@@ -123,21 +132,31 @@ def _count_texts(result: Result) -> TextCounts:
     pairs = [(text.label, text.text) for text in result.released]
     if result.instruction is not None:
         pairs.append(("", result.instruction))
-    return Counter((label, " ".join(re.findall(r"\w+", text.casefold()))) for label, text in pairs)
+    return Counter((label, _words_of(text)) for label, text in pairs)
 
 
-def _find_nearest(cell: Result, others: Sequence[Result]) -> Result | None:
-    """The cell of which this one has the outcomes but for a few, where it is nearer than all others by far."""
+@cache
+def _words_of(text: str) -> str:
+    """The words of a text as a reader sees them: without letters' case, accents, widths and what is not shown, and
+    with Latin letters in place of those of other scripts that look alike."""
+    plain = unicodedata.normalize("NFKD", text.translate(_LOOK_ALIKES)).casefold()
+    shown = (each for each in plain if unicodedata.category(each) not in ("Cf", "Mn"))
+    return " ".join(re.findall(r"\w+", "".join(shown)))
+
+
+def _find_nearest(cell: Result, others: Sequence[Result]) -> tuple[Result | None, float]:
+    """The cell of which this one has the outcomes but for a few, where it is nearer than all others by far; and by how
+    many they differ."""
     ids, outcomes = outcomes_of(cell)
     comparable = [other for other in others if outcomes_of(other)[0] == ids]
     if len(comparable) < 2:  # no next one to compare with
-        return None
+        return None, 0.0
     differences = np.array([outcomes_of(other)[1] for other in comparable]) - outcomes
     distances = np.abs(differences).sum(axis=1)
     nearest, following = np.argsort(distances, kind="stable")[:2]
     closest, gap = distances[nearest], distances[following] - distances[nearest]
     is_copy = gap > 0 and (closest <= distances[following] / _NEXT or closest <= 1 <= gap)
-    return comparable[nearest] if is_copy else None
+    return (comparable[nearest] if is_copy else None), float(closest)
 
 
 def list_repeated(results: Iterable[Result]) -> list[str]:
