@@ -34,6 +34,7 @@ def board_of(label: str, **more: object) -> Board:
 FORMULAS = [
     *("=1", "+1", "-1", "@A1", " =1", "\t=1", "\r=1", "\u00a0=1", "\u3000=1", '"=1', ' " =1'),
     *("\uff1dcmd", "\uff0b1", "\uff0d1", "\uff20A1", " \uff1d1"),
+    *("\ufe66cmd", "\ufe621", " \ufe631", "\ufe6bA1"),
     *("a;=1", "a; =1", 'a;"=1', "a;\uff1d1", "a|=1", "a;b;-1", ";=1", "a;\n=1"),
 ]
 
@@ -45,7 +46,9 @@ def test_no_cell_of_a_csv_is_a_formula_whatever_divides_cells(text):
         for cell in (
             cell for line in csv.reader(io.StringIO(written), delimiter=divider) for cell in line
         ):
-            assert not re.match(r"[\s\"]*[=+@\-\uff1d\uff0b\uff0d\uff20]", cell), (divider, cell)
+            assert not re.match(
+                r"[\s\"]*[=+@\-\uff1d\uff0b\uff0d\uff20\ufe62\ufe63\ufe66\ufe6b]", cell
+            ), (divider, cell)
 
 
 @pytest.mark.parametrize(

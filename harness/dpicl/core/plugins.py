@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import inspect
 import pkgutil
+import re
 import secrets
 import sys
 import traceback
@@ -32,6 +33,9 @@ from dpicl.core.files import content_of
 MODULE = "dpicl_plugin_"
 #: What is said of a plug-in that ends a process in which it is checked.
 ENDED_PROGRAM = "The plugin ended the program before the checks were done; let it return or raise."
+
+#: How code gets at environment variables.
+_ENVIRONMENT = re.compile(rb"\b(environb?|getenvb?)\b")
 
 #: What begins so is content, shipped or not, that the harness treats alike.
 _CONTENT = ("dpicl.mechanisms.", "dpicl.tasks.")
@@ -177,6 +181,22 @@ def files_read(digest: str) -> dict[str, str]:
 def list_changed(digest: str, files: Mapping[str, str]) -> list[str]:
     """Those of the files that it read which are other ones now; none for a plug-in that was not given now."""
     return plugin_reads.list_changed(_module_name(digest), files)
+
+
+def list_unknown(digest: str, files: Mapping[str, str]) -> list[str]:
+    """Those of the files that it read of which nobody knows where they are."""
+    return plugin_reads.list_unknown(_module_name(digest), files)
+
+
+def reads_environment(digest: str) -> bool:
+    """Whether a plug-in that was given now looks at environment variables, as far as its code shows."""
+    module = sys.modules.get(_module_name(digest))
+    if module is None or module.__file__ is None:
+        return False
+    try:
+        return _ENVIRONMENT.search(content_of(Path(module.__file__))) is not None
+    except OSError:
+        return False
 
 
 def _module_name(digest: str) -> str:

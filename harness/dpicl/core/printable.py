@@ -15,8 +15,10 @@ LONGEST_TEXT = 1000
 _LONG_NAME = re.compile(r"(?<=[\s(])'[^']{300,}'|\S{300,}")
 _BEGINNING, _END = 120, 60
 #: What a spreadsheet takes for the beginning of a formula: at the beginning of a cell, also behind blanks and quotation
-#: marks, and behind what divides cells in other languages; East Asian ones read full-width characters alike.
-_FORMULA = re.compile(r"""((?:^|[;|])[\s"]*)([=+@-]|[\uff1d\uff0b\uff0d\uff20])""")
+#: marks, and behind what divides cells in other languages; East Asian ones read full-width and small characters alike.
+_FORMULA = re.compile(
+    r"""((?:^|[;|])[\s"]*)([=+@-]|[\uff1d\uff0b\uff0d\uff20\ufe62\ufe63\ufe66\ufe6b])"""
+)
 
 
 def shorten(text: str) -> str:

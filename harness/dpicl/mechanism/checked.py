@@ -62,7 +62,7 @@ def _list_beside(
     files = dict.fromkeys(names, "")
     for folder in {Path(file).absolute().parent, Path(file).resolve().parent}:
         files |= dict.fromkeys(_list_imported(folder), "")
-        files |= dict.fromkeys(plugin_reads.files_read(module.__name__), "")
+        files |= dict.fromkeys(plugin_reads.list_places(module.__name__), "")
         files = {name: _hash(folder / name) or content for name, content in files.items()}
     return files
 

@@ -109,6 +109,10 @@ class Comparison:
             return ""
         if of_model is not None and of_model not in files:
             return f"the plug-in file of the model {result.cell.model} changed"
+        if any(plugins.list_unknown(digest, names) for digest, names in files.items()):
+            self.unknown["files outside of the plug-in's folder", "only running it finds them"] += 1
+        if any(map(plugins.reads_environment, files)):
+            self.unknown["environment variables that the plug-in reads", "no file says them"] += 1
         changed = [name for digest in files for name in plugins.list_changed(digest, files[digest])]
         return f"{changed[0]}, which the plug-in reads, changed" if changed else ""
 

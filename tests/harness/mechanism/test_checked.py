@@ -63,8 +63,10 @@ def test_a_result_says_whether_its_plugin_was_checked(dpicl, tmp_path):
 
 def test_a_file_that_a_plugin_reads_is_checked_with_it(own_cache, tmp_path):
     """Data that is read when it is imported or later, text that it runs, and modules of a folder that it adds."""
-    (tmp_path / "lib").mkdir()
+    (tmp_path / "mine" / "lib").mkdir(parents=True)
+    tmp_path = tmp_path / "mine"
     texts = {
+        "../outside.txt": "Z = 1",
         "scale.json": "1.0",
         "later.txt": "1",
         "code.txt": "X = 1",
@@ -82,6 +84,7 @@ def test_a_file_that_a_plugin_reads_is_checked_with_it(own_cache, tmp_path):
         "sys.path.insert(0, str(HERE / 'lib'))\n"
         "import helper_of_mine\n"
         "def read_later():\n"
+        "    exec((HERE.parent / 'outside.txt').read_text())\n"
         "    return open(HERE / 'later.txt').read()\n"
         "class Mine(ZeroShot):\n"
         "    name = 'mine'\n"

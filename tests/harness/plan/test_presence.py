@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dpicl import models
@@ -324,6 +326,7 @@ def forget_plugins():
     ]:
         del sys.modules[module]
     plugin_reads._reads.clear()
+    plugin_reads._outside.clear()
     models._given.clear()
 
 
@@ -355,6 +358,67 @@ def test_results_of_a_plugin_whose_files_changed_are_stale(changing, tmp_path, m
     (folder / "missing.txt").write_text("it is there now")
     forget_plugins()
     lab.require_stale("missing.txt")
+    forget_plugins()
+
+
+ELSEWHERE = """
+import os
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from dpicl.mechanisms.zero_shot import ZeroShot
+
+FOLDER = Path(__file__).parent
+np.load(FOLDER / "rows.npy", mmap_mode="r")
+
+
+class Elsewhere(ZeroShot):
+    name = "elsewhere"
+
+    def release(self, private, context):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit((FOLDER / "library.txt").read_text).result()
+        sqlite3.connect(FOLDER / "words.db").close()
+        if file := os.environ.get("WORDS_FILE"):
+            Path(file).read_text()
+        return super().release(private, context)
+"""
+
+
+def test_files_of_libraries_and_other_folders_are_compared_or_named(
+    changing, tmp_path, monkeypatch
+):
+    folder, outside = tmp_path / "method", tmp_path / "other" / "list.txt"
+    folder.mkdir()
+    outside.parent.mkdir()
+    outside.write_text("a")
+    (folder / "library.txt").write_text("a")
+    np.save(folder / "rows.npy", np.zeros(3))
+    sqlite3.connect(folder / "words.db").close()
+    (folder / "elsewhere.py").write_text(ELSEWHERE)
+    monkeypatch.setenv("WORDS_FILE", str(outside))
+    lab = changing("{name: elsewhere}", plugin=folder / "elsewhere.py")
+    forget_plugins()
+    assert lab("run").code == 0
+    (result,) = Store(tmp_path / "results", "own").load_all()[0]
+    (files,) = (result.manifest.plugin_files or {}).values()
+    assert sorted(files) == ["(outside)/list.txt", "library.txt", "rows.npy", "words.db"]
+    assert str(tmp_path) not in result.model_dump_json()
+    outside.write_text("b")
+    (cell,) = lab("plan", "--json").json["cells"]  # the process that has read it
+    assert cell["status"] == "stale" and "list.txt" in cell["reason"]
+    forget_plugins()
+    unknown = lab("plan", "--json").json["unknown"]
+    assert "files outside of the plug-in's folder" in unknown and "environment" in unknown
+    for name in ("library.txt", "rows.npy", "words.db"):
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content + b"\0")
+        forget_plugins()
+        (cell,) = lab("plan", "--json").json["cells"]
+        assert cell["status"] == "stale" and name in cell["reason"]
+        (folder / name).write_bytes(content)
     forget_plugins()
 
 
