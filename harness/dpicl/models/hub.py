@@ -9,6 +9,9 @@ from pathlib import Path
 from dpicl.core.errors import ModelError
 from dpicl.core.files import folder_sha256, known_sha256
 
+#: The settings of an adapter: it names a model in another folder, which nobody would see change.
+ADAPTER = "adapter_config.json"
+
 
 def _is_served(source: str, revision: str | None) -> bool:
     """Whether the hub serves a model to this machine; False: it does not answer, and the model is in its cache here.

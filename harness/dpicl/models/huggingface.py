@@ -17,7 +17,7 @@ from dpicl.core import json_text
 from dpicl.core.errors import ModelError
 from dpicl.core.files import content_of
 from dpicl.models.base import ModelIdentity
-from dpicl.models.hub import identify_folder, require_there, split_reference
+from dpicl.models.hub import ADAPTER, identify_folder, require_there, split_reference
 from dpicl.models.readers import reader_of
 from dpicl.models.transformers import CausalModel
 from dpicl.models.weights import dtype_name, preferred_dtype, reason
@@ -31,8 +31,6 @@ _SETTINGS = (
     "tokenizer_config.json",
     "special_tokens_map.json",
 )
-#: The settings of an adapter: it names a model in another folder, which nobody would see change.
-_ADAPTER = "adapter_config.json"
 #: Largest size and number of layers that a config may ask for; a module is made for each before weights are read.
 _LARGEST_SIZE, _MOST_LAYERS = 10**8, 1000
 
@@ -88,9 +86,9 @@ def load_huggingface(reference: str, device: str, dtype: torch.dtype | None) -> 
 def check_folder(folder: Path) -> None:
     """Raises ModelError for weights in pickle alone, an adapter, and settings that are no plain JSON of a sane size."""
     names = sorted(path.name for path in folder.iterdir() if path.is_file())
-    if _ADAPTER in names:
+    if ADAPTER in names:
         raise ModelError(
-            f"{folder} holds an adapter ({_ADAPTER}), whose model lies elsewhere; merge the two"
+            f"{folder} holds an adapter ({ADAPTER}), whose model lies elsewhere; merge the two"
             " (`merge_and_unload()`, `save_pretrained(FOLDER)`), and give that folder."
         )
     pickles = [name for name in names if Path(name).suffix in PICKLES or ".bin.index" in name]

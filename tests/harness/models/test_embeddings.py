@@ -198,3 +198,16 @@ def test_hub_that_does_not_answer_is_one_sentence(monkeypatch):
     ) as caught:
         load_embeddings("st:owner/model@abc")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("hide", ["module", "adapter"])
+def test_a_model_with_files_that_its_identity_does_not_see_is_refused(hide, tmp_path):
+    path = ".weights" if hide == "module" else "weights"
+    (tmp_path / path).mkdir()
+    (tmp_path / "modules.json").write_text(
+        f'[{{"idx": 0, "path": "{path}", "type": "Transformer"}}]'
+    )
+    if hide == "adapter":
+        (tmp_path / path / "adapter_config.json").write_text('{"base_model_name_or_path": "/x"}')
+    with pytest.raises(ModelError, match="outside of what identifies the model"):
+        load_embeddings(f"st:{tmp_path}")
