@@ -12,7 +12,14 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from dpicl.accounting.events import BoundedRangeDpEvent, flatten
-from dpicl.privacy.cluster_tree import SCORE_RANGE, ClusterTree, grid_positions, split_scores
+from dpicl.privacy.cluster_tree import (
+    SCORE_RANGE,
+    ClusterTree,
+    _Box,
+    _halves,
+    grid_positions,
+    split_scores,
+)
 from dpicl.privacy.primitives import clip_norm
 from tests.examples import examples
 from tests.harness.accounting.makers import WILD, make_noise, pay
@@ -279,3 +286,13 @@ def test_a_box_without_a_grid_position_left_stays_whole():
     rows = np.repeat([[-1.0], [1.0]], 8, axis=0)
     off = ClusterTree(0.0, 1.0, levels=4, intervals=1)
     assert [c.weight for c in off.clusters(rows, pay(off, make_noise()))] == [8, 8]
+
+
+def test_a_point_on_a_border_is_in_one_half_the_one_that_scores_count():
+    rows = np.array([[-0.5, 0.0], [0.25, 0.0], [0.25, 0.1], [0.5, 0.0]])
+    box = _Box(np.array([-1.0, -1.0]), np.array([1.0, 1.0]), np.arange(4), 4.0)
+    left, right = _halves(box, rows, 0, 0.25)
+    assert left.members.tolist() == [0] and right.members.tolist() == [1, 2, 3]
+    score = split_scores(rows, np.array([0.25]), 1e-9, 4.0)[0, 0]
+    assert score == slow_scores(rows, np.array([0.25]), 1e-9, 4.0)[0, 0]
+    assert min(len(left.members), len(right.members)) == 1
