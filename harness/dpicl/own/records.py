@@ -11,6 +11,7 @@ import io
 import json
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
@@ -302,7 +303,8 @@ def _tell_notes(reading: FileRecords, tell: Callable[[str], None]) -> None:
 
 
 def require_different(tables: Mapping[str, Table | None]) -> None:
-    """Raises UsageError where two inputs are one: by path, link, or content as a whole. tables: flag -> input.
+    """Raises UsageError where two inputs are one: by path, link, or content as a whole, in
+    whatever format and order. tables: flag -> input.
 
     A set of private records and a public one that differ anywhere pass: whether some records are in both may not be
     told with secure noise. What is told, that all of a file is public by the user's own word, tells of nobody else.
@@ -319,18 +321,26 @@ def require_different(tables: Mapping[str, Table | None]) -> None:
 
 
 def _are_same(one: Table, other: Table) -> bool:
-    if isinstance(one, Path) and isinstance(other, Path):
-        try:
+    try:
+        if isinstance(one, Path) and isinstance(other, Path):
             if one.samefile(other) or filecmp.cmp(one, other, shallow=False):
                 return True
             is_packed = any(path.suffix.lower() in PACKED for path in (one, other))
-            return is_packed and unpack(one) == unpack(other)
-        except (OSError, ValueError, DataError):
-            return False  # why it cannot be read is said where it is
-    if isinstance(one, Path) or isinstance(other, Path):
-        return False
-    rows = [row.values for row in open_table(one).rows]
-    return rows == [row.values for row in open_table(other).rows]
+            if is_packed and unpack(one) == unpack(other):
+                return True
+        rows = _count_rows(one)
+        return bool(rows) and rows == _count_rows(other)
+    except (OSError, ValueError, DataError):
+        return False  # why it cannot be read is said where it is
+
+
+def _count_rows(table: Table) -> Counter[frozenset[tuple[str, str]]]:
+    """How often a table has each row, whatever format, order and names of types it is written in."""
+    rows = [row.values for row in open_table(table).rows]
+    return Counter(
+        frozenset((name, str(value)) for name, value in row.items() if value is not None)
+        for row in rows
+    )
 
 
 def queries_of(

@@ -61,6 +61,33 @@ def test_private_records_are_no_queries(dpicl, desk):
     )
 
 
+def write_as_json_lines(rows: pandas.DataFrame, folder: Path) -> Path:
+    rows.to_json(folder / "other.jsonl", orient="records", lines=True)
+    return folder / "other.jsonl"
+
+
+def write_as_parquet(rows: pandas.DataFrame, folder: Path) -> Path:
+    rows[["label", "text"]].to_parquet(folder / "other.parquet")
+    return folder / "other.parquet"
+
+
+def write_in_another_order(rows: pandas.DataFrame, folder: Path) -> Path:
+    rows[::-1].to_csv(folder / "other.csv", index=False, lineterminator="\r\n")
+    return folder / "other.csv"
+
+
+@pytest.mark.parametrize("write", [write_as_json_lines, write_as_parquet, write_in_another_order])
+def test_the_same_records_in_another_format_or_order_are_refused(write, tmp_path):
+    rows = pandas.DataFrame({"text": ["one, two", "a\nb", "0"], "label": [1, 2, 1]})
+    rows.to_csv(tmp_path / "data.csv", index=False)
+    other = write(rows, tmp_path)
+    for table in (other, as_table(rows)):
+        with pytest.raises(UsageError, match="are the same records"):
+            require_different({"--data": tmp_path / "data.csv", "--public": table})
+    rows[1:].to_csv(other.with_name("fewer.csv"), index=False)
+    require_different({"--data": tmp_path / "data.csv", "--public": tmp_path / "fewer.csv"})
+
+
 def test_files_that_cannot_be_compared_are_left_to_their_reader(tmp_path):
     (tmp_path / "a.csv").write_text("text,label\n")
     for other in ("nothing.csv", "a\0.csv", "."):
