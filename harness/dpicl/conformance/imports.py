@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import gc
 import importlib.util
+import multiprocessing.util
 import sys
 import threading
 import warnings
@@ -66,6 +67,8 @@ def _child(
     # What the parent left for its exit is not the mechanism's.
     atexit._clear()
     weakref.finalize._registry.clear()  # type: ignore[attr-defined]
+    weakref.finalize._registered_with_atexit = False  # type: ignore[attr-defined]
+    multiprocessing.util._finalizer_registry.clear()  # type: ignore[attr-defined]
     threading._threading_atexits.clear()  # type: ignore[attr-defined]
     modules = modules_of(cls)
     with observe([*modules], "", imports=True) as importing:
@@ -107,6 +110,7 @@ def _exit(modules: dict[str, ModuleType]) -> None:
     """What happens at the exit of a program, in its order."""
     for call in reversed(threading._threading_atexits):  # type: ignore[attr-defined]
         call()
+    multiprocessing.util._run_finalizers()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for name in modules:
         for module in (modules[name], sys.modules.get(name)):

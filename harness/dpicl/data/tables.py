@@ -67,13 +67,15 @@ _COMMON = {
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """name: what messages call them. names: column -> the class names that its numbers stand for."""
+    """name: what messages call them. names: column -> the class names that its numbers stand for. columns: all that
+    every row has; () where each row names its own."""
 
     name: str
     rows: Sequence[Mapping[str, Any]] = field(repr=False)
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     suffix: str = ""
     stem: str = "records"
+    columns: Sequence[str] = ()
 
     def __str__(self) -> str:
         return self.name
@@ -132,6 +134,7 @@ def open_table(
             "row",
             (_row_in_memory(number, row) for number, row in enumerate(path.rows, start=1)),
             path.names,
+            columns=path.columns,
         )
     require_file(path, "records")
     is_packed = path.suffix.lower() in PACKED
@@ -178,9 +181,10 @@ def as_table(data: Any) -> Table:
         return Path(data)
     if hasattr(data, "features") and hasattr(data, "to_list"):
         names = {name: each.names for name, each in data.features.items() if hasattr(each, "names")}
-        return Rows("the dataset", data.to_list(), names)
+        return Rows("the dataset", data.to_list(), names, columns=list(data.features))
     if hasattr(data, "itertuples") and hasattr(data, "columns"):
-        return Rows("the DataFrame", _rows_of_frame(data))
+        names_of_columns = list(map(str, data.columns))
+        return Rows("the DataFrame", _rows_of_frame(data), columns=names_of_columns)
     if isinstance(data, Iterable) and not isinstance(data, Mapping):
         rows = [_row_of_tuple(row) if isinstance(row, tuple) else row for row in data]
         if all(isinstance(row, Mapping) for row in rows):

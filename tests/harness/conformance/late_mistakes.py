@@ -6,8 +6,10 @@ import os
 import tempfile
 import threading
 import time
+import weakref
 from contextvars import ContextVar
 from dataclasses import dataclass
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Literal
 
@@ -156,6 +158,22 @@ class QueriesWrittenAtTheExit(SoundVoting):
 
 
 HOME = os.environ.get("HOME", "")
+
+
+class CountsWrittenByAFinalizer(SoundVoting):
+    """What was counted is written when the class goes, which lives as long as the program."""
+
+    def noisy(self, counts, sample, context):
+        weakref.finalize(CountsWrittenByAFinalizer, write_queries, counts.tolist())
+        return super().noisy(counts, sample, context)
+
+
+class CountsWrittenByAPool(SoundVoting):
+    """The same by a finalizer of multiprocessing."""
+
+    def noisy(self, counts, sample, context):
+        Finalize(None, write_queries, (counts.tolist(),), exitpriority=1)
+        return super().noisy(counts, sample, context)
 
 
 class FolderOfTheUserAtImport(SoundVoting):

@@ -109,6 +109,8 @@ NAMED = {
         "other_code_replaced",
         "counts_on_another_module",
         "queries_written_at_the_exit",
+        "counts_written_by_a_finalizer",
+        "counts_written_by_a_pool",
         "folder_of_the_user_at_import",
         "thread_outlives_the_run",
     ],
@@ -196,7 +198,12 @@ SCALES = {
 #: Enough runs at a scale for one mistake.
 FEW = replace(LEAST, rounds=2, others=0, additions=2)
 #: What the second import and the exit show.
-AT_THE_ENDS = ("queries_written_at_the_exit", "folder_of_the_user_at_import")
+AT_THE_ENDS = (
+    "queries_written_at_the_exit",
+    "counts_written_by_a_finalizer",
+    "counts_written_by_a_pool",
+    "folder_of_the_user_at_import",
+)
 
 
 def scale_of(name: str, cls) -> Scale:

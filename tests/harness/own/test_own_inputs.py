@@ -19,7 +19,7 @@ import dpicl as package
 from dpicl.core.errors import DataError, DpiclError, UsageError
 from dpicl.core.vocabulary import Record
 from dpicl.data.reading import read_records
-from dpicl.data.tables import as_table
+from dpicl.data.tables import as_table, open_table
 from dpicl.data.task_file import LocalKeys, SourceSpec
 from dpicl.own.records import OwnRecords, load_own, make_config, queries_of, require_different
 from tests.harness.helpers import assert_shown_nowhere, refuse
@@ -86,6 +86,12 @@ def test_the_same_records_in_another_format_or_order_are_refused(write, tmp_path
             require_different({"--data": tmp_path / "data.csv", "--public": table})
     rows[1:].to_csv(other.with_name("fewer.csv"), index=False)
     require_different({"--data": tmp_path / "data.csv", "--public": tmp_path / "fewer.csv"})
+
+
+def test_a_frame_names_its_columns_and_a_list_does_not():
+    rows = [{"text": "one", "label": "billing"}]
+    assert open_table(as_table(pandas.DataFrame(rows))).columns == ["text", "label"]
+    assert open_table(as_table(rows)).columns == ()
 
 
 def test_files_that_cannot_be_compared_are_left_to_their_reader(tmp_path):
