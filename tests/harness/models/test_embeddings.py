@@ -201,7 +201,7 @@ def test_hub_that_does_not_answer_is_one_sentence(monkeypatch):
 
 
 @pytest.mark.parametrize("hide", ["module", "adapter"])
-def test_a_model_with_files_that_its_identity_does_not_see_is_refused(hide, tmp_path):
+def test_files_that_an_identity_does_not_see_are_refused(hide, tmp_path):
     path = ".weights" if hide == "module" else "weights"
     (tmp_path / path).mkdir()
     (tmp_path / "modules.json").write_text(

@@ -91,7 +91,7 @@ def test_a_text_that_a_filter_cut_is_a_failure(kind, reason, start):
     assert sum(model.usage.failures.values()) == 1
 
 
-def test_a_server_that_mixes_up_prompts_of_a_request_gets_them_alone(start, tiny):
+def test_a_server_that_mixes_up_prompts_gets_them_alone(start, tiny):
     server = start("vllm", top=20)
 
     def turn_around(answer: dict[str, Any]) -> None:
@@ -123,7 +123,7 @@ def test_a_model_that_changes_behind_an_open_connection_is_named(
         model.next_token_log_probs([[5, 7]])
 
 
-def test_a_server_is_looked_at_again_after_an_outage_of_its_gateway(start, tmp_path):
+def test_a_server_is_looked_at_again_after_an_outage(start, tmp_path):
     server = start("vllm")
     model = load(server, patience=5)
     other = load_model(save_tiny_llama(tmp_path / "other", seed=5))

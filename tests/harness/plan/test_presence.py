@@ -387,9 +387,7 @@ class Elsewhere(ZeroShot):
 """
 
 
-def test_files_of_libraries_and_other_folders_are_compared_or_named(
-    changing, tmp_path, monkeypatch
-):
+def test_files_of_libraries_and_other_folders_are_not_missed(changing, tmp_path, monkeypatch):
     folder, outside = tmp_path / "method", tmp_path / "other" / "list.txt"
     folder.mkdir()
     outside.parent.mkdir()

@@ -288,7 +288,7 @@ def test_a_box_without_a_grid_position_left_stays_whole():
     assert [c.weight for c in off.clusters(rows, pay(off, make_noise()))] == [8, 8]
 
 
-def test_a_point_on_a_border_is_in_one_half_the_one_that_scores_count():
+def test_a_point_on_a_border_is_in_the_half_that_scores_count():
     rows = np.array([[-0.5, 0.0], [0.25, 0.0], [0.25, 0.1], [0.5, 0.0]])
     box = _Box(np.array([-1.0, -1.0]), np.array([1.0, 1.0]), np.arange(4), 4.0)
     left, right = _halves(box, rows, 0, 0.25)

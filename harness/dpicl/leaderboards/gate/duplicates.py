@@ -140,8 +140,8 @@ def _words_of(text: str) -> str:
     """The words of a text as a reader sees them: without letters' case, accents, widths and what is not shown, and
     with Latin letters in place of those of other scripts that look alike."""
     plain = unicodedata.normalize("NFKD", text.translate(_LOOK_ALIKES)).casefold()
-    shown = (each for each in plain if unicodedata.category(each) not in ("Cf", "Mn"))
-    return " ".join(re.findall(r"\w+", "".join(shown)))
+    letters = (each for each in plain if unicodedata.category(each) not in ("Cf", "Mn"))
+    return " ".join(re.findall(r"\w+", "".join(letters)))
 
 
 def _find_nearest(cell: Result, others: Sequence[Result]) -> tuple[Result | None, float]:
