@@ -7,6 +7,7 @@ import gc
 import json
 import logging
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -80,17 +81,17 @@ def remember(
 ) -> None:
     """Asks the function of that name once for each key, of which the last so many are kept, and gives everybody a copy.
     A key that is None is not remembered."""
-    kept: dict[Any, Any] = {}
-    asked = getattr(places[0], name)
+    values: dict[Any, Any] = {}
+    original = getattr(places[0], name)
 
-    def recall(*given: Any, **named: Any) -> Any:
-        if (own := key(*given, **named)) is None:
-            return asked(*given, **named)
-        if own not in kept:
-            if len(kept) == most:
-                del kept[next(iter(kept))]
-            kept[own] = asked(*given, **named)
-        return copy(kept[own], *given, **named)
+    def recall(*words: Any, **named: Any) -> Any:
+        if (kept_under := key(*words, **named)) is None:
+            return original(*words, **named)
+        if kept_under not in values:
+            if len(values) == most:
+                del values[next(iter(values))]
+            values[kept_under] = original(*words, **named)
+        return copy(values[kept_under], *words, **named)
 
     for place in places:
         patch.setattr(place, name, recall)
@@ -107,12 +108,12 @@ def read_once() -> Iterator[None]:
         return folder if os.path.dirname(folder) == str(COMMITTED) else None
 
     def document(
-        found: strict_yaml.Document, text: str, path: Path, functions: bool = False
+        parsed: strict_yaml.Document, text: str, path: Path, functions: bool = False
     ) -> strict_yaml.Document:
-        return strict_yaml.Document(path, copy.deepcopy(found.data), dict(found.lines))
+        return strict_yaml.Document(path, copy.deepcopy(parsed.data), dict(parsed.lines))
 
-    def to_lists(found: tuple[list[Any], list[Any]], *_: object) -> tuple[list[Any], list[Any]]:
-        return list(found[0]), list(found[1])
+    def to_lists(lists: tuple[list[Any], list[Any]], *_: object) -> tuple[list[Any], list[Any]]:
+        return list(lists[0]), list(lists[1])
 
     def first(part: Any, *_: object) -> Any:
         return part
@@ -215,11 +216,11 @@ def warnings_of_this_test(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def dpicl(own_cache: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
-    """Runs a `dpicl` command in this process: dpicl("plan", suite, "--json")."""
+    """Runs a `dpicl` command in this process: dpicl(f"plan {suite} --json"). Further words stay whole."""
 
-    def run(*words: object) -> Answer:
+    def run(command: str = "", *words: object) -> Answer:
         capfd.readouterr()
-        code = main([str(word) for word in words])
+        code = main([*shlex.split(command), *map(str, words)])
         out, err = capfd.readouterr()
         return Answer(code, out, err)
 

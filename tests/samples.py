@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from dpicl.accounting.ledger import Ledger
 from dpicl.attacks.audit_runs import CoupledSampling
+from dpicl.attacks.observers import Recording
 from dpicl.core.seeds import PublicStreams, Streams
 from dpicl.data.splits import Record
 from dpicl.data.task import Task, load_config
 from dpicl.privacy.private_set import PrivateSet
+from dpicl.privacy.release_hooks import NoisyRelease, observing
 
 GENERATION = ("samsum", "xsum", "chatdoctor")
 
@@ -36,6 +39,15 @@ def private_set(
         records, ledger, sizes=sizes, sampling=CoupledSampling(seed), noise=noise, **more
     )
     return private, ledger, streams.public
+
+
+@contextmanager
+def noisy_releases() -> Iterator[list[NoisyRelease]]:
+    """Every noisy release that is made inside, with its values before noise; the list is there at the end."""
+    recording, releases = Recording(), list[NoisyRelease]()
+    with observing(recording):
+        yield releases
+    releases += [observation.release for observation in recording.observed_releases]
 
 
 def small_task(name: str, test: Sequence[Record], labels: Sequence[str] = ()) -> Task:

@@ -49,7 +49,7 @@ def list_kind(dpicl, kind: str, *flags: object) -> dict[str, dict]:
 
 def children(pid: int) -> set[int]:
     """The processes that a process has started and that are alive, and theirs."""
-    found: set[int] = set()
+    pids: set[int] = set()
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rsplit(")", 1)[1].split()
@@ -57,8 +57,8 @@ def children(pid: int) -> set[int]:
             continue
         if int(fields[1]) == pid and fields[0] != "Z":
             child = int(path.parent.name)
-            found |= {child} | children(child)
-    return found
+            pids |= {child} | children(child)
+    return pids
 
 
 def write(folder: Path, task: str, split: str, rows: Iterable[dict]) -> Path:

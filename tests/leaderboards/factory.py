@@ -123,11 +123,13 @@ def make_result(
         cell_id=cell.id,
         suite=SuiteReference(name=suite, version=1, hash=suite_hash),
         cell=cell,
-        scores={name: _score(own) for name, own in values.items()},
+        scores={name: _score(outcomes_of_metric) for name, outcomes_of_metric in values.items()},
         main_metric=metric,
         documents={
-            name: Documents(ids=[f"test-{i:04d}" for i in range(documents)], outcomes=own)
-            for name, own in values.items()
+            name: Documents(
+                ids=[f"test-{i:04d}" for i in range(documents)], outcomes=outcomes_of_metric
+            )
+            for name, outcomes_of_metric in values.items()
         },
         privacy=_privacy(cell, proved, claimed, queries, per_query),
         released=texts,
@@ -210,36 +212,41 @@ def ends(
     ]
 
 
+def with_outcomes(
+    result: Result,
+    outcomes: Iterable[float],
+    metric: str | None = None,
+    ids: Sequence[str] | None = None,
+) -> Result:
+    """The result with other outcomes of its documents, and the score that follows from them."""
+    metric = metric or result.main_metric
+    values = [float(value) for value in outcomes]
+    documents = Documents(ids=ids or result.documents[metric].ids, outcomes=values)
+    result = change(result, "documents", {**result.documents, metric: documents})
+    return change(result, "scores", {**result.scores, metric: _score(values)})
+
+
+def replace_cell(result: Result, **changes: Any) -> Result:
+    """The result of another cell: its id fits, so the file is a sound one."""
+    cell = result.cell.model_copy(update=changes)
+    return result.model_copy(update={"cell": cell, "cell_id": cell.id})
+
+
 def repeat(results: Iterable[Result], seeds: int = 10) -> list[Result]:
     """Every result at so many seeds, in place of its own: two seeds err on as many documents more and fewer, so that
     rows vary apart from each other around the same mean."""
     repeated = []
     for one in results:
-        metric, name = one.main_metric, f"{one.cell.task} {one.cell.label} {one.cell.epsilon}"
+        name = f"{one.cell.task} {one.cell.label} {one.cell.epsilon}"
+        number = len(one.documents[one.main_metric].ids)
         for seed in range(seeds):
             step = random.Random(f"{name} {seed // 2}").choice((1, 2, -1, -2)) * (-1) ** seed
-            values = outcomes(
-                one.scores[metric].value + step / len(one.documents[metric].ids),
-                len(one.documents[metric].ids),
-            )
-            values = values[: len(one.documents[metric].ids)]
-            cell = one.cell.model_copy(update={"seed": seed})
-            documents = {
-                **one.documents,
-                metric: Documents(ids=one.documents[metric].ids, outcomes=values),
-            }
-            update = {
-                "cell": cell,
-                "cell_id": cell.id,
-                "documents": documents,
-                "scores": {**one.scores, metric: _score(values)},
-            }
-            if cell.mechanism == "public_demonstrations":  # drawn anew for every seed
-                texts = [
-                    text.model_copy(update={"text": f"{text.text} {seed}"}) for text in one.released
-                ]
-                update["released"] = texts
-            repeated.append(one.model_copy(update=update))
+            values = outcomes(one.scores[one.main_metric].value + step / number, number)
+            again = with_outcomes(replace_cell(one, seed=seed), values[:number])
+            if again.cell.mechanism == "public_demonstrations":  # drawn anew for every seed
+                texts = [change(text, "text", f"{text.text} {seed}") for text in one.released]
+                again = change(again, "released", texts)
+            repeated.append(again)
     return repeated
 
 
@@ -252,21 +259,18 @@ def write_shipped(folder: Path, results: Iterable[Result]) -> None:
             name: getattr(suite, name)
             for name in ("test_records", "train_records", "private_share")
         }
-        cell = result.cell.model_copy(
-            update={"suite_version": suite.version, "task_version": 2, **counts}
-        )
-        made = {"suite": reference, "cell": cell, "cell_id": cell.id}
-        Store(folder, cell.suite).write(result.model_copy(update=made))
+        result = replace_cell(result, suite_version=suite.version, task_version=2, **counts)
+        Store(folder, suite.name).write(change(result, "suite", reference))
 
 
 def shipped_options(mechanism: str) -> dict[str, Any]:
     """All options of a mechanism of the shipped suite quick."""
-    given = next(
+    options = next(
         entry.options
         for entry in load_suite(find_suite("quick")).mechanisms
         if entry.name == mechanism
     )
-    return resolve_options(load_mechanisms()[mechanism].cls, "agnews", given)
+    return resolve_options(load_mechanisms()[mechanism].cls, "agnews", options)
 
 
 def invert_metric(result: Result) -> Result:

@@ -82,6 +82,17 @@ class ForcedNoise:
         self.gumbel = lambda size: self.gaussian(1.0, size)
 
 
+def read_prompt(model, *texts) -> np.ndarray:
+    """Log-probabilities after the prompt that shows records of label 'a' with these texts; of none: the public one."""
+    records = [Record(text=text, label="a") for text in texts]
+    return model.log_probs_after(model.encode(TinyTask().generation_prompt("a", records)))
+
+
+def write_token(model, token: int) -> str:
+    """What is released of a text of one token."""
+    return model.decode([token]).strip().strip('"').strip()
+
+
 def run(
     mechanism,
     texts,

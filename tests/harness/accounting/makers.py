@@ -142,13 +142,13 @@ class Row:
 
 def private_set(texts: Sequence[str], ledger: Ledger | None = None, **more: Any) -> PrivateSet:
     """Records of the class "a" with these texts, as many as are declared, seeded, and any budget."""
-    given: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "sizes": {"a": len(texts)},
         "sampling": make_noise(1),
         "noise": make_noise(),
         **more,
     }
-    return PrivateSet([Row(text) for text in texts], ledger or Ledger(None, math.inf), **given)
+    return PrivateSet([Row(text) for text in texts], ledger or Ledger(None, math.inf), **settings)
 
 
 Pair = tuple[np.ndarray, np.ndarray]

@@ -150,7 +150,7 @@ def test_groups_inside_a_sample_are_sampled_each():
 
 
 @pytest.mark.parametrize(
-    ("event", "said"),
+    ("event", "message"),
     [
         (dp.SampledWithoutReplacementDpEvent(100, 10, Gaussian(1.0)), "Poisson slots"),
         (
@@ -169,8 +169,8 @@ def test_groups_inside_a_sample_are_sampled_each():
         (parallel({"a": parallel({"b": Gaussian(1.0)})}), "one partition"),
     ],
 )
-def test_without_a_theorem_there_is_no_epsilon(event, said):
-    with pytest.raises(UnsupportedEvent, match=said):
+def test_without_a_theorem_there_is_no_epsilon(event, message):
+    with pytest.raises(UnsupportedEvent, match=message):
         epsilon(event, 1e-5)
 
 
@@ -190,7 +190,7 @@ def test_epsilons_that_make_no_sense(value):
 
 
 @pytest.mark.parametrize(
-    ("noise", "rate", "steps", "said"),
+    ("noise", "rate", "steps", "message"),
     [
         (0, 0.1, 10, "noise"),
         (math.nan, 0.1, 10, "noise"),
@@ -200,8 +200,8 @@ def test_epsilons_that_make_no_sense(value):
         (1, 0.1, 1.5, "steps"),
     ],
 )
-def test_accounting_refuses_numbers_that_make_no_sense(noise, rate, steps, said):
-    with pytest.raises(UsageError, match=said):
+def test_accounting_refuses_numbers_that_make_no_sense(noise, rate, steps, message):
+    with pytest.raises(UsageError, match=message):
         account_subsampled_gaussian(noise, rate, steps, 1e-5)
 
 

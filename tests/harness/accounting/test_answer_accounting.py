@@ -40,9 +40,9 @@ def sizes(queries: int) -> Sizes:
     ids=["per_query", "one_sample", "once", "tree"],
 )
 def test_composites_end_just_below_the_target(mechanism, queries, target):
-    found = calibrate_mechanism(mechanism, sizes(queries), target, DELTA, cache=None)
-    assert 0.98 * target <= found.bounds.upper <= target
-    assert found.bounds == epsilon(mechanism.events(found.knob, sizes(queries)), DELTA)
+    calibrated = calibrate_mechanism(mechanism, sizes(queries), target, DELTA, cache=None)
+    assert 0.98 * target <= calibrated.bounds.upper <= target
+    assert calibrated.bounds == epsilon(mechanism.events(calibrated.knob, sizes(queries)), DELTA)
 
 
 def test_a_sample_per_query_is_cheapest_and_no_sample_dearest():

@@ -17,10 +17,10 @@ from tests.harness.accounting.makers import DELTA, SIZES, Fixed, FixedSize, OneG
 @pytest.mark.parametrize("target", [pytest.param(0.1, marks=pytest.mark.slow), 1.0, 8.0])
 def test_sampled_gaussians_end_just_below_the_target(target):
     sizes = Sizes({None: 30_000}, {None: 1})
-    found = calibrate_mechanism(Tang(), sizes, target, DELTA, cache=None)
-    assert 0.98 * target <= found.bounds.upper <= target
-    assert found.event == Tang().events(found.knob, sizes)
-    assert found.bounds == epsilon(found.event, DELTA)
+    calibrated = calibrate_mechanism(Tang(), sizes, target, DELTA, cache=None)
+    assert 0.98 * target <= calibrated.bounds.upper <= target
+    assert calibrated.event == Tang().events(calibrated.knob, sizes)
+    assert calibrated.bounds == epsilon(calibrated.event, DELTA)
 
 
 @pytest.mark.parametrize(
@@ -31,38 +31,43 @@ def test_each_label_has_the_noise_of_its_size_at_all_of_epsilon(row):
         {"Abbreviation": 84, "Location": 835, "Entity": 1250},
         {"Abbreviation": 1, "Location": 1, "Entity": 2},
     )
-    found = calibrate_mechanism(row, sizes, 1.0, DELTA, cache=None)
+    calibrated = calibrate_mechanism(row, sizes, 1.0, DELTA, cache=None)
     alone = {
         label: calibrate_mechanism(row, sizes.select_group(label), 1.0, DELTA, cache=None)
         for label in sizes.shots
     }
-    assert found.by_label == {label: own.knob for label, own in alone.items()}
-    assert found.knob == max(found.by_label.values()) > 2 * found.by_label["Location"] > 0
-    assert found.event == row.events_of(found.knob, found.by_label, sizes)
-    for _, branch in found.event.branches:
+    assert calibrated.by_label == {label: one.knob for label, one in alone.items()}
+    assert (
+        calibrated.knob
+        == max(calibrated.by_label.values())
+        > 2 * calibrated.by_label["Location"]
+        > 0
+    )
+    assert calibrated.event == row.events_of(calibrated.knob, calibrated.by_label, sizes)
+    for _, branch in calibrated.event.branches:
         assert 0.98 <= epsilon(branch, DELTA).upper <= 1.0
-    assert 0.98 <= epsilon(found.event, DELTA).upper <= 1.0
+    assert 0.98 <= epsilon(calibrated.event, DELTA).upper <= 1.0
 
 
 def test_paper_mode_gives_the_published_temperature_and_proof():
-    found = calibrate_mechanism(SoftTokens(), SIZES, 1.0, 1e-4, mode="paper", cache=None)
-    assert found.knob == pytest.approx(1.1295, abs=1e-4)
-    assert found.mode == "paper"
-    assert 0.98 <= found.bounds.upper <= 1.0
-    assert found.bounds.accountants["proved"]["upper"] == pytest.approx(0.370, abs=1e-3)
+    calibrated = calibrate_mechanism(SoftTokens(), SIZES, 1.0, 1e-4, mode="paper", cache=None)
+    assert calibrated.knob == pytest.approx(1.1295, abs=1e-4)
+    assert calibrated.mode == "paper"
+    assert 0.98 <= calibrated.bounds.upper <= 1.0
+    assert calibrated.bounds.accountants["proved"]["upper"] == pytest.approx(0.370, abs=1e-3)
 
 
 def test_paper_mode_says_when_nothing_is_proved():
-    found = calibrate_mechanism(FixedSize(), SIZES, 1.0, DELTA, mode="paper", cache=None)
-    assert found.knob == pytest.approx(3.0, rel=1e-4)
-    assert found.bounds.accountants["proved"] is None
-    assert any("nothing is proved" in note for note in found.bounds.notes)
+    calibrated = calibrate_mechanism(FixedSize(), SIZES, 1.0, DELTA, mode="paper", cache=None)
+    assert calibrated.knob == pytest.approx(3.0, rel=1e-4)
+    assert calibrated.bounds.accountants["proved"] is None
+    assert any("nothing is proved" in note for note in calibrated.bounds.notes)
 
 
 def test_infinite_epsilon_gives_the_non_private_knob():
-    found = calibrate_mechanism(Tang(), SIZES, math.inf, DELTA, cache=None)
-    assert found.knob == 0.0
-    assert found.bounds.upper == math.inf == epsilon(found.event, DELTA).upper
+    calibrated = calibrate_mechanism(Tang(), SIZES, math.inf, DELTA, cache=None)
+    assert calibrated.knob == 0.0
+    assert calibrated.bounds.upper == math.inf == epsilon(calibrated.event, DELTA).upper
 
 
 def test_a_mechanism_without_a_knob_is_taken_as_it_is():
@@ -75,9 +80,9 @@ def test_a_mechanism_without_a_knob_is_taken_as_it_is():
 
 
 def test_a_target_beyond_the_lower_end_takes_the_lower_end():
-    found = calibrate_mechanism(OneGaussian(), SIZES, 1e6, DELTA, cache=None)
-    assert found.knob == 0.1
-    assert found.bounds.upper < 1e6
+    calibrated = calibrate_mechanism(OneGaussian(), SIZES, 1e6, DELTA, cache=None)
+    assert calibrated.knob == 0.1
+    assert calibrated.bounds.upper < 1e6
 
 
 def test_an_unreachable_target_says_what_to_change():

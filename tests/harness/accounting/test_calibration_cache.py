@@ -13,6 +13,12 @@ from dpicl.mechanisms.tang import Tang
 from dpicl.releasing.release import calibrate_mechanism
 from tests.harness.accounting.makers import DELTA, SIZES, OneGaussian, SoftTokens
 
+ONE_GAUSSIAN = OneGaussian()
+
+
+def calibrate(cache, mechanism=ONE_GAUSSIAN, sizes=SIZES, epsilon=1.0, delta=DELTA, **more):
+    return calibrate_mechanism(mechanism, sizes, epsilon, delta, cache=cache, **more)
+
 
 @pytest.fixture
 def searches(monkeypatch):
@@ -29,26 +35,26 @@ def searches(monkeypatch):
 
 
 def test_answers_are_remembered_on_disk(tmp_path, searches):
-    first = calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
-    assert calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == first
+    first = calibrate(tmp_path)
+    assert calibrate(tmp_path) == first
     assert len(searches) == 1
     calibration_cache._open.cache_clear()
-    assert calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == first
+    assert calibrate(tmp_path) == first
     assert len(searches) == 1
 
 
 def test_every_input_has_an_answer_of_its_own(tmp_path, searches):
-    calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
-    calibrate_mechanism(OneGaussian(1.0), SIZES, 1.0, DELTA, cache=tmp_path)
-    calibrate_mechanism(OneGaussian(), SIZES, 2.0, DELTA, cache=tmp_path)
-    calibrate_mechanism(OneGaussian(), SIZES, 1.0, 2 * DELTA, cache=tmp_path)
+    calibrate(tmp_path)
+    calibrate(tmp_path, OneGaussian(1.0))
+    calibrate(tmp_path, epsilon=2.0)
+    calibrate(tmp_path, delta=2 * DELTA)
     for records in (30_000, 30_001):
-        calibrate_mechanism(Tang(), Sizes({None: records}, {None: 1}), 1.0, DELTA, cache=tmp_path)
+        calibrate(tmp_path, Tang(), Sizes({None: records}, {None: 1}))
     assert len(searches) == 6
 
 
 def test_an_edited_mechanism_is_calibrated_anew(tmp_path, searches, monkeypatch):
-    before = calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path).knob
+    before = calibrate(tmp_path).knob
     original, knob = OneGaussian.events, OneGaussian.knob
 
     def edit_events(self: OneGaussian, value: float, sizes: Sizes) -> dp.DpEvent:
@@ -56,39 +62,34 @@ def test_an_edited_mechanism_is_calibrated_anew(tmp_path, searches, monkeypatch)
         return original(self, value, sizes) if known else dp.GaussianDpEvent(value / 2)
 
     monkeypatch.setattr(OneGaussian, "events", edit_events)
-    assert calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path).knob > 1.4 * before
+    assert calibrate(tmp_path).knob > 1.4 * before
     assert len(searches) == 2
 
 
 def test_an_edited_paper_formula_is_solved_anew(tmp_path, monkeypatch):
-    before = calibrate_mechanism(SoftTokens(), SIZES, 1.0, DELTA, mode="paper", cache=tmp_path).knob
+    before = calibrate(tmp_path, SoftTokens(), mode="paper").knob
     monkeypatch.setattr(SoftTokens, "paper_epsilon", lambda self, knob, sizes, delta: 1 / knob)
-    after = calibrate_mechanism(SoftTokens(), SIZES, 1.0, DELTA, mode="paper", cache=tmp_path).knob
+    after = calibrate(tmp_path, SoftTokens(), mode="paper").knob
     assert after == pytest.approx(1.0, rel=1e-3) != before
 
 
 def test_a_damaged_answer_is_searched_for_again(tmp_path, searches):
-    first = calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
+    first = calibrate(tmp_path)
     (path,) = tmp_path.iterdir()
     whole = path.read_bytes()
     for content in (b"", whole[:-5], whole.replace(b"knob", b"knot"), whole.replace(b"0", b"1", 1)):
         path.write_bytes(content)
         calibration_cache._open.cache_clear()  # another process
-        assert calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == first
+        assert calibrate(tmp_path) == first
     assert len(searches) == 5
     calibration_cache._open.cache_clear()
-    assert calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == first
+    assert calibrate(tmp_path) == first
     assert len(searches) == 5
 
 
 def test_a_folder_that_cannot_be_made_only_costs_time(tmp_path):
     (tmp_path / "file").write_text("")
-    assert (
-        calibrate_mechanism(
-            OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path / "file" / "below"
-        ).bounds.upper
-        <= 1.0
-    )
+    assert calibrate(tmp_path / "file" / "below").bounds.upper <= 1.0
 
 
 def test_the_default_cache_is_where_the_environment_says(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from dp_accounting import dp_event as dp
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from dpicl.accounting import accountants, gaussians, time_limit
-from dpicl.accounting.accountants import account_subsampled_gaussian, epsilon
+from dpicl.accounting.accountants import Bounds, account_subsampled_gaussian, epsilon
 from dpicl.accounting.calibration import calibrate
 from dpicl.accounting.decomposition import groups, is_sampled_gaussian
 from dpicl.accounting.events import from_json
@@ -25,6 +25,11 @@ from tests.conftest import COMMITTED
 from tests.harness.accounting.makers import sampled_gaussians
 
 Gaussian, Sampled, Repeated = dp.GaussianDpEvent, dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent
+
+
+def account_ten() -> Bounds:
+    """Of ten Gaussians, each on a sample of its own."""
+    return epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5)
 
 
 @pytest.fixture
@@ -54,22 +59,22 @@ def test_quick_answers_are_those_of_all_orders_and_directions(
 
 def test_accountants_that_disagree_stop_the_run(monkeypatch, fresh):
     original = gaussians.pld_epsilon
-    monkeypatch.setattr(gaussians, "pld_epsilon", lambda *given: 0.97 * original(*given))
+    monkeypatch.setattr(gaussians, "pld_epsilon", lambda *words: 0.97 * original(*words))
     with pytest.raises(
         AccountantsDisagree, match=r"prv-accountant says .* and dp_accounting"
     ) as caught:
-        epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5)
+        account_ten()
     assert "more than 1% apart" in str(caught.value)
 
 
 def test_an_upper_bound_below_a_lower_one_stops_the_run(monkeypatch, fresh):
     """Half a percent apart counts as agreement of two estimates, but one of these two bounds is false."""
     original, grids = gaussians.prv_epsilon, []
-    discrete = epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5).accountants["pld"]
+    discrete = account_ten().accountants["pld"]
 
-    def answer_too_high(*given: Any) -> dict[str, float]:
-        grids.append(given)
-        return original(*given) | {
+    def answer_too_high(*words: Any) -> dict[str, float]:
+        grids.append(words)
+        return original(*words) | {
             "low": 1.001 * discrete,
             "estimate": 1.005 * discrete,
             "upper": 1.01 * discrete,
@@ -79,7 +84,7 @@ def test_an_upper_bound_below_a_lower_one_stops_the_run(monkeypatch, fresh):
     accountants._composition.cache_clear()
     monkeypatch.setattr(gaussians, "prv_epsilon", answer_too_high)
     with pytest.raises(AccountantsDisagree):
-        epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5)
+        account_ten()
     assert grids
 
 
@@ -91,7 +96,7 @@ def test_many_tiny_steps_are_settled_on_a_finer_grid(monkeypatch, fresh):
         return original(parts, delta, grid) * (1.05 if grid == grids[0] else 1.0)
 
     monkeypatch.setattr(gaussians, "pld_epsilon", answer_by_grid)
-    bounds = epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5)
+    bounds = account_ten()
     assert len(grids) == 2
     assert grids[1] < grids[0]
     assert bounds.accountants["pld"] == pytest.approx(bounds.estimate, rel=0.01)
@@ -129,11 +134,11 @@ def exact_of_limit(rate: float, sigma: float, steps: int, delta: float) -> float
 
 def test_calibration_ends_just_below_the_target_also_by_renyi_dp():
     knob = Knob("sigma", low=20.0, high=1000.0, non_private=0.0)
-    found = calibrate(
+    calibrated = calibrate(
         lambda sigma: sampled_gaussians(sigma, 1e-3, 10**6), knob, 0.04, 1e-6, cache=None
     )
-    assert 0.98 * 0.04 <= found.bounds.upper <= 0.04 and "rdp" in found.bounds.accountants
-    assert found.knob < 100  # what the PLD proves of 100 is .0616
+    assert 0.98 * 0.04 <= calibrated.bounds.upper <= 0.04 and "rdp" in calibrated.bounds.accountants
+    assert calibrated.knob < 100  # what the PLD proves of 100 is .0616
 
 
 def test_a_renyi_bound_below_a_lower_bound_stops_the_run(monkeypatch, fresh):
@@ -141,7 +146,7 @@ def test_a_renyi_bound_below_a_lower_bound_stops_the_run(monkeypatch, fresh):
     with pytest.raises(
         AccountantsDisagree, match=r"Renyi DP proves 0\.5 and prv-accountant 2\.\d+ at least"
     ):
-        epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5)
+        account_ten()
 
 
 def test_committed_rows_claim_what_they_claimed(fresh):
@@ -163,24 +168,24 @@ def test_committed_rows_claim_what_they_claimed(fresh):
 
 
 def test_without_the_pld_there_is_no_proof(monkeypatch, fresh):
-    def fail(*given: Any) -> float:
+    def fail(*words: Any) -> float:
         raise OverflowError("too large")
 
     monkeypatch.setattr(gaussians, "pld_epsilon", fail)
     with pytest.raises(UnsupportedEvent, match=r"no proved epsilon: .* \(too large\)"):
-        epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5)
+        account_ten()
 
 
 def test_an_accountant_that_takes_too_long_is_left_behind(monkeypatch, fresh):
     stop = threading.Event()
     monkeypatch.setattr(time_limit, "ACCOUNTANT_SECONDS", 5.0)
 
-    def wait_forever(*given: Any) -> dict[str, float]:
+    def wait_forever(*words: Any) -> dict[str, float]:
         stop.wait(60)
         return {}
 
     monkeypatch.setattr(gaussians, "prv_epsilon", wait_forever)
-    bounds = epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5)
+    bounds = account_ten()
     stop.set()
     assert set(bounds.accountants) == {"pld"}
     assert any("no answer within" in note for note in bounds.notes)

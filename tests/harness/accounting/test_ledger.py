@@ -95,14 +95,14 @@ def test_an_allowance_for_groups_covers_no_charge_to_all_records():
 def test_a_run_inside_its_allowance_costs_all_of_it():
     """How far a run came may follow from what it read: the declared worst case is proved and published."""
     declared = dp.SelfComposedDpEvent(RELEASE, 3)
-    seen = []
+    ledgers = []
     for charged in range(4):
         ledger = Ledger(declared, epsilon=1.0)
         for _ in range(charged):
             ledger.charge(RELEASE, note="Poisson sample")
         ledger.settle()
-        seen.append((ledger.event(), ledger.to_json()))
-    assert seen == seen[:1] * 4 and seen[0][1][0]["count"] == 3
+        ledgers.append((ledger.event(), ledger.to_json()))
+    assert ledgers == ledgers[:1] * 4 and ledgers[0][1][0]["count"] == 3
 
 
 def test_an_allowance_for_all_records_covers_a_group():

@@ -93,8 +93,8 @@ def test_moved_losses_have_the_divergences_of_the_mixture():
             (moved.remove, divergence(mixture, q, x)),
             (moved.add, divergence(q, mixture, x)),
         ):
-            found = side.infinite + float(side.mass @ np.maximum(0.0, -np.expm1(x - side.loss)))
-            assert found == pytest.approx(exact, abs=1e-12)
+            measured = side.infinite + float(side.mass @ np.maximum(0.0, -np.expm1(x - side.loss)))
+            assert measured == pytest.approx(exact, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_moved_losses_have_the_divergences_of_the_mixture():
     [(0.6, 20 / 30000, 100), (0.51, 80 / 835, 15), (0.94, 0.005, 1000), (3.0, 0.1, 40)],
 )
 def test_samples_of_one_gaussian_cost_what_the_pld_says(noise, rate, steps):
-    found = composed_epsilon({Sampled(rate, Gaussian(noise)): steps}, 1e-5)
-    assert found == pytest.approx(
+    upper = composed_epsilon({Sampled(rate, Gaussian(noise)): steps}, 1e-5)
+    assert upper == pytest.approx(
         gaussians.pld_epsilon(((rate, noise, steps),), 1e-5, 5e-4), rel=0.002
     )
 

@@ -25,27 +25,27 @@ def test_the_search_meets_any_falling_power_law(target, power, scale, start):
         evaluations.append(x)
         return scale * x**-power
 
-    found = meet(cost, target, 1e-3, 1e3, start, 0.01, -1.0)
+    answer = meet(cost, target, 1e-3, 1e3, start, 0.01, -1.0)
     if scale * 1e3**-power > target:
-        assert found is None
+        assert answer is None
     elif scale * 1e-3**-power <= target:
-        assert found is not None
+        assert answer is not None
         near = (
-            0.99 * target <= scale * found.x**-power <= target
+            0.99 * target <= scale * answer.x**-power <= target
         )  # then any such place is as good as the lower end
-        assert near or found.x == pytest.approx(1e-3)
+        assert near or answer.x == pytest.approx(1e-3)
     else:
-        assert found is not None
-        assert 0.99 * target <= scale * found.x**-power <= target * (1 + 1e-12)
+        assert answer is not None
+        assert 0.99 * target <= scale * answer.x**-power <= target * (1 + 1e-12)
     assert len(evaluations) <= 40
     assert all(1e-3 <= x <= 1e3 for x in evaluations)
 
 
 @given(edge=st.floats(0.02, 50.0))
 def test_the_search_ends_on_the_private_side_of_a_jump(edge):
-    found = meet(lambda x: math.inf if x < edge else 0.0, 1.0, 1e-2, 1e2, 1.0, 0.01, -1.0)
-    assert found is not None
-    assert edge <= found.x <= edge * 1.001
+    answer = meet(lambda x: math.inf if x < edge else 0.0, 1.0, 1e-2, 1e2, 1.0, 0.01, -1.0)
+    assert answer is not None
+    assert edge <= answer.x <= edge * 1.001
 
 
 @settings(max_examples=examples(200))

@@ -57,9 +57,9 @@ def costs(pair: WorstPair, x: float) -> float:
 
 
 def slack_at(event: dp.DpEvent, delta: float = DELTA) -> float:
-    found = slack(event, delta, epsilon(event, delta).upper)
-    assert found is not None
-    return found
+    ratio = slack(event, delta, epsilon(event, delta).upper)
+    assert ratio is not None
+    return ratio
 
 
 #: What mechanisms charge, where a theorem or an exact recursion gives the upper bound.
@@ -97,7 +97,7 @@ def atoms() -> st.SearchStrategy[dp.DpEvent]:
         st.floats(0.02, 2).map(Choice),
         st.floats(0.02, 1).map(AboveThresholdDpEvent),
         st.floats(0.6, 20).map(dp.LaplaceDpEvent),
-        st.floats(0.05, 1.5).map(lambda own: EpsilonDeltaDpEvent(own, 0.0)),
+        st.floats(0.05, 1.5).map(lambda size: EpsilonDeltaDpEvent(size, 0.0)),
     )
 
 
@@ -154,7 +154,7 @@ def test_the_slack_of_an_event_is_worked_out_once(tmp_path, monkeypatch):
     event = gaussian(2.0)
     upper = epsilon(event, DELTA).upper
     first = slack_of(event, DELTA, upper, tmp_path)
-    monkeypatch.setattr(calibration, "slack", lambda *given: pytest.fail("it is stored"))
+    monkeypatch.setattr(calibration, "slack", lambda *words: pytest.fail("it is stored"))
     assert slack_of(event, DELTA, upper, tmp_path) == first
 
 

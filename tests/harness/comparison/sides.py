@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from dpicl.leaderboards.compare.reading import Side
-from dpicl.results.schema import Documents, Result, Score, to_text
-from tests.leaderboards.factory import make_result
+from dpicl.results.schema import Result, to_text
+from tests.leaderboards.factory import make_result, with_outcomes
 
 
 def make_scored(
@@ -16,24 +16,7 @@ def make_scored(
 ) -> Result:
     """A result whose documents have these outcomes."""
     result = make_result(mechanism, 0.5, documents=len(outcomes), metric=metric, **more)
-    values = [float(value) for value in outcomes]
-    mean = sum(values) / len(values)
-    documents = Documents(ids=result.documents[metric].ids, outcomes=values)
-    return result.model_copy(
-        update={
-            "documents": {**result.documents, metric: documents},
-            "scores": {
-                **result.scores,
-                metric: Score(value=mean, low=max(0.0, mean - 0.1), high=min(1.0, mean + 0.1)),
-            },
-        }
-    )
-
-
-def replace_cell(result: Result, **changes: Any) -> Result:
-    """The result of another cell: its id fits, so the file is a sound one."""
-    cell = result.cell.model_copy(update=changes)
-    return result.model_copy(update={"cell": cell, "cell_id": cell.id})
+    return with_outcomes(result, outcomes, metric)
 
 
 def side(results: Iterable[Result], name: str = "base") -> Side:
@@ -50,3 +33,8 @@ def write_results(folder: Path, results: Iterable[Result]) -> Path:
 
 def ones(right: int, documents: int) -> list[float]:
     return [1.0] * right + [0.0] * (documents - right)
+
+
+def plain(mechanism: str = "tang", **more: Any) -> Result:
+    """A result that is right on 20 documents of 40."""
+    return make_scored(ones(20, 40), mechanism, **more)

@@ -10,6 +10,7 @@ from dpicl.results.schema import to_text
 from tests.harness.comparison.sides import (
     make_scored,
     ones,
+    plain,
     write_results,
 )
 from tests.leaderboards.factory import change
@@ -20,116 +21,103 @@ HOSTILE = "evil|`a`<script>alert(1)</script>\u202e\x1b[2J\nGATE PASSES"
 @pytest.fixture
 def folders(tmp_path):
     """(base, the same in float32, a release that lost a fifth)."""
-    base = [
-        make_scored(ones(100, 150), epsilon=epsilon, seed=seed)
-        for epsilon in (1.0, 8.0)
-        for seed in range(10)
-    ]
-    lost = [
-        make_scored(ones(100 - 30 * (epsilon == 8), 150), epsilon=epsilon, seed=seed)
-        for epsilon in (1.0, 8.0)
-        for seed in range(10)
-    ]
-    return (
-        write_results(tmp_path / "base" / "quick" / "embedded", base).parent,
-        write_results(
-            tmp_path / "same", [change(one, "manifest.dtype", "float32") for one in base]
-        ),
-        write_results(tmp_path / "lost", lost),
-    )
+
+    def make(at_eight):
+        rights = [(1.0, 100), (8.0, at_eight)]
+        return [
+            make_scored(ones(right, 150), epsilon=epsilon, seed=seed)
+            for epsilon, right in rights
+            for seed in range(10)
+        ]
+
+    same = [change(one, "manifest.dtype", "float32") for one in make(100)]
+    write_results(tmp_path / "base" / "quick" / "embedded", make(100))
+    write_results(tmp_path / "same", same)
+    write_results(tmp_path / "lost", make(70))
+    return tmp_path / "base", tmp_path / "same", tmp_path / "lost"
 
 
 def test_exit_codes(dpicl, folders):
     base, same, lost = folders
-    assert dpicl("compare", base, same, "--fail-on-regression").code == 0
-    assert dpicl("compare", base, lost).code == 0
-    assert dpicl("compare", base, same).out.startswith("GATE PASSES: 2 identical")
-    assert dpicl("compare", base, lost, "--fail-on-regression").code == 1
-    assert dpicl("compare", base, lost, "--fail-on-regression", "--min-effect", "0.5").code == 0
-    assert dpicl("compare", base, lost, "--fail-on-regression", "--epsilon", "1").code == 0
-    assert dpicl("compare", lost, base, "--fail-on-regression").code == 0  # an improvement
-    assert dpicl("compare", base, base / "nothing").code == 2
+    gate = f"compare {base} {lost} --fail-on-regression"
+    assert dpicl(f"compare {base} {same} --fail-on-regression").code == 0
+    assert dpicl(f"compare {base} {lost}").code == 0
+    assert dpicl(f"compare {base} {same}").out.startswith("GATE PASSES: 2 identical")
+    assert dpicl(gate).code == 1
+    assert dpicl(f"{gate} --min-effect 0.5").code == 0
+    assert dpicl(f"{gate} --epsilon 1").code == 0
+    assert dpicl(f"compare {lost} {base} --fail-on-regression").code == 0  # an improvement
+    assert dpicl(f"compare {base} {base}/nothing").code == 2
 
 
 def test_a_proved_epsilon_above_the_target_fails_the_gate(dpicl, tmp_path):
-    one = make_scored(ones(20, 40))
-    base, candidate = (
-        write_results(tmp_path / "a", [one]),
-        write_results(tmp_path / "b", [change(one, "privacy.epsilon_proved", 1.5)]),
-    )
-    answer = dpicl("compare", base, candidate, "--fail-on-regression")
+    one = plain()
+    base = write_results(tmp_path / "a", [one])
+    candidate = write_results(tmp_path / "b", [change(one, "privacy.epsilon_proved", 1.5)])
+    answer = dpicl(f"compare {base} {candidate} --fail-on-regression")
     assert answer.code == 1
     assert "1 proved ε too large" in answer.out
     assert "target 1, proved 0.99 → 1.5" in " ".join(answer.out.split())
 
 
-def test_what_is_missing_in_the_candidate_fails_the_gate(dpicl, tmp_path):
-    base = write_results(
-        tmp_path / "a",
-        [make_scored(ones(20, 40), name, seed=s) for name in ("tang", "prism") for s in (0, 1)],
-    )
-    rows = {
-        "all": [("tang", 0), ("tang", 1), ("prism", 0), ("prism", 1), ("voting", 0)],
-        "seed": [("tang", 0), ("tang", 1), ("prism", 1), ("prism", 2)],
-        "row": [("prism", 0), ("prism", 1)],
-    }
-    folders = {
-        kind: write_results(
-            tmp_path / kind, [make_scored(ones(20, 40), name, seed=seed) for name, seed in found]
-        )
-        for kind, found in rows.items()
-    }
+#: What a candidate has: (mechanism, seed) of each cell.
+CANDIDATES = {
+    "more": [("tang", 0), ("tang", 1), ("prism", 0), ("prism", 1), ("voting", 0)],
+    "another seed": [("tang", 0), ("tang", 1), ("prism", 1), ("prism", 2)],
+    "one row": [("prism", 0), ("prism", 1)],
+}
 
-    def gate(kind, *flags):
-        return dpicl("compare", base, folders[kind], "--fail-on-regression", *flags)
 
-    assert gate("all").code == 0
-    assert "Only in candidate: voting on agnews at ε = 1, seed 0." in gate("all").out
-    answer = gate("row")
-    assert answer.code == 1
-    assert answer.out.startswith("GATE FAILS: 1 row missing or incomplete, 1 identical\n")
-    assert "Missing in candidate: tang on agnews at ε = 1, seed 0–1." in " ".join(
-        answer.out.split()
+@pytest.mark.parametrize(
+    ("kind", "code", "sentence"),
+    [
+        ("more", 0, "Only in candidate: voting on agnews at ε = 1, seed 0."),
+        (
+            "another seed",
+            1,
+            "Missing in candidate: prism on agnews at ε = 1, seed 0 (the row is on both sides).",
+        ),
+        ("one row", 1, "Missing in candidate: tang on agnews at ε = 1, seed 0–1."),
+    ],
+)
+def test_what_is_missing_in_the_candidate_fails_the_gate(dpicl, tmp_path, kind, code, sentence):
+    def write(name, cells):
+        results = [plain(mechanism, seed=seed) for mechanism, seed in cells]
+        return write_results(tmp_path / name, results)
+
+    base, candidate = write("base", CANDIDATES["more"][:4]), write("other", CANDIDATES[kind])
+    command = f"compare {base} {candidate} --fail-on-regression"
+    answer = dpicl(command)
+    assert answer.code == code and sentence in " ".join(answer.out.split())
+    allowed = dpicl(command, "--allow-missing")
+    assert allowed.code == 0 and sentence in " ".join(allowed.out.split())
+    document, lenient = (
+        dpicl(command, *flags, "--json").json for flags in ((), ["--allow-missing"])
     )
-    answer = gate("seed")
-    assert answer.code == 1
-    lines = " ".join(answer.out.split())
-    assert (
-        "Missing in candidate: prism on agnews at ε = 1, seed 0 (the row is on both sides)."
-        in lines
-    )
-    assert gate("seed", "--mechanism", "tang").code == 0  # the filter leaves the missing seed out
-    for kind in ("seed", "row"):
-        assert gate(kind, "--allow-missing").code == 0
-        assert "Missing in candidate" in gate(kind, "--allow-missing").out
-    document = gate("row", "--json").json
-    assert (document["regressed"], document["incomplete"]) == (True, True)
-    assert [(one["mechanism"], one["seeds"], one["whole_row"]) for one in document["missing"]] == [
-        ("tang", [0, 1], True)
-    ]
-    document = gate("row", "--json", "--allow-missing").json
-    assert (document["regressed"], document["incomplete"], len(document["missing"])) == (
-        False,
-        False,
-        1,
-    )
+    assert (document["regressed"], document["incomplete"]) == (bool(code), bool(code))
+    assert not lenient["regressed"] and lenient["missing"] == document["missing"]
+    if kind == "one row":
+        (missing,) = document["missing"]
+        assert missing["mechanism"] == "tang" and missing["seeds"] == [0, 1]
+        assert missing["whole_row"] and answer.out.startswith("GATE FAILS: 1 row missing")
+    if kind == "another seed":  # the filter leaves the missing one out
+        assert dpicl(command, "--mechanism", "tang").code == 0
 
 
 def test_the_terminal_shows_what_changed_and_every_cell(dpicl, folders):
     base, same, lost = folders
-    assert "dtype bfloat16 float32" in " ".join(dpicl("compare", base, same).out.split())
-    out = dpicl("compare", base, lost).out
+    assert "dtype bfloat16 float32" in " ".join(dpicl(f"compare {base} {same}").out.split())
+    out = dpicl(f"compare {base} {lost}").out
     assert out.startswith("GATE FAILS: 1 regression, 1 identical\n")
     lines = [line for line in out.splitlines() if " tang " in line and " 8 " in line]
-    assert lines[-1].split()[-1] == "regression"
-    assert "-0.200" in " ".join(lines)
+    assert "-0.200" in " ".join(lines) and lines[-1].split()[-1] == "regression"
     assert "Nothing that is recorded changed" in out
     assert max(map(len, out.splitlines()[3:])) <= 110
 
 
 def test_the_json_is_one_document(dpicl, folders):
     base, _, lost = folders
-    answer = dpicl("compare", base, lost, "--json")
+    answer = dpicl(f"compare {base} {lost} --json")
     document = answer.json
     assert document["regressed"] is True
     first, second = document["cells"]
@@ -164,7 +152,7 @@ def write_damaged(folder, content):
 
 def break_result(change):
     """A sound result's text with something in it changed."""
-    data = json.loads(to_text(make_scored(ones(20, 40), seed=9)))
+    data = json.loads(to_text(plain(seed=9)))
     change(data)
     return json.dumps(data)
 
@@ -182,16 +170,14 @@ def test_a_damaged_file_is_one_sentence_and_exit_code_2(dpicl, folders, kind):
     content, reason = DAMAGED[kind]
     write_damaged(same, content)
     before = {path: path.read_bytes() for path in same.rglob("*")}
-    answer = dpicl("compare", base, same)
+    answer = dpicl(f"compare {base} {same}")
     assert (answer.code, answer.out) == (2, "")
     assert reason in answer.err
     assert answer.err.count("\n") == 1
     assert {path: path.read_bytes() for path in same.rglob("*")} == before
 
 
-def test_what_the_store_does_not_read_and_attacks_are_left_out_and_other_json_is_named(
-    dpicl, folders
-):
+def test_attacks_are_left_out_and_other_json_is_named(dpicl, folders):
     base, same, _ = folders
     for name in ("quarantine", ".locks"):
         (same / name).mkdir()
@@ -200,9 +186,9 @@ def test_what_the_store_does_not_read_and_attacks_are_left_out_and_other_json_is
     (same / "attacks" / "one.json").write_text(
         '{"schema_version": 1, "attack": "gap", "subject": {}}'
     )
-    assert dpicl("compare", base, same).err == ""
+    assert dpicl(f"compare {base} {same}").err == ""
     (same / "notes.json").write_text('{"hello": 1}')
-    answer = dpicl("compare", base, same)
+    answer = dpicl(f"compare {base} {same}")
     assert answer.code == 0
     assert "left out 1 JSON file of candidate that are not results" in answer.err
 
@@ -210,10 +196,10 @@ def test_what_the_store_does_not_read_and_attacks_are_left_out_and_other_json_is
 def test_a_single_file_is_a_side_and_an_empty_folder_is_none(dpicl, folders, tmp_path):
     base, same, _ = folders
     file = next(base.rglob("0.json"))
-    answer = dpicl("compare", file, same, "--json")
+    answer = dpicl(f"compare {file} {same} --json")
     assert len(answer.json["cells"]) == 1
     (tmp_path / "empty").mkdir()
-    answer = dpicl("compare", tmp_path / "empty", same)
+    answer = dpicl(f"compare {tmp_path}/empty {same}")
     assert answer.code == 2
     assert "no result file under" in answer.err
 
@@ -230,4 +216,4 @@ def test_a_single_file_is_a_side_and_an_empty_folder_is_none(dpicl, folders, tmp
 )
 def test_flags_that_make_no_sense_are_exit_code_2(dpicl, folders, flags):
     base, same, _ = folders
-    assert dpicl("compare", base, same, *flags).code == 2
+    assert dpicl(f"compare {base} {same}", *flags).code == 2

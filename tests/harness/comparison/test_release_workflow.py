@@ -24,9 +24,9 @@ def commands() -> list[list[str]]:
 
 
 def test_every_dpicl_command_parses():
-    found = [parse(words).arguments for words in commands()]
+    parsed = [parse(words).arguments for words in commands()]
     assert [words[0] for words in commands()] == ["run", "run", "compare"]
-    previous, run, compare = found
+    previous, run, compare = parsed
     assert previous["model"] == ["$PREVIOUS"]
     assert Path(previous["results"]) / previous["suite"] == Path(compare["base"])
     assert compare["fail_on_regression"]

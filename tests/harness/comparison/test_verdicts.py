@@ -13,15 +13,15 @@ from dpicl.leaderboards.compare.releases import Settings, compare
 from tests.harness.comparison.sides import (
     make_scored,
     ones,
-    replace_cell,
+    plain,
     side,
 )
-from tests.leaderboards.factory import change
+from tests.leaderboards.factory import change, replace_cell
 
 
-def compare_both(base, candidate, settings=None, **wanted):
+def compare_both(base, candidate, settings=None, **changes):
     settings = settings or Settings()
-    return compare(side(base), side(candidate, "candidate"), settings, **wanted)
+    return compare(side(base), side(candidate, "candidate"), settings, **changes)
 
 
 def copies(result):
@@ -47,7 +47,7 @@ def test_the_same_results_are_identical():
     assert not comparison.changes
 
 
-def test_a_planted_loss_is_a_regression_and_its_mirror_an_improvement():
+def test_a_planted_loss_is_a_regression_its_mirror_a_gain():
     good, bad = [noisy(0.7, seed) for seed in range(10)], [noisy(0.5, seed) for seed in range(10)]
     (cell,) = compare_both(good, bad).cells
     assert cell.verdict == "regression"
@@ -75,7 +75,7 @@ def test_holm_is_over_all_cells():
     assert together.cells[0].test.detectable > alone.cells[0].test.detectable
 
 
-def test_a_change_below_the_smallest_effect_is_shown_and_does_not_count():
+def test_a_change_below_the_smallest_effect_does_not_count():
     base, candidate = (copies(make_scored(ones(right, 150))) for right in (100, 94))
     (cell,) = compare_both(base, candidate, Settings(min_effect=0.05)).cells
     assert cell.test.adjusted < 0.05
@@ -85,7 +85,7 @@ def test_a_change_below_the_smallest_effect_is_shown_and_does_not_count():
     assert cell.verdict == "regression"
 
 
-def test_a_single_document_and_nine_seeds_are_not_tested_and_a_gate_without_a_test_fails():
+def test_a_gate_without_a_test_fails():
     (cell,) = compare_both([make_scored([1.0])], [make_scored([0.0])]).cells
     assert cell.verdict == "not tested" and "one document is too few" in cell.note
     good, bad = [noisy(0.7, seed) for seed in range(9)], [noisy(0.5, seed) for seed in range(9)]
@@ -96,7 +96,7 @@ def test_a_single_document_and_nine_seeds_are_not_tested_and_a_gate_without_a_te
     assert "No cell could be tested" in str(comparison)
 
 
-def test_a_row_that_seeds_do_not_change_is_tested_over_its_documents():
+def test_a_row_that_no_seed_changes_is_tested_over_documents():
     """One of 150 documents is lost at every seed: over seeds that would be certain."""
     (cell,) = compare_both(
         copies(make_scored(ones(100, 150))), copies(make_scored(ones(99, 150)))
@@ -121,12 +121,12 @@ def test_a_row_that_seeds_do_not_change_is_tested_over_its_documents():
         (math.inf, 8.0, math.inf, False, True),
     ],
 )
-def test_a_proved_epsilon_above_the_target_is_a_regression_and_one_far_below_is_noted(
+def test_a_proved_epsilon_above_the_target_is_a_regression(
     base, candidate, epsilon, flagged, noted
 ):
     """More noise than the base had: its losses, or its gains, are not the model's alone."""
     before, after = (
-        change(make_scored(ones(20, 40), released=(), epsilon=epsilon), "privacy.epsilon_proved", e)
+        change(plain(released=(), epsilon=epsilon), "privacy.epsilon_proved", e)
         for e in (base, candidate)
     )
     comparison = compare_both([before], [after])
@@ -166,7 +166,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("condition", "change"), REFUSED, ids=[name for name, _ in REFUSED])
 def test_results_under_other_conditions_are_refused_by_name(condition, change):
-    base = make_scored(ones(20, 40), others={"rouge1": 0.5})
+    base = plain(others={"rouge1": 0.5})
     with pytest.raises(UsageError, match=f"differ in the {condition} .* against .*leave it out"):
         compare_both([base], [change(base)])
 
@@ -175,12 +175,12 @@ def test_documents_in_another_order_are_the_same_documents():
     def reverse(one):
         return one.model_copy(update={"ids": one.ids[::-1], "outcomes": one.outcomes[::-1]})
 
-    base = make_scored(ones(20, 40))
+    base = plain()
     (cell,) = compare_both([base], [replace_documents(base, reverse)]).cells
     assert cell.verdict == "identical"
 
 
-def test_of_several_versions_of_a_task_the_newest_has_a_partner_and_development_seeds_are_cells_of_their_own():
+def test_the_newest_version_of_a_task_is_compared():
     def make(right, year=2027, **cell):
         return replace_cell(
             make_scored(ones(right, 40), created=f"{year}-01-02T03:04:05+00:00"),
@@ -188,41 +188,41 @@ def test_of_several_versions_of_a_task_the_newest_has_a_partner_and_development_
         )
 
     candidate = [make(20), make(5, development=True, seed=9)]
-    found = compare_both([make(10, 2026, task_version=1), *candidate], candidate)
-    assert {(cell.key.development, cell.base) for cell in found.cells} == {
+    comparison = compare_both([make(10, 2026, task_version=1), *candidate], candidate)
+    assert {(cell.key.development, cell.base) for cell in comparison.cells} == {
         (False, 0.5),
         (True, 0.125),
     }
-    assert not found.unmatched
+    assert not comparison.unmatched
 
 
 def test_the_same_seed_twice_and_mixed_models_are_refused():
-    result = make_scored(ones(20, 40))
+    result = plain()
     with pytest.raises(UsageError, match=r"base holds tang on agnews.* twice .of 2026-01-02"):
         compare_both([result, result], [result])
     with pytest.raises(UsageError, match="two seeds of the base differ in the records"):
         compare_both(
-            [result, make_scored(ones(20, 40), seed=1, fingerprint="0" * 64)],
-            [result, make_scored(ones(20, 40), seed=1)],
+            [result, plain(seed=1, fingerprint="0" * 64)],
+            [result, plain(seed=1)],
         )
     mixed = [
         result,
-        change(make_scored(ones(20, 40), seed=1), "manifest.model.sha256", "e" * 64),
+        change(plain(seed=1), "manifest.model.sha256", "e" * 64),
     ]
     with pytest.raises(UsageError, match=r"candidate holds results of 2 weights .*as CANDIDATE"):
         compare_both([result], mixed)
     for kind, other in (("suites", {"suite": "mine"}), ("models", {"model": "hf:a"})):
         with pytest.raises(UsageError, match=rf"base holds results of 2 {kind} .*as BASE"):
-            compare_both([result, make_scored(ones(20, 40), seed=1, **other)], [result])
+            compare_both([result, plain(seed=1, **other)], [result])
     with pytest.raises(UsageError, match=r"2 dtypes .bfloat16 and float32"):
         compare_both(
-            [result, change(make_scored(ones(20, 40), seed=1), "manifest.dtype", "float32")],
+            [result, change(plain(seed=1), "manifest.dtype", "float32")],
             [result],
         )
 
 
 def test_what_is_compared_is_in_the_header():
-    base = make_scored(ones(20, 40))
+    base = plain()
     candidate = change(base, "manifest.dtype", "float32")
     candidate = change(candidate, "manifest.packages", {"torch": "3.0"})
     changed = {c.name: (c.base, c.candidate) for c in compare_both([base], [candidate]).changes}
@@ -233,17 +233,13 @@ def test_what_is_compared_is_in_the_header():
 
 
 def test_suites_of_other_names_are_compared():
-    (cell,) = compare_both(
-        [make_scored(ones(20, 40), suite="mine")], [make_scored(ones(20, 40), suite="yours")]
-    ).cells
+    (cell,) = compare_both([plain(suite="mine")], [plain(suite="yours")]).cells
     assert cell.verdict == "identical"
 
 
 def test_filters_choose_and_unknown_names_are_errors():
     results = [
-        make_scored(ones(20, 40), epsilon=epsilon, task=task)
-        for epsilon in (1.0, 8.0)
-        for task in ("agnews", "trec")
+        plain(epsilon=epsilon, task=task) for epsilon in (1.0, 8.0) for task in ("agnews", "trec")
     ]
     (cell,) = compare_both(
         results, results, epsilons=(8.0,), tasks=("trec",), mechanisms=("tang",)
@@ -252,6 +248,6 @@ def test_filters_choose_and_unknown_names_are_errors():
     with pytest.raises(UsageError, match=r"Unknown task of base .*'tric'. Did you mean 'trec'"):
         compare_both(results, results, tasks=("tric",))
     with pytest.raises(UsageError, match=r"in common .base: tang on agnews.*candidate: prism"):
-        compare_both(results, [make_scored(ones(20, 40), "prism")])
+        compare_both(results, [plain("prism")])
     with pytest.raises(UsageError, match="Unknown epsilon"):
         compare_both(results, results, epsilons=(2.0,))
