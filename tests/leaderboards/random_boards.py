@@ -28,39 +28,41 @@ def random_results(seed: int) -> list[Result]:
     for task, metric in tasks:
         shared: dict[str, Any] = {"task": task, "metric": metric}
         for end in ("zero_shot", "real_demonstrations"):
-            own = (
+            seeds_of_end = (
                 []
                 if coin.random() < 0.1
                 else seeds + list(range(len(seeds), len(seeds) + coin.choice([0, 0, 2])))
             )
-            results += [make_result(end, coin.choice(_SCORES), seed=one, **shared) for one in own]
+            results += [
+                make_result(end, coin.choice(_SCORES), seed=one, **shared) for one in seeds_of_end
+            ]
         for label in coin.sample(["tang", "pta", "voting", "mine", "control"], coin.randint(1, 4)):
             results += _row(coin, label, seeds, shared)
     return results
 
 
 def _row(coin: random.Random, label: str, seeds: list[int], shared: dict[str, Any]) -> list[Result]:
-    own: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "dtype": coin.choice(["bfloat16", "float16", "float32"]),
         "queries": 20 if label == "voting" else None,
         "plugin": "e" * 64 if label == "mine" else None,
     }
-    found = []
+    results = []
     for epsilon in (
         [0.0] if label == "control" else coin.choice([[1.0], [1.0, 8.0], [1.0, math.inf]])
     ):
         proved = epsilon * coin.choice([0.99, 0.99, 0.99, 1.2])
         run = coin.sample(seeds, coin.randint(1, len(seeds)))
-        found += [
+        results += [
             make_result(
                 label,
                 coin.choice(_SCORES),
                 epsilon=epsilon,
                 seed=seed,
                 proved=proved,
-                **own,
+                **settings,
                 **shared,
             )
             for seed in run
         ]
-    return found
+    return results

@@ -23,9 +23,9 @@ def results_folder(tmp_path):
     options = shipped_options("tang")
     folder = tmp_path / "results"
     for source in ("synthetic", "local"):
-        made = [*ends(source=source), make_result("tang", 0.6, source=source, options=options)]
+        results = [*ends(source=source), make_result("tang", 0.6, source=source, options=options)]
         other = make_result("tang", 0.9, source=source, options={**options, "slots": 99})
-        write_shipped(folder, [*made, other])
+        write_shipped(folder, [*results, other])
     Store(folder, "somebody").write(make_result("tang", 0.9, suite="somebody"))
     return folder
 
@@ -34,11 +34,11 @@ def test_all_suites_with_results_are_listed_without_any_data_set(
     dpicl, results_folder, monkeypatch
 ):
     monkeypatch.delenv("DPICL_DATA", raising=False)
-    answer = dpicl("board", "all", "--results", results_folder, "--no-submissions", "--json")
+    answer = dpicl(f"board all --results {results_folder} --no-submissions --json")
     assert answer.code == 0
     lines = answer.json["suites"]
-    found = sorted((line["suite"], line["source"], line["rows"]) for line in lines)
-    assert found == [("quick", "local", 3), ("quick", "synthetic", 3)]
+    rows = sorted((line["suite"], line["source"], line["rows"]) for line in lines)
+    assert rows == [("quick", "local", 3), ("quick", "synthetic", 3)]
     (answered,) = lines[0]["answers"]
     assert (answered["epsilon"], answered["task"], answered["best"]) == (1.0, "agnews", [])
     assert answered["verdict"] == "nobody is ranked, because no row has 10 seeds"
@@ -47,20 +47,20 @@ def test_all_suites_with_results_are_listed_without_any_data_set(
 
 def test_the_site_of_all_suites_has_a_folder_a_suite(dpicl, results_folder, tmp_path):
     site = tmp_path / "site"
-    answer = dpicl("board", "all", "--results", results_folder, "--no-submissions", "--html", site)
+    answer = dpicl(f"board all --results {results_folder} --no-submissions --html {site}")
     assert answer.code == 0
     assert f"Page: {site / 'index.html'}" in answer.out
     for name in ("index.html", "attacks/index.html", "quick/index.html", "quick/board.csv"):
         assert (site / name).is_file()
     assert not (site / "somebody").exists()
     for page in site.rglob("*.html"):
-        found = {
+        paths = {
             (page.parent / link.partition("#")[0]).resolve()
             for link in Page(page.read_text("utf-8")).links
             if not link.startswith("https://arxiv.org/abs/")
         }
-        assert found >= {site / "docs" / "index.md", site / "CITATION.cff", site / "LICENSE"}
-        assert all(path.exists() for path in found)
+        assert paths >= {site / "docs" / "index.md", site / "CITATION.cff", site / "LICENSE"}
+        assert all(path.exists() for path in paths)
     with (site / "quick" / "board.csv").open(encoding="utf-8", newline="") as file:
         assert len(list(csv.DictReader(file))) == 6
 
@@ -72,7 +72,7 @@ def test_a_hosted_site_has_a_map_a_feed_and_links_on_every_page(dpicl, results_f
         "https://example.org/code",
     )
     hosted = ("--html", site, "--url", f"{url}/", "--repository", repository)
-    assert dpicl("board", "all", "--results", results_folder, "--no-submissions", *hosted).code == 0
+    assert dpicl(f"board all --results {results_folder} --no-submissions", *hosted).code == 0
     places = ElementTree.parse(site / "sitemap.xml").iter(
         "{http://www.sitemaps.org/schemas/sitemap/0.9}loc"
     )
@@ -91,17 +91,14 @@ def test_a_hosted_site_has_a_map_a_feed_and_links_on_every_page(dpicl, results_f
             *Page(page.read_text("utf-8")).links
         }
     refuse(dpicl("board", "all", *hosted[2:], "--results", results_folder), "--url")
-    refuse(dpicl("board", "all", "--html", site, "--url", "javascript:alert(1)"), "https://")
+    refuse(dpicl(f"board all --html {site} --url javascript:alert(1)"), "https://")
 
 
 def test_the_site_has_all_results_as_one_table_with_a_card(
     dpicl, results_folder, tmp_path, monkeypatch
 ):
     site = tmp_path / "site"
-    assert (
-        dpicl("board", "all", "--results", results_folder, "--no-submissions", "--html", site).code
-        == 0
-    )
+    assert dpicl(f"board all --results {results_folder} --no-submissions --html {site}").code == 0
     table = datasets.load_dataset(
         "parquet",
         data_files=str(site / "results.parquet"),
@@ -122,7 +119,7 @@ def test_what_makes_no_sense_for_all_suites_is_refused(dpicl, tmp_path):
         answer = dpicl("board", "all", *flags)
         assert answer.code == 2
         assert f"{flags[0]} chooses what is shown of one suite" in answer.err
-    answer = dpicl("board", "all", "--results", tmp_path, "--no-submissions")
+    answer = dpicl(f"board all --results {tmp_path} --no-submissions")
     assert answer.code == 2
     assert "dpicl run quick" in answer.err
 
@@ -130,22 +127,14 @@ def test_what_makes_no_sense_for_all_suites_is_refused(dpicl, tmp_path):
 def test_the_run_of_record_comes_first(dpicl, tmp_path, monkeypatch):
     monkeypatch.delenv("DPICL_DATA", raising=False)
     write_shipped(tmp_path, [*ends(suite="quick"), *ends(suite="record")])
-    answer = dpicl("board", "all", "--results", tmp_path, "--no-submissions", "--json")
+    answer = dpicl(f"board all --results {tmp_path} --no-submissions --json")
     assert [line["suite"] for line in answer.json["suites"]] == ["record", "quick"]
 
 
-def test_a_board_says_that_its_seeds_share_one_set_of_private_records(
-    dpicl, results_folder, monkeypatch
-):
+def test_a_board_says_that_its_seeds_share_private_records(dpicl, results_folder, monkeypatch):
     monkeypatch.delenv("DPICL_DATA", raising=False)
     answer = dpicl(
-        "board",
-        "quick",
-        "--source",
-        "synthetic",
-        "--results",
-        results_folder,
-        "--no-submissions",
+        f"board quick --source synthetic --results {results_folder} --no-submissions",
         "--json",
     )
     assert any(

@@ -73,14 +73,14 @@ def make_board(seed: int) -> Made:
 
 def score(results: list[Result], name: str, row: Row) -> float | None:
     """The mean of a mechanism over the seeds of a row, from the files alone."""
-    own = {
+    by_seed = {
         one.cell.seed: one
         for one in results
         if (one.cell.mechanism, one.cell.task) == (name, row.task)
     }
-    if not set(row.seeds) <= own.keys():
+    if not set(row.seeds) <= by_seed.keys():
         return None
-    return fmean(own[seed].scores[own[seed].main_metric].value for seed in row.seeds)
+    return fmean(by_seed[seed].scores[by_seed[seed].main_metric].value for seed in row.seeds)
 
 
 def find_control(results: list[Result], row: Row) -> str:
@@ -93,9 +93,9 @@ def find_control(results: list[Result], row: Row) -> str:
             ].value
     zero_shot = by_name.get("zero_shot", {})
     known = {
-        name: fmean(own.values())
-        for name, own in by_name.items()
-        if zero_shot and own.keys() >= zero_shot.keys()
+        name: fmean(scores.values())
+        for name, scores in by_name.items()
+        if zero_shot and scores.keys() >= zero_shot.keys()
     }
     sign = -1 if row.results[0].main_metric == "word_distance" else 1
     best = max(known, key=lambda name: sign * known[name], default="zero_shot")
@@ -109,9 +109,9 @@ def compute_by_hand(results: list[Result], row: Row) -> float | None:
     )
     if control is None or real is None:
         return None
-    own = fmean(one.scores[one.main_metric].value for one in row.results)
+    mean = fmean(one.scores[one.main_metric].value for one in row.results)
     gain = real - control if row.results[0].main_metric != "word_distance" else control - real
-    return None if gain < MINIMUM_GAIN - 1e-9 else (own - control) / (real - control)
+    return None if gain < MINIMUM_GAIN - 1e-9 else (mean - control) / (real - control)
 
 
 def build_section(results: list[Result]) -> tuple[Board, Section]:
@@ -121,20 +121,24 @@ def build_section(results: list[Result]) -> tuple[Board, Section]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_recovery_is_that_of_the_same_seeds_and_every_output_has_the_same_number(seed):
-    found = make_board(seed)
-    results = found.results
-    from_json = [row for task in found.document["tasks"] for row in task["rows"]]
+def test_every_output_has_the_recovery_of_the_same_seeds(seed):
+    drawn = make_board(seed)
+    results = drawn.results
+    from_json = [row for task in drawn.document["tasks"] for row in task["rows"]]
     for row, plain, line, published in zip(
-        found.rows, from_json, found.csv, found.published, strict=True
+        drawn.rows, from_json, drawn.csv, drawn.published, strict=True
     ):
-        wanted = compute_by_hand(results, row)
-        assert row.recovery == pytest.approx(wanted) if wanted is not None else row.recovery is None
+        expected = compute_by_hand(results, row)
+        assert (
+            row.recovery == pytest.approx(expected)
+            if expected is not None
+            else row.recovery is None
+        )
         assert plain["recovery"] == row.recovery == published["recovery"]
         assert line["recovery"] == ("" if row.recovery is None else f"{row.recovery:.10g}")
         for name, value in (("zero_shot", row.zero_shot), ("real_demonstrations", row.real_data)):
-            own = score(results, name, row)
-            assert value is None if own is None else value == pytest.approx(own)
+            mean = score(results, name, row)
+            assert value is None if mean is None else value == pytest.approx(mean)
             assert published[name] == value
             assert line[name] == ("" if value is None else f"{value:.10g}")
         if row.recovery is None:
@@ -142,7 +146,7 @@ def test_recovery_is_that_of_the_same_seeds_and_every_output_has_the_same_number
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_list_of_suites_says_at_every_epsilon_which_rows_none_is_better_than(seed):
+def test_the_list_of_suites_names_the_best_rows_at_each_epsilon(seed):
     section, line = make_board(seed).section, make_board(seed).suite
     levels = {row.epsilon for table in section.tables for row in table.rows if row.rank is not None}
     assert levels <= {answer["epsilon"] for answer in line["answers"]}
@@ -165,15 +169,15 @@ def test_a_mark_is_counted_and_a_row_without_a_rank_says_why(seed):
     section, own_rows = make_board(seed).section, make_board(seed).rows
     for mark in {mark for row in own_rows for mark in row.marks}:
         count = sum(mark in row.marks for row in own_rows)
-        said = f"{mark.sign} {mark.name} ({count} row"
-        assert [note for note in section.notes if note.startswith(said)]
+        start = f"{mark.sign} {mark.name} ({count} row"
+        assert [note for note in section.notes if note.startswith(start)]
     files = make_board(seed).files
     page = "".join(text for name, text in files.items() if name.startswith("tasks/"))
     for reason in {row.unranked for row in own_rows if row.unranked and not row.is_baseline}:
         assert reason in page
 
 
-def test_notes_say_once_what_holds_for_several_rows_the_model_and_proofs_first():
+def test_notes_say_once_what_holds_for_several_rows():
     results = [*ends(), make_result("tang", 0.6, plugin="e" * 64)]
     results += [make_result("prism", 0.5, task=f"t{i}", fingerprint="0" * 64) for i in range(10)]
     results += [
@@ -186,6 +190,6 @@ def test_notes_say_once_what_holds_for_several_rows_the_model_and_proofs_first()
     assert left_out.endswith(f" and {10 - MOST_NAMED} more.")
 
 
-def test_a_gain_that_is_five_hundredths_but_for_rounding_is_enough():
+def test_a_gain_of_five_hundredths_is_enough():
     _, section = build_section([*ends(zero_shot=0.4, real_data=0.45), make_result("tang", 0.45)])
     assert section.tables[0].rows[0].recovery == pytest.approx(1.0)

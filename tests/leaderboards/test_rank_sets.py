@@ -19,13 +19,13 @@ def test_clear_differences_give_single_ranks() -> None:
     sets = rank_sets(scores)
     assert sets.low.tolist() == sets.high.tolist() == [1, 3, 2]
     assert rank_sets(scores, lower_is_better=True).low.tolist() == [3, 1, 2]
-    found, back = sets.difference(0, 1), sets.difference(1, 0)
-    assert found.value == pytest.approx((scores[:, 0] - scores[:, 1]).mean())
+    there, back = sets.difference(0, 1), sets.difference(1, 0)
+    assert there.value == pytest.approx((scores[:, 0] - scores[:, 1]).mean())
     assert (back.value, back.low, back.high, back.p) == (
-        -found.value,
-        -found.high,
-        -found.low,
-        found.p,
+        -there.value,
+        -there.high,
+        -there.low,
+        there.p,
     )
 
 
@@ -62,13 +62,13 @@ def test_the_family_wise_error_is_kept_with_more_rows_than_seeds(rows: int, seed
     assert wrong <= 13
 
 
-def test_with_skewed_seed_effects_the_error_is_kept_where_students_test_alone_errs() -> None:
+def test_with_skewed_seed_effects_the_error_is_kept() -> None:
     """Rows that lose .5 at one seed in ten and little else: by Student and Holm alone half of these tables err."""
     generator = np.random.default_rng(1)
     falls = generator.random((400, 6)) < 0.1
     centred = 0.5 * (0.1 - falls) + generator.normal(0, 0.02, (400, 6))
-    found = measure(centred, 10, 100)
-    assert found["better"] <= 0.12 and found["equivalent"] <= 0.12
+    errors = measure(centred, 10, 100)
+    assert errors["better"] <= 0.12 and errors["equivalent"] <= 0.12
 
 
 def test_true_differences_are_found() -> None:
@@ -95,16 +95,16 @@ def test_what_is_no_table_is_refused(shape: tuple[int, ...]) -> None:
 def test_rows_are_equivalent_inside_the_margin_and_only_there() -> None:
     scores = draw([0.5, 0.5, 0.9], seeds=20, deviation=0.01)
     sets = rank_sets(scores, margin=0.03)
-    found = [sets.difference(*pair) for pair in ((0, 1), (0, 2), (2, 1))]
-    assert [one.verdict for one in found] == ["equivalent", "better", "better"]
-    assert max(-found[0].low, found[0].high) == found[0].excluded < 0.03
+    differences = [sets.difference(*pair) for pair in ((0, 1), (0, 2), (2, 1))]
+    assert [one.verdict for one in differences] == ["equivalent", "better", "better"]
+    assert max(-differences[0].low, differences[0].high) == differences[0].excluded < 0.03
     assert rank_sets(scores, margin=0.001).difference(0, 1).verdict == "inconclusive"
 
 
 def test_no_interval_leaves_what_scores_can_reach() -> None:
     scores = np.zeros((10, 2))
     scores[::2, 0] = 1.0  # seeds that could not differ more
-    found = rank_sets(
+    difference = rank_sets(
         np.hstack([scores, 1 - scores, draw([0.5] * 8, seeds=10, deviation=0.3)])
     ).difference(0, 2)
-    assert (found.low, found.high, found.excluded) == (-1.0, 1.0, 1.0)
+    assert (difference.low, difference.high, difference.excluded) == (-1.0, 1.0, 1.0)

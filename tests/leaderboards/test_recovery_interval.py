@@ -40,14 +40,14 @@ def test_what_row_and_ends_share_cancels():
     assert ratio_interval(0.5 * full, full) == pytest.approx((0.5, 0.5))
 
 
-def test_the_interval_is_unbounded_when_the_gain_may_be_nothing_and_with_one_seed():
+def test_the_interval_is_unbounded_when_the_gain_may_be_nothing():
     assert ratio_interval(np.ones(3), np.array([0.9, -0.5, 0.2])) == (-math.inf, math.inf)
     assert ratio_interval(np.ones(1), np.ones(1)) == (-math.inf, math.inf)
     with pytest.raises(UsageError, match="same seeds"):
         ratio_interval(np.ones(2), np.ones(3))
 
 
-def test_a_board_gives_the_interval_over_the_seeds_and_none_of_the_ends():
+def test_a_board_gives_the_interval_over_the_seeds():
     scores = (0.55, 0.6, 0.65)
     results = [one for seed in range(3) for one in ends(documents=200, seed=seed)]
     results += [

@@ -22,7 +22,7 @@ DIFFERENCE = re.compile(r"([+−]\.\d{3}) \(([+−]\.\d{3}) to ([+−]\.\d{3})\)
 PAGES = {
     name: (ROOT / f"docs/reports/{name}.md").read_text("utf-8") for name in ("findings", "results")
 }
-COMMANDS = sorted({found.groups() for page in PAGES.values() for found in COMMAND.finditer(page)})
+COMMANDS = sorted({one.groups() for page in PAGES.values() for one in COMMAND.finditer(page)})
 CLAIMS = [
     line for line in PAGES["findings"].splitlines() if line.startswith("|") and COMMAND.search(line)
 ]
@@ -65,19 +65,17 @@ def find_planned(suite: str, rows: set[str]) -> list[JudgedContrast]:
 
 
 @pytest.mark.parametrize("line", CLAIMS, ids=lambda line: "-".join(COMMAND.search(line).groups()))
-def test_a_claim_says_what_the_board_prints_of_the_planned_contrast(line):
+def test_a_claim_says_what_the_board_prints_of_its_contrast(line):
     _, claim, verdict, differences, *_ = line.split("|")
     one, other, suite = COMMAND.search(line).groups()
     planned = find_planned(suite, {one.split("@")[0], other.split("@")[0]})
     at_one, _, at_eight = differences.partition("at ε = 8")
     for text, eight in ((at_one, False), (at_eight, True)):
-        tests = [
-            found.test for found in planned if (" at ε = 8" in found.better) is eight and found.test
-        ]
+        tests = [one.test for one in planned if (" at ε = 8" in one.better) is eight and one.test]
         printed = [tuple(map(write_number, (test.mean, test.low, test.high))) for test in tests]
         assert sorted(DIFFERENCE.findall(text)) == sorted(printed), claim
-    at_one_alone = [found for found in planned if " at ε = 8" not in found.better]
-    verdicts = {found.verdict for found in at_one_alone if found.test}
+    at_one_alone = [one for one in planned if " at ε = 8" not in one.better]
+    verdicts = {one.verdict for one in at_one_alone if one.test}
     assert ("**better**" in verdict) is bool(
         verdicts and verdicts <= {"shown", "the opposite is shown"}
     ), claim

@@ -26,7 +26,7 @@ def test_every_shipped_suite_has_both_ends_of_the_scale(name):
     assert {"zero_shot", "real_demonstrations"} <= {entry.name for entry in suite.mechanisms}
 
 
-def test_the_next_suite_of_record_expands_and_ranks_by_what_the_model_answers():
+def test_the_next_suite_of_record_ranks_by_the_models_answers():
     suite = load_suite(RESULTS.parent / "leaderboards" / "next" / "record.yaml")
     cells = expand(suite, load_mechanisms())
     assert (suite.name, suite.version, len(suite.seeds)) == ("record", 2, 10)
@@ -37,7 +37,7 @@ def test_the_next_suite_of_record_expands_and_ranks_by_what_the_model_answers():
     assert not set(ranked_by.values()) & {"acc_nearest", "acc_logistic"}
 
 
-def test_mechanisms_of_generation_ask_the_model_alike_so_they_share_one_collection():
+def test_mechanisms_of_generation_share_one_collection():
     suite = load_suite(shipped_suites()["generation"])
     assert suite.source == "local" and suite.tasks == ["samsum", "xsum", "chatdoctor"]
     answering = [
@@ -59,6 +59,6 @@ FOLDERS = sorted(
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_committed_results_can_be_compared_with_themselves(folder):
     sides = [read_side(side, RESULTS / folder) for side in ("base", "candidate")]
-    found = compare(*sides)
-    assert found.tested and not found.unmatched and not found.regressed
-    assert {cell.difference for cell in found.cells} == {0}
+    comparison = compare(*sides)
+    assert comparison.tested and not comparison.unmatched and not comparison.regressed
+    assert {cell.difference for cell in comparison.cells} == {0}

@@ -18,7 +18,7 @@ def only_table(results) -> TaskTable:
 
 
 @pytest.mark.parametrize("real_data", [0.4, 0.4 + MINIMUM_GAIN - 0.001, 0.2])
-def test_recovery_is_not_given_when_real_demonstrations_gain_almost_nothing(real_data):
+def test_recovery_needs_a_gain_of_real_demonstrations(real_data):
     assert recover(0.5, 0.4, real_data)[0] is None
 
 
@@ -34,7 +34,7 @@ def test_rows_for_other_numbers_of_queries_are_ranked_apart():
     }
 
 
-def test_metrics_are_means_over_seeds_of_what_every_seed_has_and_per_query_epsilon_is_the_largest():
+def test_metrics_are_means_of_what_every_seed_has():
     reason = "the word list is not installed"
     first = make_result(
         "esa",
@@ -57,7 +57,7 @@ def test_metrics_are_means_over_seeds_of_what_every_seed_has_and_per_query_epsil
     assert row.epsilon_per_query == pytest.approx(1.1)
 
 
-def test_rows_without_noise_and_rows_over_their_epsilon_are_shown_unranked():
+def test_rows_without_noise_or_over_their_epsilon_are_unranked():
     results = [
         *ends(),
         make_result("tang", 0.8, epsilon=math.inf),
@@ -74,7 +74,7 @@ def test_rows_without_noise_and_rows_over_their_epsilon_are_shown_unranked():
 
 
 @pytest.mark.parametrize(("metric", "ranked"), [("acc_nearest", False), ("acc_calibrated", True)])
-def test_an_instruction_has_a_rank_only_where_the_metric_reads_it(metric, ranked):
+def test_an_instruction_is_ranked_where_the_metric_reads_it(metric, ranked):
     other, instruction = (make_result(name, 0.5, metric=metric) for name in ("tang", "dp_opt"))
     instruction = instruction.model_copy(
         update={"released": [], "instruction": "Answer with the topic.\n"}

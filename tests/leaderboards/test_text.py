@@ -73,7 +73,7 @@ def test_every_event_of_the_ledger_has_words():
         ("hf:a/b", "hf:a/b"),
     ],
 )
-def test_the_command_of_a_row_sends_nobody_to_an_address_of_its_results(model, shown):
+def test_the_command_of_a_row_holds_no_address_of_its_results(model, shown):
     cell = SimpleNamespace(label="tang", task="agnews", model=model, epsilon=1.0, test_records=None)
     row = SimpleNamespace(results=[SimpleNamespace(cell=cell)], submission=None, is_baseline=False)
     words = command(SimpleNamespace(asked="quick", source="hub"), row)

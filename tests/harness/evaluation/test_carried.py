@@ -98,23 +98,24 @@ def test_signs_without_letters_are_no_words_for_tfidf():
 def test_tfidf_is_the_textbooks_in_any_script_and_case():
     texts = ["Red red cat", "cat 天気"]
     rows = carried._use_tfidf(texts, ["RED dog"])
-    known, asked = (one.toarray() for one in rows)
+    known, queries = (one.toarray() for one in rows)
     grams = [["red", "red", "cat", "red red", "red cat"], ["cat", "天", "気", "cat 天", "天 気"]]
-    vocabulary = sorted({gram for own in grams for gram in own})
+    vocabulary = sorted({gram for text_grams in grams for gram in text_grams})
     inverse = {
-        gram: math.log(3 / (1 + sum(gram in own for own in grams))) + 1 for gram in vocabulary
+        gram: math.log(3 / (1 + sum(gram in text_grams for text_grams in grams))) + 1
+        for gram in vocabulary
     }
     expected = np.array(
         [
             [
-                (1 + math.log(own.count(gram))) * inverse[gram] if gram in own else 0
+                (1 + math.log(text_grams.count(gram))) * inverse[gram] if gram in text_grams else 0
                 for gram in vocabulary
             ]
-            for own in grams
+            for text_grams in grams
         ]
     )
     assert known == pytest.approx(expected / np.linalg.norm(expected, axis=1, keepdims=True))
-    assert asked.tolist() == [[float(gram == "red") for gram in vocabulary]]
+    assert queries.tolist() == [[float(gram == "red") for gram in vocabulary]]
 
 
 def test_a_static_vector_is_the_mean_of_the_texts_tokens():
@@ -186,16 +187,16 @@ def test_no_shipped_mechanism_uses_an_independent_reader():
 
 
 def test_options_tell_which_reader_is_used():
-    own = load_mechanisms()["private_evolution"].cls
-    assert find_readers_used({"embedding": "embedded"}, own) == ["minilm"]
+    cls = load_mechanisms()["private_evolution"].cls
+    assert find_readers_used({"embedding": "embedded"}, cls) == ["minilm"]
     assert find_readers_used({"embedding": "st:sentence-transformers/all-MiniLM-L6-v2"}) == [
         "minilm"
     ]
     assert find_readers_used({"encoders": [["st:dleemiller/word-llama-l2-supercat"]]}) == [
         "wordllama"
     ]
-    assert find_readers_used({"embedding": "st:BAAI/bge-small"}, own) == []
-    require_independent("private_evolution", {"embedding": "embedded"}, own)
+    assert find_readers_used({"embedding": "st:BAAI/bge-small"}, cls) == []
+    require_independent("private_evolution", {"embedding": "embedded"}, cls)
     with pytest.raises(UsageError, match="mine uses TF-IDF, by which boards read"):
         require_independent("mine", {"weights": "tfidf"})
 
@@ -231,7 +232,7 @@ def plan_of(dpicl, folder, lines):
             "name: mine\nversion: 1\nsource: synthetic\nmodels: [sim]\nseeds: [0]\nepsilons: [1]\n"
         )
         suite.write_text(f"{text}tasks: [{task}]\nmechanisms: [mine]\n")
-        return dpicl("plan", suite, "--plugin", plugin)
+        return dpicl(f"plan {suite} --plugin {plugin}")
 
     return plan
 

@@ -36,10 +36,10 @@ def label_log_probs(task: Task, model: SimulatedLM | TransformersLM, text: str) 
     prompt = model.encode(task.icl_prefix(DEMONSTRATIONS) + task.query(text))
     result = []
     for label in task.labels:
-        total, said = 0.0, list(prompt)
+        total, tokens = 0.0, list(prompt)
         for token in model.encode(" " + label):
-            total += float(model.next_token_log_probs([said])[0, token])
-            said.append(token)
+            total += float(model.next_token_log_probs([tokens])[0, token])
+            tokens.append(token)
         result.append(total)
     return result
 
@@ -61,8 +61,8 @@ def test_scores_are_those_of_the_prompts_read_one_by_one(news, kind, request):
     assert evaluation.outcomes["acc"] == right.tolist()
     assert evaluation.outcomes["acc_calibrated"] == calibrated.tolist()
     losses = -np.log(np.maximum(probabilities[np.arange(len(gold)), gold], 1e-3)) / np.log(1e3)
-    wanted = {"acc": right.mean(), "acc_calibrated": calibrated.mean(), "log_loss": losses.mean()}
-    assert evaluation.scores == pytest.approx(wanted, abs=1e-5)
+    expected = {"acc": right.mean(), "acc_calibrated": calibrated.mean(), "log_loss": losses.mean()}
+    assert evaluation.scores == pytest.approx(expected, abs=1e-5)
 
 
 def test_documents_have_distinct_stable_ids(news):

@@ -63,7 +63,9 @@ def test_its_scores_are_those_of_the_answers_by_hand(own_cache):
         result.released[at].label
         for at in (sim.encode([r.text for r in task.test]) @ shown.T).argmax(axis=1)
     ]
-    by_hand = [float(said == record.label) for said, record in zip(labels, task.test, strict=True)]
+    by_hand = [
+        float(label == record.label) for label, record in zip(labels, task.test, strict=True)
+    ]
     assert result.documents[NEAREST].outcomes == by_hand and 0 < result.scores[
         NEAREST
     ].value == np.mean(by_hand)
@@ -81,9 +83,9 @@ def test_many_texts_are_told_apart_where_the_nearest_one_errs(agnews):
     centres = {"Sports": np.array([1.0, 0.0, 0.0]), "World": np.array([0.0, 1.0, 0.0])}
     labels = ["Sports", "World"] * 150
     rows = np.array([centres[label] for label in labels]) + randomness.normal(0, 0.6, (300, 3))
-    shown, asked = rows[:200], rows[200:]
+    shown, queries = rows[:200], rows[200:]
     right = {
-        name: np.mean(np.array(each(asked, shown, labels[:200])) == labels[200:])
+        name: np.mean(np.array(each(queries, shown, labels[:200])) == labels[200:])
         for name, each in CLASSIFIERS.items()
     }
     assert right[LOGISTIC] > 0.85 and right[LOGISTIC] > right[NEAREST]
@@ -137,10 +139,10 @@ def test_where_the_embedding_reads_every_row_has_the_main_metric(
 
 def test_test_records_are_embedded_once(tmp_path, monkeypatch):
     monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
-    asked, encode = list[str](), embeddings.SimulatedEmbeddings.encode_alone
+    embedded, encode = list[str](), embeddings.SimulatedEmbeddings.encode_alone
 
     def note_texts(self, texts):
-        asked.extend(texts)
+        embedded.extend(texts)
         return encode(self, texts)
 
     monkeypatch.setattr(embeddings.SimulatedEmbeddings, "encode_alone", note_texts)
@@ -148,11 +150,11 @@ def test_test_records_are_embedded_once(tmp_path, monkeypatch):
     for cell in cells:
         run_cell(cell, SUITE, Workbench(MECHANISMS))
     tests = {record.text for record in Workbench(MECHANISMS).task(cells[0]).test}
-    assert len(tests) == 10 and sum(text in tests for text in asked) == 10
+    assert len(tests) == 10 and sum(text in tests for text in embedded) == 10
 
 
 def test_without_the_embedding_model_the_metric_is_skipped(own_cache, monkeypatch):
-    def fail(*given):
+    def fail(*words):
         raise ModelError("There is no embedding model; install one.")
 
     monkeypatch.setattr(workbench, "embed_texts", fail)

@@ -11,19 +11,19 @@ from dpicl.evaluation.statistics import POWER, flip_signs, holm, paired_tests, r
 def test_a_pair_is_students_paired_test_of_the_common_seeds():
     scores = np.random.default_rng(4).normal(size=(14, 2))
     scores[11:, 1] = np.nan
-    found = summarize(scores[:, 0] - scores[:, 1])
+    summary = summarize(scores[:, 0] - scores[:, 1])
     expected = stats.ttest_rel(scores[:11, 0], scores[:11, 1])
     interval = expected.confidence_interval(0.95)
-    assert int(found.seeds) == 11 and float(found.p) == pytest.approx(expected.pvalue)
-    assert found.mean + found.half_width(0.05) == pytest.approx(interval.high)
+    assert int(summary.seeds) == 11 and float(summary.p) == pytest.approx(expected.pvalue)
+    assert summary.mean + summary.half_width(0.05) == pytest.approx(interval.high)
 
 
 def test_two_rows_alone_have_students_interval_or_a_wider_one():
     scores = np.random.default_rng(5).normal(0.5, 0.1, size=(20, 2))
-    found = rank_sets(scores).difference(0, 1)
+    difference = rank_sets(scores).difference(0, 1)
     interval = stats.ttest_rel(*scores.T).confidence_interval(0.95)
-    assert found.low <= interval.low + 1e-12 and found.high >= interval.high - 1e-12
-    assert found.high - found.low < 1.2 * (interval.high - interval.low)
+    assert difference.low <= interval.low + 1e-12 and difference.high >= interval.high - 1e-12
+    assert difference.high - difference.low < 1.2 * (interval.high - interval.low)
 
 
 def test_flips_count_the_patterns_that_are_as_large():
@@ -69,5 +69,5 @@ def test_several_differences_are_adjusted_their_intervals_not():
 def test_a_detectable_drop_is_found_with_the_stated_probability():
     generator = np.random.default_rng(12)
     drop = np.mean([paired_tests([generator.normal(0, 0.1, 12)])[0].detectable for _ in range(200)])
-    found = [paired_tests([generator.normal(-drop, 0.1, 12)])[0].p <= 0.05 for _ in range(300)]
-    assert np.mean(found) == pytest.approx(POWER, abs=0.08)
+    detected = [paired_tests([generator.normal(-drop, 0.1, 12)])[0].p <= 0.05 for _ in range(300)]
+    assert np.mean(detected) == pytest.approx(POWER, abs=0.08)

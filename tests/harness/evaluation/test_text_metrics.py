@@ -94,8 +94,8 @@ def test_meteor_by_hand(monkeypatch, letters):
     monkeypatch.setattr("nltk.corpus.wordnet", NoSynonyms())
     # "the cat sat" against "the cat sat on it": precision 1, recall 3/5, one chunk of three matches
     fmean = 1 * (3 / 5) / (0.9 * 1 + 0.1 * (3 / 5))
-    found = text_metrics.scores("the cat sat", "the cat sat on it")
-    assert found["meteor"] == pytest.approx(fmean * (1 - 0.5 * (1 / 3) ** 3))
+    scores = text_metrics.scores("the cat sat", "the cat sat on it")
+    assert scores["meteor"] == pytest.approx(fmean * (1 - 0.5 * (1 / 3) ** 3))
     assert text_metrics.scores("", "the cat")["meteor"] == 0.0
 
 

@@ -53,9 +53,9 @@ def lab(dpicl, tmp_path, monkeypatch):
         def store(self):
             return Store(self.results, "own")
 
-    found = Lab()
-    found.records()
-    return found
+    laboratory = Lab()
+    laboratory.records()
+    return laboratory
 
 
 def statuses(answer) -> list[str]:
@@ -63,30 +63,30 @@ def statuses(answer) -> list[str]:
 
 
 def test_results_of_other_records_are_stale_everywhere(lab):
+    def read_files(pattern):
+        return {file.name: file.read_text() for file in lab.results.rglob(pattern)}
+
     assert lab("run").code == 0
     assert "2 already present" in lab("run").out
     assert "different data" not in lab("board").out
-    before = {file: file.read_text() for file in lab.results.rglob("*.json")}
+    before = read_files("*.json")
 
     lab.records([*TRAIN, *OTHER])
     plan = lab("plan", "--json")
     assert statuses(plan) == ["stale", "stale"]
     assert (plan.json["present"], plan.json["stale"], plan.json["missing"]) == (0, 2, 0)
     assert "train" in plan.json["cells"][0]["reason"]
-    shown = lab("plan").out
-    assert "--rerun-stale" in shown and "train" in shown
-    run = lab("run")
-    assert run.code == 2 and "--rerun-stale" in run.err and "train" in run.err
-    assert "already present" not in run.out
-    board = lab("board")
-    assert "different data" in " ".join(board.out.split()) and "train" in board.out
+    shown, run = lab("plan").out, lab("run")
+    assert run.code == 2 and "already present" not in run.out
+    for text in (shown, run.err):
+        assert "--rerun-stale" in text and "train" in text
     assert any("different data" in note for note in lab("board", "--json").json["notes"])
-    assert {file: file.read_text() for file in lab.results.rglob("*.json")} == before
+    assert "train" in lab("board").out
+    assert read_files("*.json") == before
 
     again = lab("run", "--rerun-stale", "--json")
     assert again.code == 0 and statuses(again) == ["done", "done"]
-    kept = {file.name: file.read_text() for file in lab.results.rglob("quarantine/*.json")}
-    assert kept == {file.name: text for file, text in before.items()}
+    assert read_files("quarantine/*.json") == before
     assert "2 already present" in lab("run").out
     assert "different data" not in lab("board").out
 
@@ -107,8 +107,8 @@ def test_a_source_that_is_missing_stops_all_but_boards(lab, tmp_path, monkeypatc
     answer = lab(command)
     assert answer.code == 2 and "DPICL_DATA" in answer.err and "already present" not in answer.out
     board = lab("board", "--json")
-    said = "All seeds share one set of private records, so intervals say nothing about other records of the kind."
-    assert board.code == 0 and board.json["notes"] == [said]
+    note = "All seeds share one set of private records, so intervals say nothing about other records of the kind."
+    assert board.code == 0 and board.json["notes"] == [note]
     assert len(board.json["sections"][0]["tasks"][0]["rows"]) == 2
 
 
@@ -195,11 +195,11 @@ def cell_of(lab) -> Cell:
 def test_an_audit_of_other_records_is_stale(dpicl, tmp_path, monkeypatch):
     train = rows_of("train", 30)
     monkeypatch.setenv("DPICL_DATA", str(write_records(tmp_path / "data", train)))
-    words = ("audit", "voting", "--task", "agnews", "--epsilon", 8, "--runs", 8, "--model", "sim")
-    flags = ("--source", "local", "--results", tmp_path / "results")
-    assert dpicl(*words, *flags).code in (0, 1)
+    words = "audit voting --task agnews --epsilon 8 --runs 8 --model sim"
+    flags = f"--source local --results {tmp_path}/results"
+    assert dpicl(f"{words} {flags}").code in (0, 1)
     write_records(tmp_path / "data", train[1:])
-    answer = dpicl(*words, *flags)
+    answer = dpicl(f"{words} {flags}")
     assert answer.code == 2 and "different data" in answer.err
 
 
@@ -237,7 +237,7 @@ def changing(dpicl, tmp_path):
 
         def require_stale(self, reason):
             """Everything is, for this reason, until it is made again."""
-            kept = {file: file.read_text() for file in (tmp_path / "results").rglob("*.json")}
+            texts = {file: file.read_text() for file in (tmp_path / "results").rglob("*.json")}
             plan = self("plan", "--json").json
             assert {cell["status"] for cell in plan["cells"]} == {"stale"} and reason in plan[
                 "cells"
@@ -246,7 +246,7 @@ def changing(dpicl, tmp_path):
             assert run.code == 2 and reason in run.err and "--rerun-stale" in run.err
             assert {
                 file: file.read_text() for file in (tmp_path / "results").rglob("*.json")
-            } == kept
+            } == texts
             assert self("run", "--rerun-stale").code == 0
             assert {cell["status"] for cell in self("plan", "--json").json["cells"]} == {"present"}
 

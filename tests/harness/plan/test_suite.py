@@ -88,15 +88,15 @@ def test_a_task_and_an_epsilon_may_have_fewer_seeds(tmp_path):
     assert {cell.task: cell.test_records for cell in cells} == {"agnews": 50, "trec": 7}
 
     def seeds(cells: list[Cell], task: str, mechanism: str, epsilon: float) -> list[int]:
-        wanted = (task, mechanism, epsilon)
-        return [cell.seed for cell in cells if (cell.task, cell.mechanism, cell.epsilon) == wanted]
+        key = (task, mechanism, epsilon)
+        return [cell.seed for cell in cells if (cell.task, cell.mechanism, cell.epsilon) == key]
 
     assert seeds(cells, "agnews", "tang", 1) == seeds(cells, "agnews", "zero_shot", 0) == [4, 0, 1]
     assert seeds(cells, "agnews", "tang", 8) == seeds(cells, "trec", "tang", 8) == [4]
     assert seeds(cells, "trec", "tang", 1) == seeds(cells, "trec", "zero_shot", 0) == [4, 0]
-    asked = cells_of(read(tmp_path, text), seeds=[0, 1, 9])
-    assert seeds(asked, "agnews", "tang", 8) == [9]
-    assert seeds(asked, "trec", "tang", 1) == [0, 9]
+    some = cells_of(read(tmp_path, text), seeds=[0, 1, 9])
+    assert seeds(some, "agnews", "tang", 8) == [9]
+    assert seeds(some, "trec", "tang", 1) == [0, 9]
 
 
 HEADROOM = (
@@ -221,8 +221,8 @@ def test_a_share_of_the_private_records_is_in_every_cell(tmp_path):
 def test_a_broken_suite_is_an_error_with_its_line_and_a_hint(tmp_path, text, line, words):
     with pytest.raises(UsageError) as error:
         cells_of(read(tmp_path, text))
-    said = str(error.value)
-    assert f"suite.yaml, line {line}: " in said and words in said and len(said) < 500
+    message = str(error.value)
+    assert f"suite.yaml, line {line}: " in message and words in message and len(message) < 500
     for jargon in (
         "MechanismEntry",
         "mechanisms.0",
@@ -231,7 +231,7 @@ def test_a_broken_suite_is_an_error_with_its_line_and_a_hint(tmp_path, text, lin
         "instance of",
         "[type=",
     ):
-        assert jargon not in said
+        assert jargon not in message
 
 
 @given(st.text(max_size=60))
@@ -323,7 +323,7 @@ def test_a_contrast_that_makes_no_sense_is_one_sentence(tmp_path, old, new, word
     assert [word for word in words if word not in str(error.value)] == []
 
 
-def test_a_number_of_test_records_that_was_asked_for_is_that_of_every_task(tmp_path):
+def test_a_limit_of_test_records_is_that_of_every_task(tmp_path):
     suite = read(tmp_path, TEXT + "test_records: 50\ntask_test_records: {trec: 7}\n")
     assert {cell.task: cell.test_records for cell in cells_of(suite)} == {"agnews": 50, "trec": 7}
     assert {cell.test_records for cell in cells_of(suite, test_records=3)} == {3}

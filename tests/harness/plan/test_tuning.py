@@ -41,24 +41,35 @@ def read(tmp_path: Path, text: str = TEXT) -> Suite:
     return load_suite(path)
 
 
-def results_of(made: Suite, scores: dict[str, float]) -> list[Result]:
+def results_of(grid: Suite, scores: dict[str, float]) -> list[Result]:
     """A result for every cell of a suite; scores: row -> score (others: 0.25)."""
-    return [
-        make_result(
-            cell.mechanism,
-            scores.get(cell.label, 0.25),
-            task=cell.task,
-            epsilon=cell.epsilon,
-            seed=cell.seed,
-            label=cell.label,
-            options=cell.options,
-        )
-        for cell in expand(made, MECHANISMS)
-    ]
+    results = []
+    for cell in expand(grid, MECHANISMS):
+        names = ("task", "epsilon", "seed", "label", "options")
+        settings = {name: getattr(cell, name) for name in names}
+        results.append(make_result(cell.mechanism, scores.get(cell.label, 0.25), **settings))
+    return results
+
+
+def tune(
+    tmp_path: Path, scores: dict[str, float] | None = None, text: str = TEXT
+) -> tuple[Suite, Tuned]:
+    """A suite, and the choice of settings that is written beside it."""
+    suite = read(tmp_path, text)
+    grid = tuning_suite(suite, MECHANISMS)
+    tuned = choose_settings(suite, grid, results_of(grid, scores or {}), "dpicl tune small")
+    assert write_choice(tmp_path / "suite.yaml", tuned) == tmp_path / "suite.tuned.yaml"
+    return suite, tuned
+
+
+def options_of(suite: Suite, label: str, *names: str) -> set[tuple[object, ...]]:
+    """What the cells of a row have of these options."""
+    cells = [cell for cell in expand(suite, MECHANISMS) if cell.label == label]
+    return {tuple(cell.options[name] for name in names) for cell in cells}
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ("tune: {alpha: [1, 2]}", "lists 2 settings, and every tuned row has 6"),
         (
@@ -68,48 +79,36 @@ def results_of(made: Suite, scores: dict[str, float]) -> list[Result]:
         ("tune: {alfa: [1, 2, 3, 4, 5, 6]}", "alfa"),
     ],
 )
-def test_a_grid_has_six_settings_that_nothing_else_sets(tmp_path, change, said):
-    with pytest.raises(UsageError, match=said):
+def test_a_grid_has_six_settings_that_nothing_else_sets(tmp_path, change, message):
+    with pytest.raises(UsageError, match=message):
         expand(read(tmp_path, TEXT.replace(GRID, change)), MECHANISMS)
 
 
 def test_settings_run_on_synthetic_records_at_the_first_epsilon(tmp_path):
     suite = read(tmp_path)
-    made = tuning_suite(suite, MECHANISMS)
-    cells = expand(made, MECHANISMS)
-    assert {cell.source for cell in cells} == {"synthetic"} == {made.source}
-    assert {cell.task for cell in cells} == {"agnews"} and all(cell.development for cell in cells)
-    assert {cell.epsilon for cell in cells} == {1.0}
-    assert {cell.suite for cell in cells} == {"small-tuning"}
+    grid = tuning_suite(suite, MECHANISMS)
+    cells = expand(grid, MECHANISMS)
+    assert {(cell.suite, cell.task, cell.source, cell.epsilon) for cell in cells} == {
+        ("small-tuning", "agnews", "synthetic", 1.0)
+    }
+    assert grid.source == "synthetic" and all(cell.development for cell in cells)
     assert not {cell.seed for cell in cells} & set(suite.seeds)
     assert {cell.label for cell in cells} == {f"pta.{i}" for i in range(6)}
-    assert {
-        (cell.options["alpha"], cell.options["top_k"]) for cell in cells if cell.label == "pta.3"
-    } == {(1.5, 100)}
-    assert {cell.options["slots"] for cell in cells} == {4}
-    assert {
-        cell.shots for cell in expand(tuning_suite(suite, MECHANISMS, shots=5), MECHANISMS)
-    } == {5}
+    assert options_of(grid, "pta.3", "alpha", "top_k", "slots") == {(1.5, 100, 4)}
+    more = expand(tuning_suite(suite, MECHANISMS, shots=5), MECHANISMS)
+    assert {cell.shots for cell in more} == {5}
 
 
 def test_the_best_mean_is_chosen_and_written_beside_the_suite(tmp_path):
-    suite = read(tmp_path)
-    assert suite.untuned == ["pta"]
-    made = tuning_suite(suite, MECHANISMS)
-    results = results_of(made, {"pta.4": 0.75, "pta.1": 0.5})
-    tuned = choose_settings(suite, made, results, "dpicl tune small")
-    assert tuned.tasks.keys() == {"agnews"}
+    suite, tuned = tune(tmp_path, {"pta.4": 0.75, "pta.1": 0.5})
+    assert suite.untuned == ["pta"] and tuned.tasks.keys() == {"agnews"}
     scores = [setting.score for setting in tuned.tasks["agnews"].rows["pta"].settings]
     assert scores[:3] == [0.75, 0.5, 0.25]
     assert tuned.tasks["agnews"].records == "f" * 64
     path = tmp_path / "suite.yaml"
-    assert write_choice(path, tuned) == tmp_path / "suite.tuned.yaml" and path.read_text() == TEXT
     after = load_suite(path)
-    assert after.untuned == [] and after.hash == suite.hash
-    own = [cell for cell in expand(after, MECHANISMS) if cell.label == "pta"]
-    assert {
-        (cell.options["alpha"], cell.options["top_k"], cell.options["slots"]) for cell in own
-    } == {(2.0, 10, 4)}
+    assert path.read_text() == TEXT and after.hash == suite.hash and after.untuned == []
+    assert options_of(after, "pta", "alpha", "top_k", "slots") == {(2.0, 10, 4)}
 
 
 def test_rows_tuned_alike_join_an_earlier_choice(tmp_path):
@@ -122,8 +121,8 @@ def test_rows_tuned_alike_join_an_earlier_choice(tmp_path):
 
     def choose(row: str, command: str, shots: int | None = None) -> Tuned:
         part = apply_changes(suite, Changes(mechanisms=(row,)), MECHANISMS)
-        made = tuning_suite(part, MECHANISMS, shots=shots)
-        return choose_settings(part, made, results_of(made, {}), command)
+        grid = tuning_suite(part, MECHANISMS, shots=shots)
+        return choose_settings(part, grid, results_of(grid, {}), command)
 
     write_choice(path, choose("pta", "first"))
     assert load_suite(path).untuned == ["private_evolution"]
@@ -164,50 +163,42 @@ def test_a_row_is_tuned_on_the_first_task_that_it_can_do(tmp_path):
 
 def test_a_setting_without_a_result_chooses_nothing(tmp_path):
     suite = read(tmp_path)
-    made = tuning_suite(suite, MECHANISMS)
+    grid = tuning_suite(suite, MECHANISMS)
     with pytest.raises(UsageError, match="pta"):
-        choose_settings(suite, made, results_of(made, {})[:-1], "dpicl tune small")
+        choose_settings(suite, grid, results_of(grid, {})[:-1], "dpicl tune small")
 
 
 def test_a_row_may_share_the_choice_of_another_one(tmp_path):
     both = TEXT + "  - {name: pta, label: pta_large, options: {slots: 9}, tune: pta}\n"
-    suite = read(tmp_path, both)
-    made = tuning_suite(suite, MECHANISMS)
-    assert suite.untuned == ["pta", "pta_large"] and len(made.mechanisms) == 6
-    path = tmp_path / "suite.yaml"
-    write_choice(
-        path, choose_settings(suite, made, results_of(made, {"pta.2": 0.5}), "dpicl tune small")
-    )
-    own = [cell for cell in expand(load_suite(path), MECHANISMS) if cell.label == "pta_large"]
-    assert {
-        (cell.options["slots"], cell.options["alpha"], cell.options["top_k"]) for cell in own
-    } == {(9, 1.5, 10)}
+    suite, _ = tune(tmp_path, {"pta.2": 0.5}, both)
+    assert suite.untuned == ["pta", "pta_large"]
+    assert len(tuning_suite(suite, MECHANISMS).mechanisms) == 6
+    after = load_suite(tmp_path / "suite.yaml")
+    assert options_of(after, "pta_large", "slots", "alpha", "top_k") == {(9, 1.5, 10)}
     with pytest.raises(UsageError, match="no grid"):
         read(tmp_path, both.replace("tune: pta}", "tune: zero_shot}"))
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("old", "new", "message"),
     [
         (
-            ("score: 0.25", "score: .nan"),
+            "score: 0.25",
+            "score: .nan",
             r"suite\.tuned\.yaml, line \d+: 'tasks, agnews, rows, pta, settings, entry 1, score'",
         ),
-        (("score: 0.25", "score: -1"), "best score first"),
-        (("score: 0.25", "scroe: 0.25"), "'scroe'. Did you mean 'score'.*Known: options, score"),
-        (("    seeds:", "    sedes:"), "Did you mean 'seeds'.*Known: epsilon, model"),
+        ("score: 0.25", "score: -1", "best score first"),
+        ("score: 0.25", "scroe: 0.25", "'scroe'. Did you mean 'score'.*Known: options, score"),
+        ("    seeds:", "    sedes:", "Did you mean 'seeds'.*Known: epsilon, model"),
     ],
 )
-def test_a_damaged_choice_is_one_sentence_with_file_and_line(tmp_path, change, said):
-    suite = read(tmp_path)
-    made = tuning_suite(suite, MECHANISMS)
-    choice = write_choice(
-        tmp_path / "suite.yaml",
-        choose_settings(suite, made, results_of(made, {}), "dpicl tune small"),
-    )
-    assert change[0] in choice.read_text()
-    choice.write_text(choice.read_text().replace(change[0], change[1], 1))
-    with pytest.raises(UsageError, match=said):
+def test_a_damaged_choice_is_one_sentence_with_file_and_line(tmp_path, old, new, message):
+    tune(tmp_path)
+    choice = tmp_path / "suite.tuned.yaml"
+    text = choice.read_text()
+    assert old in text
+    choice.write_text(text.replace(old, new, 1))
+    with pytest.raises(UsageError, match=message):
         load_suite(tmp_path / "suite.yaml")
 
 
@@ -215,7 +206,7 @@ def test_tune_refuses_first_what_it_could_not_finish(dpicl, tmp_path, monkeypatc
     monkeypatch.setenv("DPICL_DATA", str(tmp_path))
     path = tmp_path / "suite.yaml"
     path.write_text(TEXT)
-    other = dpicl("tune", path, "--task", "dbpedia", "--results", tmp_path / "results")
+    other = dpicl(f"tune {path} --task dbpedia --results {tmp_path}/results")
     assert other.code == 2 and "agnews, shared_facts, trec" in other.err
     (tmp_path / "suite.tuned.yaml").mkdir()
     for command in ("tune", "plan"):
@@ -231,34 +222,23 @@ def test_what_does_not_go_together_is_told_with_its_line(tmp_path, key):
 
 
 def test_a_choice_among_other_settings_counts_as_none(tmp_path):
-    suite = read(tmp_path)
-    made = tuning_suite(suite, MECHANISMS)
-    path = tmp_path / "suite.yaml"
-    write_choice(path, choose_settings(suite, made, results_of(made, {}), "dpicl tune small"))
-    path.write_text(path.read_text().replace("[1, 1.5, 2]", "[1, 1.5, 3]"))
-    assert (
-        load_suite(path).untuned == ["pta"] and load_suite(path).tuned_options("pta", "trec") == {}
-    )
+    tune(tmp_path)
+    after = read(tmp_path, TEXT.replace("[1, 1.5, 2]", "[1, 1.5, 3]"))
+    assert after.untuned == ["pta"] and after.tuned_options("pta", "trec") == {}
 
 
 def test_a_board_names_the_rows_that_have_the_options_chosen(tmp_path):
-    suite = read(tmp_path)
-    made = tuning_suite(suite, MECHANISMS)
-    path = tmp_path / "suite.yaml"
-    write_choice(
-        path, choose_settings(suite, made, results_of(made, {"pta.5": 1.0}), "dpicl tune small")
-    )
-    after = load_suite(path)
-    assert describe_tuning(after, results_of(after, {}))[0].startswith(
-        "Tuned: pta (6 settings a row, on public records"
-    )
+    suite, _ = tune(tmp_path, {"pta.5": 1.0})
+    after = load_suite(tmp_path / "suite.yaml")
+    (note, *_) = describe_tuning(after, results_of(after, {}))
+    assert note.startswith("Tuned: pta (6 settings a row, on public records")
     assert describe_tuning(after, results_of(suite, {})) == []
 
 
 def test_a_row_has_what_it_lists_of_tasks_models_and_epsilons(tmp_path):
     text = TEXT.replace("[sim]", "[sim, embedded]")
     by_model = "tasks: {sim: [trec], embedded: [agnews, trec]}\n    epsilons: [8]"
-    for tasks, wanted in (
+    for tasks, expected in (
         (
             "tasks: [trec]",
             {("trec", model, epsilon) for model in ("sim", "embedded") for epsilon in (1.0, 8.0)},
@@ -268,7 +248,7 @@ def test_a_row_has_what_it_lists_of_tasks_models_and_epsilons(tmp_path):
         cells = expand(read(tmp_path, text.replace(GRID, tasks)), MECHANISMS)
         assert {
             (cell.task, cell.model, cell.epsilon) for cell in cells if cell.mechanism == "pta"
-        } == wanted
+        } == expected
     for tasks in (
         "tasks: [dbpedia]",
         "tasks: {sim: [dbpedia]}",
@@ -288,22 +268,22 @@ def test_tune_runs_what_is_missing_and_a_run_wants_its_choice(dpicl, tmp_path, m
     path.write_text(
         text + "  - {name: pta, label: pta_large, options: {slots: 3, tokens: 2}, tune: pta}\n"
     )
-    before = dpicl("run", path, "--results", results)
+    before = dpicl(f"run {path} --results {results}")
     assert before.code == 2 and "dpicl tune" in before.err and "pta" in before.err
-    first = dpicl("tune", path, "--results", results, "--task", "trec", "--json")
+    first = dpicl(f"tune {path} --results {results} --task trec --json")
     assert first.code == 0, first.err
     (on_trec,) = first.json["tasks"].values()
     assert set(first.json["tasks"]) == {"trec"} and len(on_trec["rows"]["pta"]["settings"]) == 6
     assert on_trec["rows"]["pta"]["command"].startswith("dpicl tune")
     assert len(list(results.rglob("*.json"))) == 12  # settings x seeds
     again = dpicl(
-        "tune", path, "--results", results, "--task", "trec", "--mechanism", "pta_large", "--json"
+        f"tune {path} --results {results} --task trec --mechanism pta_large --json"
     )  # all there
     assert again.code == 0 and len(list(results.rglob("*.json"))) == 12
     assert (
         again.json["tasks"]["trec"]["rows"]["pta"]["settings"] == on_trec["rows"]["pta"]["settings"]
     )
-    plan = dpicl("plan", path, "--results", results, "--source", "synthetic", "--json")
+    plan = dpicl(f"plan {path} --results {results} --source synthetic --json")
     options = on_trec["rows"]["pta"]["settings"][0]["options"]
     assert all(
         options.items() <= cell["options"].items()

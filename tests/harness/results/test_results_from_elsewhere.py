@@ -137,12 +137,12 @@ def link_in_a_circle(folder: Path, elsewhere: Path) -> str:
 
 def deny_reading(folder: Path, elsewhere: Path) -> str:
     """What a folder without rights is to everybody but root."""
-    given = os.scandir
+    scandir = os.scandir
 
     def scan(place: Any = ".") -> Any:
         if str(place) == str(folder):
             raise PermissionError(13, "Permission denied", str(folder))
-        return given(place)
+        return scandir(place)
 
     os.scandir = scan  # type: ignore[assignment]
     return "Permission denied"
@@ -184,7 +184,7 @@ def test_a_board_that_lacks_a_row_says_so_without_a_path(dpicl, results, tmp_pat
     assert any("could not be read" in note for note in board["notes"])
     assert not any(str(tmp_path) in note for note in board["notes"])
     site = tmp_path / "site"
-    assert dpicl("board", "all", "--results", results, "--html", site).code == 0
+    assert dpicl(f"board all --results {results} --html {site}").code == 0
     assert "1 of the files and folders could not be read" in (
         site / "quick" / "index.html"
     ).read_text("utf-8")
@@ -216,8 +216,8 @@ def test_a_file_in_a_circle_is_one_bad_file(results):
     loop = path.with_name("0123456789abcdef.json")
     loop.symlink_to(loop.name)
     store = Store(results, "quick")
-    found, damaged = store.load_all()
-    assert len(found) == 3 and [one.path for one in damaged] == [loop]
+    sound, damaged = store.load_all()
+    assert len(sound) == 3 and [one.path for one in damaged] == [loop]
     store.set_aside(damaged)
     assert (
         os.readlink(loop.parent / "quarantine" / loop.name) == loop.name
@@ -227,16 +227,16 @@ def test_a_file_in_a_circle_is_one_bad_file(results):
 
 def test_a_file_that_cannot_be_read_is_named_and_never_moved(dpicl, results, monkeypatch):
     (path,) = results.glob("quick/*/tang/*/*.json")
-    given = os.open
+    open_file = os.open
 
     def deny(place: Any, *more: Any, **how: Any) -> int:
         if str(place) == str(path):
             raise PermissionError(13, "Permission denied", str(path))
-        return given(place, *more, **how)
+        return open_file(place, *more, **how)
 
     monkeypatch.setattr(os, "open", deny)
-    seen = dpicl(*verbs_on(results)["board"])
-    assert seen.code == 0 and str(path) in seen.err and "Permission denied" in seen.err
+    board = dpicl(*verbs_on(results)["board"])
+    assert board.code == 0 and str(path) in board.err and "Permission denied" in board.err
     refuse(dpicl(*verbs_on(results)["run"]), str(path), "Permission denied")
     assert path.is_file()
 
@@ -301,10 +301,10 @@ def test_a_result_is_not_written_through_a_later_link(tmp_path):
 
 
 def test_an_attack_is_neither_read_nor_written_through_a_link(results, tmp_path):
-    made = make_attack()
-    write(tmp_path / "elsewhere", made)
+    attack = make_attack()
+    write(tmp_path / "elsewhere", attack)
     (results / "attacks").symlink_to(tmp_path / "elsewhere" / "attacks")
-    attempt = Attempt(made.attack, made.access, made.settings, made.subject)
+    attempt = Attempt(attack.attack, attack.access, attack.settings, attack.subject)
     with pytest.raises(ResultError, match="symbolic link"):
         find_stored(results, attempt, pytest.fail)
 
@@ -313,23 +313,21 @@ def test_a_card_is_not_begun_through_a_link(dpicl, tmp_path):
     (tmp_path / "victim").mkdir()
     (tmp_path / "submissions").mkdir()
     (tmp_path / "submissions" / "team").symlink_to(tmp_path / "victim")
-    refuse(dpicl("submit", tmp_path / "submissions", "--new", "team/method"), "symbolic link")
+    refuse(dpicl(f"submit {tmp_path}/submissions --new team/method"), "symbolic link")
     assert list_tree(tmp_path / "victim") == {}
 
 
 def test_submissions_that_cannot_be_listed_are_named(dpicl, results, tmp_path, monkeypatch):
     (tmp_path / "submissions" / "team" / "method").mkdir(parents=True)
-    given = os.listdir
+    listdir = os.listdir
 
     def deny(place: Any = ".") -> list[str]:
         if str(place).endswith("/team"):
             raise PermissionError(13, "Permission denied", str(place))
-        return given(place)
+        return listdir(place)
 
     monkeypatch.setattr(os, "listdir", deny)
-    answer = dpicl(
-        "board", "quick", "--results", results, "--submissions", tmp_path / "submissions"
-    )
+    answer = dpicl(f"board quick --results {results} --submissions {tmp_path}/submissions")
     assert answer.code == 0 and "team cannot be read, so submissions are missing" in answer.err
 
 
@@ -346,13 +344,13 @@ def test_a_planted_unfinished_file_stays_and_stops_nothing(tmp_path):
 
 def test_a_site_writes_nothing_outside_its_folder(dpicl, results, tmp_path):
     site, victim = tmp_path / "site", tmp_path / "victim"
-    command = ["board", "quick", "--no-submissions", "--results", results, "--html", site]
-    assert dpicl(*command).code == 0
+    command = f"board quick --no-submissions --results {results} --html {site}"
+    assert dpicl(command).code == 0
     victim.mkdir()
     (site / "quick").rename(tmp_path / "before")
     (site / "quick").symlink_to(victim)
     home = (site / "index.html").read_bytes()
-    refuse(dpicl(*command), "symbolic link", "choose another folder")
+    refuse(dpicl(command), "symbolic link", "choose another folder")
     assert list_tree(victim) == {} and (site / "index.html").read_bytes() == home
 
 
@@ -372,9 +370,7 @@ def test_an_attack_of_a_newer_version_stops_what_reads_attacks(dpicl, tmp_path):
     path = write(tmp_path, make_attack())
     path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 2'))
     before = list_tree(tmp_path)
-    refuse(
-        dpicl("board", "attacks", "--results", tmp_path), "newer version of dpicl", "upgrade dpicl"
-    )
+    refuse(dpicl(f"board attacks --results {tmp_path}"), "newer version of dpicl", "upgrade dpicl")
     assert list_tree(tmp_path) == before
 
 

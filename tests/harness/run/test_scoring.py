@@ -49,15 +49,15 @@ def comparable(result):
 def test_a_scored_release_is_what_a_whole_run_gives(dpicl, suites, tmp_path, monkeypatch):
     old, new = suites
     folder, other = tmp_path / "results", tmp_path / "other"
-    first = ("--seed", 0)
-    assert dpicl("run", old, "--results", folder, *first).code == 0
+    first = "--seed 0"
+    assert dpicl(f"run {old} --results {folder} {first}").code == 0
     with monkeypatch.context() as patched:
         patched.setattr(pipeline, "release", lambda *_, **__: pytest.fail("a mechanism ran"))
-        scored = dpicl("score", new, "--results", folder, *first, "--json")
+        scored = dpicl(f"score {new} --results {folder} {first} --json")
     assert scored.code == 0, scored.err
     assert scored.json["counts"] == {"done": 1, "present": 0, "skipped": 0, "failed": 0}
 
-    assert dpicl("run", new, "--results", other, *first).code == 0
+    assert dpicl(f"run {new} --results {other} {first}").code == 0
     whole = {result.cell_id: result for result in Store(other, "mine").load_all()[0]}
     results, damaged = Store(folder, "mine").load_all()
     anew = [result for result in results if result.suite.version == 2]
@@ -69,21 +69,21 @@ def test_a_scored_release_is_what_a_whole_run_gives(dpicl, suites, tmp_path, mon
         assert result.aggregates["carried"] == min(
             result.aggregates[f"carried_{name}"] for name in ("wordllama", "tfidf")
         )
-    board = dpicl("board", new, "--results", folder).out
+    board = dpicl(f"board {new} --results {folder}").out
     assert "tang" in board and "What the texts carry" in board
 
 
 def test_a_run_scores_what_is_released_and_releases_the_rest(dpicl, suites, tmp_path):
     old, new = suites
     folder = tmp_path / "results"
-    dpicl("run", old, "--results", folder)
-    answer = dpicl("run", new, "--results", folder, "--json")
+    dpicl(f"run {old} --results {folder}")
+    answer = dpicl(f"run {new} --results {folder} --json")
     assert "2 cells only to be scored" in answer.err
     assert answer.json["counts"]["done"] == 4
     results = Store(folder, "mine").load_all()[0]
     scored = {result.cell.label for result in results if result.scored_release is not None}
     assert scored == {"tang"}  # the answers of voting are to its queries
-    assert dpicl("run", new, "--results", folder, "--json").json["counts"]["present"] == 4
+    assert dpicl(f"run {new} --results {folder} --json").json["counts"]["present"] == 4
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def scored(dpicl, suites, tmp_path) -> tuple[Path, Path]:
     """A file of scores, and the result whose release they are of."""
     old, new = suites
     for suite in (old, new):
-        dpicl("run", suite, "--results", tmp_path / "results", "--mechanism", "tang", "--seed", 0)
+        dpicl(f"run {suite} --results {tmp_path}/results --mechanism tang --seed 0")
     scores = next(
         path
         for path in (tmp_path / "results").rglob("*.json")
@@ -172,37 +172,34 @@ def test_seeds_draw_disjoint_test_records_that_all_rows_share(suites):
     whole = task_of(cells[0])
     drawn = {cell.id: draw_task(whole, cell).test for cell in cells}
     by_seed = {seed: {drawn[cell.id] for cell in cells if cell.seed == seed} for seed in (0, 1)}
-    assert [len(own) for own in by_seed.values()] == [1, 1]
-    texts = [{record.text for record in own.pop()} for own in by_seed.values()]
-    assert [len(own) for own in texts] == [12, 12]
+    assert [len(sets) for sets in by_seed.values()] == [1, 1]
+    texts = [{record.text for record in sets.pop()} for sets in by_seed.values()]
+    assert [len(sets) for sets in texts] == [12, 12]
     assert not texts[0] & texts[1]
     assert len({whole.fingerprint, *(draw_task(whole, cell).fingerprint for cell in cells)}) == 1
 
 
 def test_a_plan_says_what_is_only_to_be_scored(dpicl, suites, tmp_path):
     old, new = suites
-    dpicl("run", old, "--results", tmp_path / "results")
-    plan = dpicl("plan", new, "--results", tmp_path / "results", "--json").json
+    dpicl(f"run {old} --results {tmp_path}/results")
+    plan = dpicl(f"plan {new} --results {tmp_path}/results --json").json
     assert (plan["missing"], plan["to_score"]) == (4, 2)
 
 
 def test_a_run_makes_its_own_where_a_release_is_another_one(dpicl, suites, tmp_path, monkeypatch):
     old, new = suites
     folder = tmp_path / "results"
-    dpicl("run", old, "--results", folder, "--mechanism", "tang")
+    dpicl(f"run {old} --results {folder} --mechanism tang")
 
     def refuse(bench, cell, scored):
         raise OtherRelease("of other records")
 
     monkeypatch.setattr(Workbench, "require_same_private_records", refuse)
-    scored = dpicl("score", new, "--results", folder, "--mechanism", "tang", "--json").json
+    scored = dpicl(f"score {new} --results {folder} --mechanism tang --json").json
     assert scored["counts"] == {"done": 0, "present": 0, "skipped": 2, "failed": 0}
     assert {cell["message"] for cell in scored["cells"]} == {"of other records"}
     assert (
-        dpicl("run", new, "--results", folder, "--mechanism", "tang", "--json").json["counts"][
-            "done"
-        ]
-        == 2
+        dpicl(f"run {new} --results {folder} --mechanism tang --json").json["counts"]["done"] == 2
     )
     results = Store(folder, "mine").load_all()[0]
     assert [result.scored_release for result in results] == [None] * 4
@@ -210,7 +207,7 @@ def test_a_run_makes_its_own_where_a_release_is_another_one(dpicl, suites, tmp_p
 
 def test_a_release_of_another_model_of_that_name_is_not_scored(dpicl, suites, tmp_path):
     old, new = suites
-    dpicl("run", old, "--results", tmp_path, "--mechanism", "tang", "--seed", 0)
+    dpicl(f"run {old} --results {tmp_path} --mechanism tang --seed 0")
     (result,) = Store(tmp_path, "mine").load_all()[0]
     model = result.manifest.model.model_copy(update={"sha256": "0" * 64})
     other = result.model_copy(
@@ -229,13 +226,8 @@ def test_a_row_may_be_called_as_the_key_of_scores(dpicl, tmp_path, own_cache):
             OLD | {"seeds": [0], "mechanisms": [{"name": "zero_shot", "label": "scored_release"}]}
         )
     )
-    assert (
-        dpicl("run", path, "--results", tmp_path / "results", "--json").json["counts"]["done"] == 1
-    )
-    assert (
-        dpicl("run", path, "--results", tmp_path / "results", "--json").json["counts"]["present"]
-        == 1
-    )
+    assert dpicl(f"run {path} --results {tmp_path}/results --json").json["counts"]["done"] == 1
+    assert dpicl(f"run {path} --results {tmp_path}/results --json").json["counts"]["present"] == 1
 
 
 def test_false_is_as_if_nothing_were_said_of_fresh_test_records(tmp_path):
@@ -269,5 +261,5 @@ def test_a_job_with_releases_can_be_the_key_of_what_a_node_keeps(tmp_path):
 
 
 def test_scoring_of_an_empty_folder_is_refused_and_makes_none(dpicl, tmp_path):
-    refuse(dpicl("score", "quick", "--results", tmp_path / "none"), "nothing to score")
+    refuse(dpicl(f"score quick --results {tmp_path}/none"), "nothing to score")
     assert not (tmp_path / "none").exists()

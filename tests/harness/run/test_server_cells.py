@@ -69,11 +69,13 @@ def run(dpicl: Callable, tmp_path: Path) -> Callable[..., dict[str, Result]]:
     ) -> dict[str, Result]:
         suite = tmp_path / "suite.yaml"
         suite.write_text(SUITE.format(), encoding="utf-8")
-        answer = dpicl("run", suite, "--model", model, "--results", tmp_path / results, *flags)
+        answer = dpicl(f"run {suite} --model {model} --results", tmp_path / results, *flags)
         assert answer.code == code, answer.err
         make_results.stderr = answer.err
-        found = [from_text(path.read_text()) for path in (tmp_path / results).rglob("*.json")]
-        return {result.cell.label: result for result in found}
+        results_made = [
+            from_text(path.read_text()) for path in (tmp_path / results).rglob("*.json")
+        ]
+        return {result.cell.label: result for result in results_made}
 
     return make_results
 
@@ -94,9 +96,9 @@ def test_results_are_those_of_the_same_model_in_this_process(
     as_the_server_reads = "dpicl.models.huggingface.preferred_dtype"
     monkeypatch.setattr(as_the_server_reads, lambda device: torch.float32)
     expected = run(f"hf:{fake.folder}", results="here")
-    found = run(name(fake))
-    assert found.keys() == expected.keys() == {"voting", "tang", "prism"}
-    for label, result in found.items():
+    served = run(name(fake))
+    assert served.keys() == expected.keys() == {"voting", "tang", "prism"}
+    for label, result in served.items():
         assert read_release(result) == read_release(expected[label])
         assert values(result) == pytest.approx(values(expected[label]), abs=1e-5)
         record = result.manifest.server
@@ -115,7 +117,7 @@ def test_results_are_those_of_the_same_model_in_this_process(
         assert "server" not in expected[label].manifest.model_dump(mode="json")
 
     case = Case(
-        Contents(Path("sent"), card=Card.model_construct(mechanism=""), results=found),
+        Contents(Path("sent"), card=Card.model_construct(mechanism=""), results=served),
         {},
         run_code=True,
     )
@@ -151,20 +153,13 @@ def test_speed_is_in_no_name_and_reaches_the_connection(
     assert {(each.window, each.timeout, each.patience, each.context) for each in settings} == {
         (3, 60, 1, 200)
     }
-    flags = (
-        tmp_path / "suite.yaml",
-        "--results",
-        tmp_path / "results",
-        "--mechanism",
-        "prism",
-        "--model",
-    )
+    plan = f"plan {tmp_path}/suite.yaml --results {tmp_path}/results --mechanism prism --json"
     for address, there in (
         (fake.name(window=9, context=200), 1),
         (fake.name(context=200), 1),
         (fake.name(), 0),
     ):
-        assert dpicl("plan", *flags, address, "--json").json["present"] == there
+        assert dpicl(plan, "--model", address).json["present"] == there
     changes = Changes(mechanisms=["prism"], models=[name(fake, window=3, context=200)])
     (cell,) = select(str(tmp_path / "suite.yaml"), tmp_path, changes=changes).cells
     sent = pickle.loads(pickle.dumps(cell))  # as to a worker process
@@ -200,40 +195,26 @@ def test_refused_slots_are_counted_marked_and_asked_again(
     old = broken.model_dump(mode="json", exclude={"failures"})
     assert from_text(json.dumps(old)).failures is None
 
-    board = (
-        "board",
-        tmp_path / "suite.yaml",
-        "--results",
-        tmp_path / "broken",
-        "--model",
-        name(fake),
-    )
-    (row,) = dpicl(*board, "--json").json["sections"][0]["tasks"][0]["rows"]
+    board = f"board {tmp_path}/suite.yaml --results {tmp_path}/broken --model {name(fake)}"
+    (row,) = dpicl(board, "--json").json["sections"][0]["tasks"][0]["rows"]
     assert row["failures"] == broken.failures and UNANSWERED.name in row["marks"]
-    assert f"⇄{UNANSWERED.sign}" in dpicl(*board).out
+    assert f"⇄{UNANSWERED.sign}" in dpicl(board).out
 
 
 def test_another_model_at_the_same_address_makes_results_stale(
     run, dpicl, fake: FakeServer, tmp_path
 ) -> None:
     run(name(fake), "--mechanism", "prism")
-    chosen = ("--mechanism", "prism,voting")  # the second one is missing, so the model is loaded
-    flags = (
-        tmp_path / "suite.yaml",
-        "--results",
-        tmp_path / "results",
-        "--model",
-        name(fake),
-        *chosen,
-    )
-    plan = dpicl("plan", *flags, "--json").json
+    flags = f"{tmp_path}/suite.yaml --results {tmp_path}/results --model {name(fake)}"
+    flags += " --mechanism prism,voting"  # the second one is missing, so the model is loaded
+    plan = dpicl(f"plan {flags} --json").json
     assert plan["present"] == 1 and "only loading it tells" in plan["unknown"]
     fake.id = "another"
-    assert dpicl("plan", *flags, "--json").json["present"] == 1  # it asks no server
-    answer = dpicl("run", *flags)
+    assert dpicl(f"plan {flags} --json").json["present"] == 1  # it asks no server
+    answer = dpicl(f"run {flags}")
     assert answer.code == 2 and "the model server:" in answer.err and "--rerun-stale" in answer.err
-    assert dpicl("run", *flags, "--rerun-stale").code == 0
-    assert dpicl("plan", *flags, "--json").json["present"] == 2
+    assert dpicl(f"run {flags} --rerun-stale").code == 0
+    assert dpicl(f"plan {flags} --json").json["present"] == 2
 
 
 def test_another_tokenizer_is_another_model(fake: FakeServer, tmp_path) -> None:
@@ -253,14 +234,14 @@ def test_a_run_that_failed_goes_on_with_the_same_release(run, fake: FakeServer) 
     fake.faults.extend([None] * (requests // 2) + [fake_server.status(500)] * 1000)
     assert run(name(fake), "--mechanism", "tang", code=2) == {}
     fake.faults.clear()
-    found = run(name(fake), "--mechanism", "tang")["tang"]
-    assert read_release(found) == read_release(expected)
-    assert found.privacy.ledger == expected.privacy.ledger
+    result = run(name(fake), "--mechanism", "tang")["tang"]
+    assert read_release(result) == read_release(expected)
+    assert result.privacy.ledger == expected.privacy.ledger
 
 
 def test_a_truncating_server_says_so_on_the_row(run, dpicl, fake: FakeServer) -> None:
-    found = run(name(fake, top=20), "--mechanism", "tang")
-    assert any("truncated" in note for note in found["tang"].privacy.notes)
+    result = run(name(fake, top=20), "--mechanism", "tang")
+    assert any("truncated" in note for note in result["tang"].privacy.notes)
     prism = run(name(fake, top=20), "--mechanism", "prism")[
         "prism"
     ]  # among the tokens that the public prompt shows
@@ -331,7 +312,7 @@ def plain(tiny_folder: Path, own_cache: Path) -> Iterator[str]:
 def test_a_server_of_texts_runs_what_needs_no_more(plain: str, dpicl, tmp_path) -> None:
     suite = tmp_path / "suite.yaml"
     suite.write_text(TEXTS)
-    answer = dpicl("run", suite, "--model", plain, "--results", tmp_path / "results")
+    answer = dpicl(f"run {suite} --model {plain} --results {tmp_path}/results")
     assert answer.code == 2
     results = [from_text(path.read_text()) for path in (tmp_path / "results").rglob("*.json")]
     assert {result.cell.label for result in results} == {"esa", "ksa", "sga", "private_evolution"}
@@ -346,7 +327,7 @@ def test_a_server_of_texts_runs_what_needs_no_more(plain: str, dpicl, tmp_path) 
 def test_doctor_says_mechanism_by_mechanism_what_a_server_can_do(
     plain: str, fake: FakeServer, dpicl
 ) -> None:
-    answer = dpicl("doctor", "--json", "--model", plain, "--model", fake.name())
+    answer = dpicl(f"doctor --json --model {plain} --model", fake.name())
     checks = {check["name"]: check for check in answer.json["checks"][::-1]}  # the first of a name
     texts = checks[f"model {plain.partition('?')[0]}"]
     assert texts["ok"] and "texts alone" in texts["found"]
@@ -356,15 +337,15 @@ def test_doctor_says_mechanism_by_mechanism_what_a_server_can_do(
     for name in ("tang", "voting", "prism"):
         assert "log-probabilities" in checks[f"mechanism {name}"]["found"]
     assert not checks["mechanism tang"]["ok"] and not checks["mechanism prism"]["ok"]
-    found = checks["mechanism private_evolution"]["found"]
-    assert "agnews" in found.partition("not on")[0] and "dbpedia" in found.partition("not on")[2]
+    sentence = checks["mechanism private_evolution"]["found"]
+    assert (
+        "agnews" in sentence.partition("not on")[0] and "dbpedia" in sentence.partition("not on")[2]
+    )
     assert "log-probabilities of all tokens" in checks[f"model server:{fake.url}"]["found"]
     runs = [check for check in answer.json["checks"] if check["name"] == "mechanism tang"]
     assert [check["found"] for check in runs][1:] == ["runs"]
 
-    gone = dpicl(
-        "doctor", "--json", "--model", "server:http://127.0.0.1:9?tokenizer=x&patience=0.1"
-    )
+    gone = dpicl("doctor --json --model server:http://127.0.0.1:9?tokenizer=x&patience=0.1")
     assert gone.code == 1 and "gives no sound answer" in gone.json["checks"][-1]["found"]
 
 
@@ -374,29 +355,14 @@ def test_what_a_server_of_texts_cannot_release_costs_nothing(plain: str, dpicl, 
         "text,label\n"
         + "".join(f"note {at} about {label},{label}\n" for label in "ab" for at in range(9))
     )
-    flags = (
-        "--data",
-        data,
-        "--labels",
-        "a,b",
-        "--size",
-        9,
-        "--model",
-        plain,
-        "--epsilon",
-        1,
-        "--delta",
-        1e-6,
-    )
-    refused = dpicl(
-        "release", "tang", *flags, "--option", "slots=4", "--out", tmp_path / "tang.jsonl"
-    )
+    flags = f"--data {data} --labels a,b --size 9 --model {plain} --epsilon 1 --delta 1e-06"
+    refused = dpicl(f"release tang {flags} --option slots=4 --out {tmp_path}/tang.jsonl")
     assert refused.code == 2 and "texts alone" in refused.err and "charging" not in refused.err
     assert not (tmp_path / "tang.jsonl").exists()
     options = [word for one in ("rounds=1", "candidates=2", "variations=1", "tokens=4", "embedding=sim")
                for word in ("--option", one)]  # fmt: skip
     released = dpicl(
-        "release", "private_evolution", *flags, *options, "--out", tmp_path / "own.jsonl"
+        f"release private_evolution {flags}", *options, "--out", tmp_path / "own.jsonl"
     )
     assert released.code == 0, released.err
     assert (tmp_path / "own.jsonl").read_text().count("\n") == 4

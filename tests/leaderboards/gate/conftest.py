@@ -96,13 +96,13 @@ class World:
 
     def make_finding(self, check: str, **more: Any) -> Finding:
         """What one check finds, made alone."""
-        (found,) = run_checks(self.case(**more), [one for one in CHECKS if one.name == check])
-        return found
+        (finding,) = run_checks(self.case(**more), [one for one in CHECKS if one.name == check])
+        return finding
 
     def status(self, check: str, **more: Any) -> tuple[str, str]:
         """(status, sentence) of one check."""
-        found = self.make_finding(check, **more)
-        return found.status, found.why
+        finding = self.make_finding(check, **more)
+        return finding.status, finding.why
 
     def edit(
         self, change: Callable[[dict[str, Any]], None], files: list[Path] | None = None

@@ -29,26 +29,26 @@ from tests.leaderboards.gate.conftest import World, edit_part, move_cell, short_
 
 
 def test_ledgers_are_what_the_mechanism_declares(world: World):
-    found = world.make_finding("ledger", run_code=True)
-    assert found.status == "ok"
-    assert found.why.startswith(
+    finding = world.make_finding("ledger", run_code=True)
+    assert finding.status == "ok"
+    assert finding.why.startswith(
         "5 ledgers are what the mechanism declares; this trusts the submitted code"
     )
 
 
-def test_a_ledger_that_is_short_and_consistent_is_found_by_the_declared_events(world: World):
+def test_a_short_consistent_ledger_is_found_by_declared_events(world: World):
     """The epsilon is recomputed and fits; only the mechanism knows that more was charged."""
     short_ledger(world)
     edit_part("privacy", epsilon_proved=1.0)(world)
-    found = world.make_finding("ledger", run_code=True)
-    assert found.status == "failed"
-    assert "(and 4 more): its ledger" in found.why
+    finding = world.make_finding("ledger", run_code=True)
+    assert finding.status == "failed"
+    assert "(and 4 more): its ledger" in finding.why
 
 
 def test_submitted_code_does_not_run_without_the_flag(world: World):
     for check in ("ledger", "conformance"):
-        found = world.make_finding(check)
-        assert found.status == "not checked" and "--run-code" in found.why
+        finding = world.make_finding(check)
+        assert finding.status == "not checked" and "--run-code" in finding.why
 
 
 def test_a_mechanism_that_fails_is_one_sentence(world: World):
@@ -61,26 +61,15 @@ def test_a_mechanism_that_fails_is_one_sentence(world: World):
     digest = read_contents(world.folder).plugin_hash
     for path in world.files:
         move_cell(path, plugin=digest)
-    found = world.make_finding("ledger", run_code=True)
-    assert found.status == "failed" and "fails to import: SystemExit" in found.why
+    finding = world.make_finding("ledger", run_code=True)
+    assert finding.status == "failed" and "fails to import: SystemExit" in finding.why
 
 
 @pytest.mark.slow
-def test_the_whole_gate_with_code_and_a_rerun_whose_record_is_about_these_files(
-    world: World, dpicl, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_whole_gate_with_code_and_a_rerun(world: World, dpicl, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(manifest, "commit", lambda: ("0" * 40, False))
-    words = [
-        "submit",
-        world.folder,
-        "--suite",
-        world.suite,
-        "--results",
-        world.results,
-        "--rerun",
-        2,
-    ]
-    answer = dpicl(*words, "--run-code", "--json")
+    words = f"submit {world.folder} --suite {world.suite} --results {world.results} --rerun 2"
+    answer = dpicl(words, "--run-code", "--json")
     assert answer.code == 0, answer.out
     checks = {one["check"]: one for one in answer.json["submissions"][0]["checks"]}
     assert checks["conformance"]["status"] == "ok"
@@ -99,7 +88,7 @@ def test_the_whole_gate_with_code_and_a_rerun_whose_record_is_about_these_files(
     assert world.status("reproduced")[0] == "failed"
 
 
-def test_the_cells_of_a_rerun_follow_from_nothing_that_was_sent_and_can_be_drawn_again(
+def test_the_cells_of_a_rerun_can_be_drawn_again(
     world: World,
 ):
     contents = read_contents(world.folder)
@@ -132,45 +121,41 @@ def test_allowances_collected_in_one_direction_are_refused(world: World, texts: 
     up = [rerun(one, range(7), texts) for one in claimed]
     down = [rerun(one, range(90, 97), texts) for one in claimed]
     assert not any(one.problem for one in (*up, *down))
-    found = rerun_outcome(contents, up, 1)
-    assert found.problems and "lean one way" in "".join(found.problems)
-    assert "--rerun-seed 1" in found.notes[1]
+    outcome = rerun_outcome(contents, up, 1)
+    assert outcome.problems and "lean one way" in "".join(outcome.problems)
+    assert "--rerun-seed 1" in outcome.notes[1]
     assert not rerun_outcome(contents, down, 1).problems
     assert p_of_lean([rerun(one, (), texts) for one in claimed], 1) == 1
 
 
 @pytest.mark.parametrize("flips", [range(7), range(90, 97)], ids=["up", "down"])
 @pytest.mark.parametrize("identical", [0, 3])
-def test_fewer_than_seven_demonstrations_that_came_out_otherwise_prove_nothing(
-    world: World, flips, identical: int
-):
+def test_fewer_than_seven_other_demonstrations_prove_nothing(world: World, flips, identical: int):
     claimed = [make_result(score=0.6, documents=100, seed=seed) for seed in range(6 + identical)]
     cells = [rerun(one, flips, "other") for one in claimed[:6]] + [
         compare_reruns(one, one) for one in claimed[6:]
     ]
     with pytest.raises(
         NotChecked, match=r"6 of \d cells came .* fewer than 7 cannot show .* at least 2\^-6"
-    ) as found:
+    ) as not_checked:
         rerun_outcome(read_contents(world.folder), cells, 1)
-    assert not any("For the card" in note for note in found.value.notes)
+    assert not any("For the card" in note for note in not_checked.value.notes)
 
 
-def test_a_rerun_that_proves_nothing_is_not_checked_and_has_no_line_for_the_card(
-    world: World, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_rerun_that_proves_nothing_is_not_checked(world: World, monkeypatch: pytest.MonkeyPatch):
     def differ(case: Case, chosen: Sequence[Result]) -> list[RerunCell]:
         texts = [change(one, "released", []) for one in chosen]
         return [RerunCell(one, now, False, "") for one, now in zip(chosen, texts, strict=True)]
 
     monkeypatch.setattr(code, "rerun", differ)
     monkeypatch.setattr(examination, "run_checks", lambda case: [])
-    found = examine(world.case(run_code=True), again=5)
-    assert {one.check: one.status for one in found.findings}["rerun"] == "not checked"
-    assert found.ending == "team_a/vote passes what was checked; not checked: rerun."
-    assert "reproduced:" not in str(found.as_json())
+    refusal = examine(world.case(run_code=True), again=5)
+    assert {one.check: one.status for one in refusal.findings}["rerun"] == "not checked"
+    assert refusal.ending == "team_a/vote passes what was checked; not checked: rerun."
+    assert "reproduced:" not in str(refusal.as_json())
 
 
-def test_an_honest_rerun_on_another_processor_leans_as_often_as_it_is_said():
+def test_an_honest_rerun_leans_as_often_as_it_is_said():
     """Other texts came out, so scores moved by a few documents, to either side alike."""
     chance = random.Random(0)
     claimed = [make_result(score=0.5, documents=100, seed=seed) for seed in range(8)]
@@ -190,30 +175,32 @@ def round_by(result: Result, arithmetic: str) -> Result:
     return change(result, "manifest.model.arithmetic", arithmetic)
 
 
-def test_a_rerun_on_the_same_machine_must_be_identical_and_elsewhere_close(world: World):
+def test_a_rerun_on_one_machine_is_identical_elsewhere_close(world: World):
     reported = from_text(world.files[0].read_text())
-    assert (
-        compare_reruns(reported, reported).identical
-        and not compare_reruns(reported, reported).problem
-    )
+    same = compare_reruns(reported, reported)
+    assert same.identical and not same.problem
     texts = [change(one, "text", "another text") for one in reported.released]
     again = change(reported, "released", texts)
-    assert "not identical" in compare_reruns(reported, again).problem
     elsewhere = change(again, "manifest.machine.cpu", "another processor")
-    assert compare_reruns(reported, elsewhere).problem == ""
-    assert (
-        compare_reruns(round_by(reported, "a"), round_by(again, "b")).problem == ""
-    )  # other threads, say
-    assert "not identical" in compare_reruns(round_by(reported, "a"), round_by(again, "a")).problem
-    assert compare_reruns(reported, round_by(again, "b")).problem == ""  # of before it was noted
+    value = reported.scores[reported.main_metric].value
+    for before, after, problem in (
+        (reported, again, "not identical"),
+        (reported, elsewhere, ""),
+        (round_by(reported, "a"), round_by(again, "a"), "not identical"),
+        (round_by(reported, "a"), round_by(again, "b"), ""),  # other threads, say
+        (reported, round_by(again, "b"), ""),  # of before it was noted
+        (reported, score_by(elsewhere, value + 0.5), "the scores differ by 0.500, more than"),
+        (reported, change(elsewhere, "privacy.epsilon_proved", 1.9), "another epsilon is proved"),
+    ):
+        sentence = compare_reruns(before, after).problem
+        assert problem in sentence and bool(sentence) == bool(problem)
     later = change(round_by(again, "b"), "main_metric", "another")  # of the task's next version
-    assert compare_reruns(reported, later).score == reported.scores[reported.main_metric].value
+    assert compare_reruns(reported, later).score == value
     with pytest.raises(UsageError, match="run the suite again"):
         compare_reruns(change(reported, "main_metric", "gone"), later)
-    score = reported.scores[reported.main_metric]
-    far = change(score, "value", score.value + 0.5)
-    moved = change(elsewhere, "scores", {**reported.scores, reported.main_metric: far})
-    assert "the scores differ by 0.500, more than" in compare_reruns(reported, moved).problem
     assert SLACK == 0.02
-    other = change(elsewhere, "privacy.epsilon_proved", 1.9)
-    assert compare_reruns(reported, other).problem == "another epsilon is proved"
+
+
+def score_by(result: Result, value: float) -> Result:
+    score = change(result.scores[result.main_metric], "value", value)
+    return change(result, "scores", {**result.scores, result.main_metric: score})

@@ -62,19 +62,19 @@ def with_other_texts(result: Result) -> Result:
 
 @pytest.mark.parametrize("mechanism", ["tang", "voting"])
 @pytest.mark.parametrize("task", ["agnews", "trec"])
-def test_a_copy_is_found_with_one_changed_outcome_rotated_seeds_and_another_epsilon(
+def test_a_copy_with_rotated_seeds_and_another_epsilon_is_found(
     open_results: list[Result], mechanism: str, task: str
 ):
     cells = at(open_results, mechanism, 8.0, task)
     copies = [copy(one, flips=1, seed=(one.cell.seed + 2) % 5, epsilon=1.0) for one in cells]
-    (found,) = list_copies(copies, open_results)
-    assert found.startswith(
+    (sentence,) = list_copies(copies, open_results)
+    assert sentence.startswith(
         f"mine at ε = 1 on {task}: 5 of 5 cells have the texts or the outcomes, but for a few"
     )
-    assert f"{mechanism} " in found and "at ε = 8" in found
+    assert f"{mechanism} " in sentence and "at ε = 8" in sentence
 
 
-def test_a_copy_with_other_texts_is_found_by_its_outcomes_and_one_of_real_records_too(
+def test_a_copy_with_other_texts_is_found_by_its_outcomes(
     open_results: list[Result],
 ):
     copies = [with_other_texts(copy(one, flips=3)) for one in at(open_results, "pta", 1.0)]
@@ -145,9 +145,9 @@ def test_no_committed_row_is_a_copy_of_another_mechanism(folders: str):
     mechanisms = {one.cell.mechanism for one in results} - {*BASELINES}
     assert len(mechanisms) >= 5
     for mechanism in mechanisms:
-        own = [one for one in results if one.cell.mechanism == mechanism]
+        rows = [one for one in results if one.cell.mechanism == mechanism]
         assert (
-            list_copies(own, [one for one in results if one.cell.mechanism != mechanism]) == []
+            list_copies(rows, [one for one in results if one.cell.mechanism != mechanism]) == []
         ), mechanism
 
 
@@ -159,10 +159,10 @@ def test_methods_without_noise_may_agree_in_everything(open_results: list[Result
     assert list_copies([copy(one, epsilon=1.0) for one in zero_shot], open_results) == []
 
 
-def test_texts_of_another_epsilon_of_the_same_submission_are_found(open_results: list[Result]):
-    own = at(open_results, "tang", 8.0)
-    copies = [copy(one, flips=number, label="tang", epsilon=1.0) for number, one in enumerate(own)]
-    assert list_repeated([*own, *copies]) == [
+def test_texts_of_another_epsilon_of_a_submission_are_found(open_results: list[Result]):
+    rows = at(open_results, "tang", 8.0)
+    copies = [copy(one, flips=number, label="tang", epsilon=1.0) for number, one in enumerate(rows)]
+    assert list_repeated([*rows, *copies]) == [
         "tang at ε = 1 on agnews released in 5 of 5 cells what tang at ε = 8 released"
     ]
     assert list_repeated(open_results) == []
@@ -173,10 +173,10 @@ def test_the_check_names_the_row_that_was_copied(world: World):
     rival = Contents(world.folder.with_name("other"), results=world.case().results)
     for path in files:
         move_cell(path, label="mine", epsilon=1.0)
-    found = duplicates_check(world.case(others=[rival]))
+    outcome = duplicates_check(world.case(others=[rival]))
     assert "mine at ε = 1 on agnews: 5 of 5 cells have the texts or the outcomes" in str(
-        found.problems
+        outcome.problems
     )
     assert "in team_a/other; send a method of its own, or explain it to the maintainers." in str(
-        found.problems
+        outcome.problems
     )

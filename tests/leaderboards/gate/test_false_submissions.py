@@ -54,29 +54,20 @@ def test_code_that_ends_the_program_is_no_pass(world: World, dpicl, code: int):
     )
     move_results(plugin=read_contents(world.folder).plugin_hash)(world)
     answer = dpicl(
-        "submit", world.folder, "--suite", world.suite, "--results", world.results, "--run-code"
+        f"submit {world.folder} --suite {world.suite} --results {world.results}", "--run-code"
     )
     assert answer.code == 2 and "passes" not in answer.out
     assert "ended the program before the checks were done" in answer.err
 
 
 def test_strays_below_the_root_are_refused(world: World, dpicl):
-    words = [
-        "submit",
-        world.root,
-        "--all",
-        "--suite",
-        world.suite,
-        "--results",
-        world.results,
-        "--json",
-    ]
+    words = f"submit {world.root} --all --suite {world.suite} --results {world.results} --json"
     (world.root / "README.md").write_text("Submissions.\n")
-    assert dpicl(*words).code == 0
+    assert dpicl(words).code == 0
     (world.root / "team_a" / "records.csv").write_text("x")
     (world.root / ".hidden").mkdir()
     (world.root / "linked").symlink_to(world.root / "team_a")
-    answer = dpicl(*words)
+    answer = dpicl(words)
     (places,) = [one for one in answer.json["whole"] if one["check"] == "places"]
     assert answer.code == 1 and places["status"] == "failed"
     for name in (".hidden", "linked", "team_a/records.csv"):
@@ -86,7 +77,7 @@ def test_strays_below_the_root_are_refused(world: World, dpicl):
         )
 
 
-def test_a_card_that_says_an_old_version_hides_no_current_results_from_the_board(world: World):
+def test_a_card_of_an_old_version_hides_no_current_results(world: World):
     world.card("suite_version: 1", "suite_version: 0")
-    found, problems = load_submissions(world.root, known_suites([world.suite]))
-    assert found == [] and "suite_version is 0, and tiny ships in version 1" in problems[0]
+    submissions, problems = load_submissions(world.root, known_suites([world.suite]))
+    assert submissions == [] and "suite_version is 0, and tiny ships in version 1" in problems[0]

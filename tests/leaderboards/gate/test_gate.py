@@ -27,9 +27,9 @@ VOTE = "results/tiny/sim/vote"
 
 
 def test_a_good_submission_passes_every_check_that_needs_no_code(world: World):
-    found = world.examine()
-    assert found.good
-    status = {finding.check: finding.status for finding in found.findings}
+    examination = world.examine()
+    assert examination.good
+    status = {finding.check: finding.status for finding in examination.findings}
     assert {check for check, one in status.items() if one == "not checked"} == {
         "commit",  # an invented one
         "history",
@@ -42,7 +42,8 @@ def test_a_good_submission_passes_every_check_that_needs_no_code(world: World):
 def test_the_gate_would_take_the_rows_of_a_suite_that_are_here(suite):
     folders = [path for path in sorted((COMMITTED / suite).glob("*/*/*")) if path.is_dir()]
     version = known_suites()[suite].version
-    newest = {folder: found for folder in folders if (found := read_newest(folder, version))}
+    results = {folder: read_newest(folder, version) for folder in folders}
+    newest = {folder: result for folder, result in results.items() if result}
     assert len(newest) > 10
     for folder, result in newest.items():
         if result.cell.mechanism in BASELINES:  # which nobody sends
@@ -71,8 +72,8 @@ def test_baselines_on_development_records_set_no_standard(tmp_path):
 
 
 @pytest.mark.parametrize("suite", ["ginc", "open"])
-def test_results_of_the_suites_that_anybody_can_run_are_all_there_and_current(suite, dpicl):
-    planned = json.loads(dpicl("plan", suite, "--json").out)
+def test_results_that_anybody_can_make_are_there_and_current(suite, dpicl):
+    planned = json.loads(dpicl(f"plan {suite} --json").out)
     assert (planned["missing"], planned["stale"]) == (0, 0)
 
 
@@ -84,7 +85,11 @@ def runs_of_eight(public: bool, records: range) -> list[str]:
         for run in eights(record.text):
             holders.setdefault(run, set()).add(number)
     known = {run for record in task.test for run in eights(record.text)}
-    return [run for run, own in holders.items() if len(own) in records and (run in known) is public]
+    return [
+        run
+        for run, numbers in holders.items()
+        if len(numbers) in records and (run in known) is public
+    ]
 
 
 def eights(text: str) -> set[str]:
@@ -373,11 +378,11 @@ BROKEN = {
 def test_a_broken_or_false_submission_is_refused_with_a_sentence(world: World, name: str):
     break_it, check, words = BROKEN[name]
     break_it(world)
-    found = world.make_finding(check)
-    assert found.status == "failed"
-    assert any(re.search(words, one) for one in (found.why, *found.others)), found
-    assert found.why.endswith(".") or ". " in found.why
-    assert check != "card" or "submission.yaml" in found.why
+    finding = world.make_finding(check)
+    assert finding.status == "failed"
+    assert any(re.search(words, one) for one in (finding.why, *finding.others)), finding
+    assert finding.why.endswith(".") or ". " in finding.why
+    assert check != "card" or "submission.yaml" in finding.why
 
 
 @pytest.mark.parametrize(
@@ -400,15 +405,15 @@ def test_a_check_fails_for_its_own_reason_alone(world: World, name: str, checks:
         world.folder / VOTE, world.root.parent / VOTE
     )  # what the submitter's own run left there
     BROKEN[name][0](world)
-    found = world.examine(base=before).findings
-    assert {one.check for one in found if one.status == "failed"} == checks
+    findings = world.examine(base=before).findings
+    assert {one.check for one in findings if one.status == "failed"} == checks
 
 
 def test_a_card_without_a_suite_leaves_what_needs_one_unchecked(world: World):
     world.card("suite: tiny\n", "suite: TODO\n")
-    found = {one.check: one.status for one in world.examine().findings}
-    assert (found["data"], found["duplicates"], found["seeds"]) == ("not checked",) * 3
-    assert found["card"] == "failed"
+    statuses = {one.check: one.status for one in world.examine().findings}
+    assert (statuses["data"], statuses["duplicates"], statuses["seeds"]) == ("not checked",) * 3
+    assert statuses["card"] == "failed"
 
 
 def test_commits_are_looked_up_and_unknown_ones_named(
@@ -446,13 +451,13 @@ def test_eight_words_that_a_test_record_has_are_public(world: World):
     assert world.status("private records")[0] == "ok"
 
 
-def test_eight_words_of_three_records_are_boilerplate_and_counted(world: World):
+def test_eight_words_of_three_records_are_boilerplate(world: World):
     (world.folder / "README.md").write_text(
         f"It writes: {runs_of_eight(public=False, records=range(3, 99))[0]}.\n"
     )
-    found = world.make_finding("private records")
-    assert found.status == "ok"
-    assert found.others == ("1 runs of 8 words are in 3 or more records of agnews (synthetic).",)
+    finding = world.make_finding("private records")
+    assert finding.status == "ok"
+    assert finding.others == ("1 runs of 8 words are in 3 or more records of agnews (synthetic).",)
 
 
 def test_records_that_are_not_here_are_not_checked_and_said_so(world: World):
@@ -473,16 +478,17 @@ def test_a_copy_with_its_records_in_another_order_is_a_duplicate(world: World):
             one["ids"].reverse(), one["outcomes"].reverse()
 
     world.edit(turn)
-    found = world.make_finding("duplicates")
+    finding = world.make_finding("duplicates")
     assert any(
-        "5 of 5 cells have the texts or the outcomes" in one for one in (found.why, *found.others)
+        "5 of 5 cells have the texts or the outcomes" in one
+        for one in (finding.why, *finding.others)
     )
 
 
 def test_the_shipped_submissions_pass(dpicl, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("DPICL_DATA", raising=False)
     monkeypatch.chdir(Path(__file__).parents[3])
-    answer = dpicl("submit", "--all", "--json")
+    answer = dpicl("submit --all --json")
     assert answer.code == 0, answer.out
     assert len(answer.json["submissions"]) == len(find_submissions(ROOT)) >= 1
     assert os.path.isdir(ROOT)

@@ -38,9 +38,7 @@ def test_a_first_submission_and_an_untouched_one_pass(world: World, before: Path
     assert world.status("history", base=before) == ("ok", "new")
 
 
-def test_a_score_that_moved_or_is_gone_is_refused_and_let_in_with_a_new_version(
-    world: World, before: Path
-):
+def test_a_score_that_moved_needs_a_new_version(world: World, before: Path):
     move_score(world)
     status, why = world.status("history", base=before)
     assert status == "failed" and "moved its score by" in why and "raise `version`" in why

@@ -129,8 +129,8 @@ def is_clean(text: str) -> bool:
 
 def refusals(world: World, dpicl: Any) -> dict[str, set[str]]:
     """What `dpicl submit --all` finds wrong with each submission, but that they are copies of each other."""
-    words = ["submit", world.root, "--all", "--suite", world.suite, "--results", world.results]
-    text, answer = dpicl(*words), dpicl(*words, "--json")
+    words = f"submit {world.root} --all --suite {world.suite} --results {world.results}"
+    text, answer = dpicl(words), dpicl(words, "--json")
     assert text.code == answer.code == 1 and "as a fault" not in answer.out
     assert (
         is_clean(text.out)
@@ -139,24 +139,24 @@ def refusals(world: World, dpicl: Any) -> dict[str, set[str]]:
     )
     checks = {one["submission"]: one["checks"] for one in answer.json["submissions"]}
     failed = {
-        name: {one["check"] for one in own if one["status"] == "failed"}
-        for name, own in checks.items()
+        name: {one["check"] for one in findings if one["status"] == "failed"}
+        for name, findings in checks.items()
     }
     assert len(checks["team_b/vote"]) > 5
-    return {name: own - {"duplicates"} for name, own in failed.items()}
+    return {name: findings - {"duplicates"} for name, findings in failed.items()}
 
 
-def test_each_has_its_findings_and_the_others_are_examined_and_shown(both: World, dpicl):
+def test_each_is_refused_and_the_others_are_examined(both: World, dpicl):
     names = {f"hostile/m{number}": name for number, name in enumerate(HOSTILE)}
     for folder, name in names.items():
         HOSTILE[name](copy_submission(both, both.root / folder))
-    found = refusals(both, dpicl)
-    assert found["team_b/vote"] == set()
-    board = dpicl("board", both.suite, "--results", both.results, "--submissions", both.root)
+    failed_checks = refusals(both, dpicl)
+    assert failed_checks["team_b/vote"] == set()
+    board = dpicl(f"board {both.suite} --results {both.results} --submissions {both.root}")
     assert board.code == 0 and "team_b/vote" in board.out and is_clean(board.err)
     for folder, name in names.items():
         if name != "a README of other bytes":
-            assert found[folder], name
+            assert failed_checks[folder], name
             assert f"{folder} is left out: " in board.err and f"{folder} " not in board.out, name
 
 
@@ -164,10 +164,12 @@ def test_a_folder_may_be_called_anything_and_is_refused_by_name(both: World, dpi
     names = [f"te{CONTROL}am", "\udcff", "con", "a b", "A", "<script>", "te\u202eam"]
     for name in names:
         copy_submission(both, both.root / name / "vote")
-    found = refusals(both, dpicl)
-    assert len(found) == 2 + len(names)
-    assert all("card" in own for name, own in found.items() if not name.startswith("team_"))
-    board = dpicl("board", both.suite, "--results", both.results, "--submissions", both.root)
+    failed_checks = refusals(both, dpicl)
+    assert len(failed_checks) == 2 + len(names)
+    assert all(
+        "card" in checks for name, checks in failed_checks.items() if not name.startswith("team_")
+    )
+    board = dpicl(f"board {both.suite} --results {both.results} --submissions {both.root}")
     assert (
         board.code == 0
         and board.err.count("/vote is left out") == len(names)
@@ -175,7 +177,7 @@ def test_a_folder_may_be_called_anything_and_is_refused_by_name(both: World, dpi
     )
 
 
-def test_a_fault_of_the_gate_itself_refuses_one_and_examines_the_others(
+def test_a_fault_of_the_gate_itself_refuses_one_submission(
     both: World, dpicl, monkeypatch: pytest.MonkeyPatch
 ):
     from dpicl.leaderboards.gate import contents, examination
@@ -189,7 +191,7 @@ def test_a_fault_of_the_gate_itself_refuses_one_and_examines_the_others(
 
     monkeypatch.setattr(examination, "run_checks", fail_deeply)
     answer = dpicl(
-        "submit", both.root, "--all", "--suite", both.suite, "--results", both.results, "--json"
+        f"submit {both.root} --all --suite {both.suite} --results {both.results}", "--json"
     )
     first, second = answer.json["submissions"]
     assert [one["check"] for one in first["checks"]] == ["gate"] and "as a fault" in first[
@@ -205,8 +207,12 @@ def test_a_fault_of_the_gate_itself_refuses_one_and_examines_the_others(
 
 
 def test_a_finding_says_nothing_raw():
-    found = Finding("size", "failed", f"{CONTROL}\ud800 is\nodd", ("\u202e",))
-    assert is_clean(found.why) and found.others == ("⟨U+202E⟩",) and "⟨U+D800⟩ is odd" in found.why
+    finding = Finding("size", "failed", f"{CONTROL}\ud800 is\nodd", ("\u202e",))
+    assert (
+        is_clean(finding.why)
+        and finding.others == ("⟨U+202E⟩",)
+        and "⟨U+D800⟩ is odd" in finding.why
+    )
 
 
 @pytest.mark.parametrize(
@@ -243,11 +249,11 @@ def test_python_dash_m_runs_nothing_of_the_working_folder(tmp_path: Path):
 
 
 def test_a_rerun_that_may_not_be_made_stops_only_its_own(both: World, dpicl):
-    words = ["--suite", both.suite, "--results", both.results, "--rerun", 1]
-    alone = dpicl("submit", both.folder, *words)
+    words = f"--suite {both.suite} --results {both.results} --rerun 1"
+    alone = dpicl(f"submit {both.folder} {words}")
     assert alone.code == 2 and "cannot be run again" in alone.err
-    answer = dpicl("submit", both.root, "--all", *words, "--json")
-    for found in answer.json["submissions"]:
-        assert [one["status"] for one in found["checks"] if one["check"] == "rerun"] == [
+    answer = dpicl(f"submit {both.root} --all {words} --json")
+    for submission in answer.json["submissions"]:
+        assert [one["status"] for one in submission["checks"] if one["check"] == "rerun"] == [
             "not checked"
         ]

@@ -21,7 +21,7 @@ SUITES = ("ginc", "generation", "open")
 GAUSSIAN = {"event": "gaussian", "noise_multiplier": 1.5}
 
 
-def test_rows_add_up_over_groups_and_what_touches_everybody_is_in_each():
+def test_rows_of_a_ledger_add_up_over_groups():
     rows = [
         LedgerRow(partition="World", event=GAUSSIAN, count=3, note=""),
         LedgerRow(partition="Sports", event=GAUSSIAN, count=1, note=""),
@@ -66,9 +66,9 @@ def poisson(rate: float) -> dict:
         (charge(GAUSSIAN, None, proved=1.1), "is above the target 1"),
     ],
 )
-def test_a_ledger_that_does_not_fit_the_public_sizes_is_a_sentence(result, sentence: str):
-    found = ledger_problem(result)
-    assert sentence in found if sentence else found == ""
+def test_a_ledger_fits_the_public_sizes(result, sentence: str):
+    problem = ledger_problem(result)
+    assert sentence in problem if sentence else problem == ""
 
 
 def test_an_event_without_a_theorem_has_no_epsilon():
@@ -77,7 +77,7 @@ def test_an_event_without_a_theorem_has_no_epsilon():
 
 
 @pytest.mark.parametrize("suite", SUITES)
-def test_every_ledger_of_record_is_whole_and_what_its_mechanism_declares(suite: str):
+def test_every_ledger_of_record_is_what_its_mechanism_declares(suite: str):
     results, damaged = Store(RESULTS, suite).load_all()
     ours = [result for result in results if math.isfinite(result.cell.epsilon)]
     assert len(ours) > 5 and not damaged
@@ -98,7 +98,7 @@ def as_zcdp(event: Any) -> Any:
     return {key: as_zcdp(value) for key, value in event.items()}
 
 
-def test_a_file_may_say_a_little_more_than_its_ledger_costs_and_never_less():
+def test_a_file_never_says_less_than_its_ledger_costs():
     """A file from before a tighter proof says up to 2% more; what says much more lacks a part of its ledger."""
     event = dp.GaussianDpEvent(3.75)
     cost = bounds_of(event, 1e-5).upper
@@ -106,7 +106,7 @@ def test_a_file_may_say_a_little_more_than_its_ledger_costs_and_never_less():
         factor: charge(to_json(event), "World", proved=factor * cost)
         for factor in (1.05, 1.003, 1.0, 0.99)
     }
-    said = {factor: recompute(file)[0] for factor, file in files.items()}
-    assert said[1.003] == said[1.0] == ""
-    assert "and the file says" in said[0.99]
-    assert "and the file says" in said[1.05]
+    problems = {factor: recompute(file)[0] for factor, file in files.items()}
+    assert problems[1.003] == problems[1.0] == ""
+    assert "and the file says" in problems[0.99]
+    assert "and the file says" in problems[1.05]

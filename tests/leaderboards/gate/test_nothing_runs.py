@@ -48,9 +48,7 @@ def test_a_repository_is_no_submission_and_nothing_starts(
 ):
     make(world.folder)
     started.clear()
-    answer = dpicl(
-        "submit", world.folder, "--suite", world.suite, "--results", world.results, *flags
-    )
+    answer = dpicl(f"submit {world.folder} --suite {world.suite} --results {world.results}", *flags)
     assert (
         answer.code == 1
         and "team_a/vote is refused: size" in answer.out
@@ -63,16 +61,9 @@ def test_a_repository_is_no_submission_and_nothing_starts(
 
 def test_data_files_are_read_without_any_program(world: World, dpicl, started):
     shutil.copytree(world.folder, world.root.parent / "before" / "team_a" / "vote")
-    words = (
-        "--suite",
-        world.suite,
-        "--results",
-        world.results,
-        "--base",
-        world.root.parent / "before",
-    )
+    flags = f"--suite {world.suite} --results {world.results} --base {world.root.parent}/before"
     started.clear()
-    assert dpicl("submit", world.root, "--all", *words).code == 0
+    assert dpicl(f"submit {world.root} --all {flags}").code == 0
     assert load_submissions(world.root)[1] != []  # the suite is unknown to the board
     place = f"'git', '--git-dir={git.CHECKOUT / '.git'}'"  # looks commits up in this repository
     assert [

@@ -14,7 +14,7 @@ from tests.conftest import COMMITTED
 KNOWN = {("record", "mit_d", "3a7a931d382333f3929d94b05c18feb2484d64f7"): 55}
 
 
-def test_every_committed_result_says_which_code_ran_but_for_those_that_are_known():
+def test_every_committed_result_says_which_code_ran():
     paths = sorted(COMMITTED.rglob("*.json"))
     assert len(paths) > 3000
     refused: Counter[tuple[str, str, str | None]] = Counter()
