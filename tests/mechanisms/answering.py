@@ -115,8 +115,10 @@ class HashReader:
         draw = number("phrase", query.id, self._key(slot))
         if self.phrases:
             return self.phrases[draw % len(self.phrases)]
-        own = SECRET if any(not record.text.lower().startswith("public") for record in slot) else ""
-        return f"{self._say('text', query.id, self._key(slot))} {own}".strip()
+        secret = (
+            SECRET if any(not record.text.lower().startswith("public") for record in slot) else ""
+        )
+        return f"{self._say('text', query.id, self._key(slot))} {secret}".strip()
 
     @staticmethod
     def _say(*parts):

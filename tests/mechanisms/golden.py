@@ -74,12 +74,12 @@ def release(cls: type[Mechanism], task: Task, knob: float) -> list[Any]:
         shots=shots,
         queries=() if shots else task.queries(),
     )
-    (made,) = run_together([execution.run])
-    shown = [[each.label, each.text] for each in made.prompt.demonstrations]
+    (outcome,) = run_together([execution.run])
+    shown = [[each.label, each.text] for each in outcome.prompt.demonstrations]
     return [
-        made.prompt.instruction,
+        outcome.prompt.instruction,
         shown,
-        made.answers,
+        outcome.answers,
         json.loads(json.dumps(ledger.to_json()), parse_float=_round),
     ]
 

@@ -25,16 +25,21 @@ from tests.mechanisms.answering import (
     slots_of,
 )
 
+SEEDS = pytest.mark.parametrize("seed", range(2))
 
-@pytest.mark.parametrize("seed", range(2))
+
+def answer_each(name, texts=RECORDS, seed=0):
+    """(query, its slots, its answer) of every query, without noise."""
+    answers, _, _ = run_one(name, texts, seed=seed, knob=0.0)
+    return zip(QUERIES, slots_of(ALL[name][0], texts, seed=seed), answers, strict=True)
+
+
+@SEEDS
 @pytest.mark.parametrize("name", ["voting", "voting_raw"])
 def test_votes_are_the_plurality_of_the_slots_own_labels(name, seed):
     mechanism, task, _ = ALL[name]
     texts = [*RECORDS[:9], "@1", "@2", "@3"]
-    answers, _, _ = run_one(name, texts, seed=seed, knob=0.0)
-    for query, slots, answer in zip(
-        QUERIES, slots_of(mechanism, texts, seed=seed), answers, strict=True
-    ):
+    for query, slots, answer in answer_each(name, texts, seed=seed):
         votes = Counter[int]()
         for slot in slots:
             if not any("@" in record.text for record in slot):
@@ -48,13 +53,10 @@ def test_votes_are_the_plurality_of_the_slots_own_labels(name, seed):
 
 
 @pytest.mark.parametrize("name", ["voting_spans", "voting_keywords"])
-@pytest.mark.parametrize("seed", range(2))
+@SEEDS
 def test_phrases_are_the_plurality_of_lines_that_are_candidates(name, seed):
-    mechanism, task, phrases = ALL[name]
-    answers, _, _ = run_one(name, seed=seed, knob=0.0)
-    for query, slots, answer in zip(
-        QUERIES, slots_of(mechanism, RECORDS, seed=seed), answers, strict=True
-    ):
+    _, task, phrases = ALL[name]
+    for query, slots, answer in answer_each(name, seed=seed):
         words = query.text.split()
         if name == "voting_spans":
             public = [
@@ -67,14 +69,11 @@ def test_phrases_are_the_plurality_of_lines_that_are_candidates(name, seed):
         assert answer == public[votes.index(max(votes))]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@SEEDS
 def test_esa_is_the_candidate_nearest_to_the_clipped_mean(seed):
     mechanism, _, _ = ALL["esa"]
-    answers, _, _ = run_one("esa", [*RECORDS[:10], "@", "@"], seed=seed, knob=0.0)
     reader = HashReader()
-    for query, slots, answer in zip(
-        QUERIES, slots_of(mechanism, [*RECORDS[:10], "@", "@"], seed=seed), answers, strict=True
-    ):
+    for query, slots, answer in answer_each("esa", [*RECORDS[:10], "@", "@"], seed=seed):
         public = reader.candidates(query, 6, mechanism.temperature)
         vectors = reader.embed(public, "embedded")
         centre = sum(vectors) / 6
@@ -87,20 +86,18 @@ def test_esa_is_the_candidate_nearest_to_the_clipped_mean(seed):
         assert answer == public[distances.index(min(distances))]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@SEEDS
 def test_ksa_suggests_the_words_of_most_slots_in_order(seed):
-    mechanism, _, _ = ALL["ksa"]
-    answers, _, _ = run_one("ksa", seed=seed, knob=0.0)
     public = {
         "q1": ["anna", "brings", "cake", "tomorrow", "noon"],
         "q2": ["party", "noon"],
         "q3": ["cake", "anna"],
     }
-    for query, slots, answer in zip(
-        QUERIES, slots_of(mechanism, RECORDS, seed=seed), answers, strict=True
-    ):
-        said = [set(text.split()) for text in HashReader().texts(query, slots)]
-        counts = {word: sum(word in words for words in said) for word in public[query.id]}
+    for query, slots, answer in answer_each("ksa", seed=seed):
+        answers_of_slots = [set(text.split()) for text in HashReader().texts(query, slots)]
+        counts = {
+            word: sum(word in words for words in answers_of_slots) for word in public[query.id]
+        }
         best = sorted(public[query.id], key=lambda word: -counts[word])[:3]
         assert answer.prompt == (
             f"Do it.\nDialogue: {query.text}\nSummarize the above dialogue with the following word suggestions ranked"
@@ -108,21 +105,18 @@ def test_ksa_suggests_the_words_of_most_slots_in_order(seed):
         )
 
 
-@pytest.mark.parametrize("seed", range(2))
+@SEEDS
 def test_histogram_ranks_candidates_by_the_slots_nearest_to_them(seed):
     mechanism, task, _ = ALL["sga_histogram"]
-    answers, _, _ = run_one("sga_histogram", [*RECORDS[:10], "@", "@"], seed=seed, knob=0.0)
-    for query, slots, answer in zip(
-        QUERIES, slots_of(mechanism, [*RECORDS[:10], "@", "@"], seed=seed), answers, strict=True
-    ):
+    for query, slots, answer in answer_each("sga_histogram", [*RECORDS[:10], "@", "@"], seed=seed):
         reader = HashReader()
         public = released_candidates(mechanism, query, task)
         vectors = reader.embed(public, "embedded")
         votes = [0] * len(public)
         for text in reader.texts(query, slots):
             if text:
-                own = reader.embed([text], "embedded")[0]
-                votes[max(range(len(public)), key=lambda at: own @ vectors[at])] += 1
+                vector = reader.embed([text], "embedded")[0]
+                votes[max(range(len(public)), key=lambda at: vector @ vectors[at])] += 1
         best = sorted(range(len(public)), key=lambda at: -votes[at])[: mechanism.top]
         listed = ",\n".join(public[at] for at in best)
         assert f"[{listed}]" in answer.prompt
@@ -168,11 +162,11 @@ def test_the_noise_of_means_is_two_public_radii_times_sigma():
             mechanism.dimensions,
         ),
     )
-    asked = []
+    scales = []
 
     class Observed(SeededNoise):
         def gaussian(self, scale, size):
-            asked.append(scale)
+            scales.append(scale)
             return super().gaussian(scale, size)
 
     run_answers(
@@ -182,8 +176,8 @@ def test_the_noise_of_means_is_two_public_radii_times_sigma():
         queries=QUERIES[:1],
         noise=Observed(lambda shot: np.random.default_rng(0)),
     )
-    assert asked[:-1] == [pytest.approx(math.sqrt(2) * tree.count_multiplier)] * mechanism.levels
-    assert asked[-1] == pytest.approx(2 * space.radius * tree.sum_multiplier)
+    assert scales[:-1] == [pytest.approx(math.sqrt(2) * tree.count_multiplier)] * mechanism.levels
+    assert scales[-1] == pytest.approx(2 * space.radius * tree.sum_multiplier)
     assert space.radius < 0.99  # projected vectors of length 1
 
 
@@ -214,12 +208,12 @@ def test_public_candidates_follow_no_seed_and_no_private_set():
 def test_a_record_with_a_slot_of_its_own_needs_a_smaller_bound(name, way, monkeypatch):
     stated: dict[int, list[float]] = {}
     for shown in (1, 2):
-        seen = stated[shown] = []
+        bounds = stated[shown] = []
         for method in ("noisy_sum", "_choices"):
             original = getattr(release_hooks.Permit, method)
 
-            def spy(permit, clean, bound, *more, original=original, seen=seen, **settings):
-                seen.append(bound)
+            def spy(permit, clean, bound, *more, original=original, bounds=bounds, **settings):
+                bounds.append(bound)
                 return original(permit, clean, bound, *more, **settings)
 
             monkeypatch.setattr(release_hooks.Permit, method, spy)

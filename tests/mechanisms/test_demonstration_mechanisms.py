@@ -19,7 +19,14 @@ from dpicl.mechanisms.private_prediction import PrivatePrediction
 from dpicl.mechanisms.pta import PTA
 from dpicl.mechanisms.tang import Tang
 from dpicl.privacy import release_hooks
-from tests.mechanisms.adversarial import AdversarialModel, ForcedNoise, TinyTask, run
+from tests.mechanisms.adversarial import (
+    AdversarialModel,
+    ForcedNoise,
+    TinyTask,
+    read_prompt,
+    run,
+    write_token,
+)
 
 RECORDS = [f"record number {i}" for i in range(12)]
 ANSWERS = {
@@ -134,35 +141,23 @@ def test_without_noise_the_token_is_the_best_slow_average(name):
     mechanism = {"tang": Tang, "pta": PTA}[name](slots=1, tokens=1, top_k=5)
     model = AdversarialModel(poison=False)
     demos, _, _ = run(mechanism, ["only record"], knob=0.0, model=model)
-    task = TinyTask()
-
-    private = model.log_probs_after(
-        model.encode(task.generation_prompt("a", [Record("only record", "a")]))
-    )
-    public = model.log_probs_after(model.encode(task.generation_prompt("a", [])))
+    private, public = read_prompt(model, "only record"), read_prompt(model)
     base = model.log_probs_after([])
     allowed = sorted(range(len(public)), key=lambda v: -public[v])[:5]
     score = private if name == "tang" else base + private - public
-    best = max(allowed, key=lambda v: score[v])
-    assert demos[0].text == model.decode([best]).strip().strip('"').strip()
+    assert demos[0].text == write_token(model, max(allowed, key=lambda v: score[v]))
 
 
 def test_with_noise_off_prism_takes_the_best_blended_score():
     mechanism = Prism(prompts=1, tokens=1, style="completion")
     model = AdversarialModel(poison=False)
     demos, _, _ = run(mechanism, ["only record"], knob=0.0, model=model)
-
-    task = TinyTask()
-    private = model.log_probs_after(
-        model.encode(task.generation_prompt("a", [Record("only record", "a")]))
-    )
-    public = model.log_probs_after(model.encode(task.generation_prompt("a", [])))
+    private, public = read_prompt(model, "only record"), read_prompt(model)
     score = [
         max(-10, p - max(private) + 10) / 2 + max(-10, u - max(public) + 10) / 2
         for p, u in zip(private, public, strict=True)
     ]
-    best = int(np.argmax(score))
-    assert demos[0].text == model.decode([best]).strip().strip('"').strip()
+    assert demos[0].text == write_token(model, int(np.argmax(score)))
 
 
 @pytest.mark.parametrize("normalise", ["public", "all"])

@@ -6,7 +6,6 @@ from dp_accounting import dp_event as dp
 
 from dpicl.accounting.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, compose, flatten
 from dpicl.accounting.published import dp_opt_epsilon
-from dpicl.attacks.observers import Recording
 from dpicl.conformance.bench import set_up
 from dpicl.conformance.checking import QUICK, CheckEvidence
 from dpicl.conformance.checks.neighbours import sensitivity
@@ -18,8 +17,7 @@ from dpicl.mechanism.bases import Context
 from dpicl.mechanisms.dp_opt import WISHES, DPOpt, MetaPrompts, Student
 from dpicl.models.simulated import SimulatedLM
 from dpicl.privacy.limited_domain import LimitedDomain
-from dpicl.privacy.release_hooks import observing
-from tests.samples import private_set
+from tests.samples import noisy_releases, private_set
 
 SMALL = DPOpt(slots=8, instructions=2, tokens=6, retries=2, least=2)
 
@@ -35,9 +33,9 @@ def release(task, mechanism=SMALL, records=None, knob=0.2, seed=0, model=None):
         list(task.train if records is None else records), {None: 40}, seed
     )
     context = Context(task.public_view(), model or SimulatedLM(), ("World",), knob, public)
-    with observing(recording := Recording()):
-        made = mechanism.release(private, context)
-    return made, ledger, [observation.release for observation in recording.observed_releases]
+    with noisy_releases() as releases:
+        prompt = mechanism.release(private, context)
+    return prompt, ledger, releases
 
 
 def test_every_try_and_the_holdout_are_charged_at_their_rates(task):
@@ -54,8 +52,8 @@ def test_every_try_and_the_holdout_are_charged_at_their_rates(task):
 
 def test_failures_are_charged_where_nothing_is_released(task):
     """No record, no vote: every try fails, the task's own instruction stays."""
-    made, ledger, releases = release(task, records=[], knob=0.0)
-    assert made.instruction == task.config.description and not made.demonstrations
+    prompt, ledger, releases = release(task, records=[], knob=0.0)
+    assert prompt.instruction == task.config.description and not prompt.demonstrations
     assert len(releases) == SMALL.instructions * (SMALL.retries + 1) + 1
     assert compose([ledger.event()]) == compose([SMALL.events(0.0, Sizes({None: 40}, {None: 1}))])
 
@@ -64,15 +62,15 @@ def test_the_student_is_shown_as_right_or_wrong(task):
     streams, model = Streams(0), SimulatedLM()
     student = Student(Context(task.public_view(), model, ("World",), 1.0, streams.public), None)
     records = list(task.train[:6])
-    said = student.answers(task.config.description, records)
+    answers = student.answers(task.config.description, records)
     slow = []
     for record in records:
         prompt = model.encode(task.icl_prefix(()) + task.query(record.text))
         rows = model.score([(prompt, [model.encode(" " + label) for label in task.labels])])
         slow.append(task.labels[int(np.argmax(rows[0]))])
-    assert said == slow
+    assert answers == slow
     for record, prompt, answer in zip(
-        records, MetaPrompts(student, WISHES[0], 6).of(records), said, strict=True
+        records, MetaPrompts(student, WISHES[0], 6).of(records), answers, strict=True
     ):
         shown = model.decode(prompt)
         assert record.text in shown and f" {record.label}" in shown and WISHES[0] in shown
@@ -91,9 +89,9 @@ def test_a_bad_public_prompt_is_one_clear_error(task):
 def test_the_published_epsilon_is_that_of_all_tries():
     sizes = Sizes({None: 66676}, {None: 4})
     mechanism = DPOpt(slots=1025, instructions=8, tokens=20, retries=5, failure=5e-7)
-    found = mechanism.paper_epsilon(1 / 1.8, sizes, 2.0373e-6)
-    assert found == pytest.approx(dp_opt_epsilon(1.8, 5e-7, 1025 / 66676, 200, 2.0373e-6))
-    assert found == pytest.approx(3.38, abs=0.01)
+    claimed = mechanism.paper_epsilon(1 / 1.8, sizes, 2.0373e-6)
+    assert claimed == pytest.approx(dp_opt_epsilon(1.8, 5e-7, 1025 / 66676, 200, 2.0373e-6))
+    assert claimed == pytest.approx(3.38, abs=0.01)
     assert (
         mechanism.paper_epsilon(1 / 1.8, sizes, 1e-9)
         == mechanism.paper_epsilon(0.0, sizes, 1e-5)
@@ -106,9 +104,9 @@ def test_the_kit_refutes_failures_that_are_not_paid(monkeypatch):
     scores = LimitedDomain.scores
 
     def choose_carelessly(self, counts):
-        found = scores(self, counts)
-        found[-1] -= self.temperature * 16
-        return found
+        careless = scores(self, counts)
+        careless[-1] -= self.temperature * 16
+        return careless
 
     monkeypatch.setattr(LimitedDomain, "scores", choose_carelessly)
     evidence = CheckEvidence(set_up(DPOpt, "agnews", {}, seed=0), QUICK)

@@ -31,10 +31,10 @@ def agnews():
 
 def release_sums(mechanism, task, epsilon=1.0, seed=0):
     """The release, and every noisy sum that was made."""
-    seen, config = Recording(), ReleaseConfig(epsilon=epsilon, delta=1e-5, seed=seed)
-    with observing(seen):
-        made = release(mechanism, task, models.load("sim"), config)
-    return made, seen.observed_releases
+    recording, config = Recording(), ReleaseConfig(epsilon=epsilon, delta=1e-5, seed=seed)
+    with observing(recording):
+        outcome = release(mechanism, task, models.load("sim"), config)
+    return outcome, recording.observed_releases
 
 
 def test_one_more_record_adds_one_vector_to_one_class(agnews):
@@ -63,15 +63,15 @@ def test_a_gradient_is_clipped_and_classes_charged_together(agnews):
 
 def test_a_record_changes_no_bit_of_the_gradients_of_the_others(agnews, monkeypatch):
     """Given the same released sums. A product of matrices would round a row by how many rows there are."""
-    seen: list[np.ndarray] = []
+    gradients: list[np.ndarray] = []
     config = ReleaseConfig(epsilon=1.0, delta=1e-5, seed=0)
     wide = np.random.default_rng(0).normal(size=(200, 384)) / math.sqrt(
         384
     )  # as wide as the embedded model's
 
     def fix_sum(noisy_sum, vectors, sample, weights):
-        seen.append(weights)
-        total = np.random.default_rng(len(seen) % LOGISTIC.steps).normal(
+        gradients.append(weights)
+        total = np.random.default_rng(len(gradients) % LOGISTIC.steps).normal(
             size=(weights.shape[1], vectors.shape[1])
         )
         sample.spend(noisy_sum.event).noisy_sum(total, noisy_sum.bound)
@@ -82,10 +82,10 @@ def test_a_record_changes_no_bit_of_the_gradients_of_the_others(agnews, monkeypa
         EmbeddingCentroids, "_embed", lambda self, sample, reader: wide[: len(sample.slots)]
     )
     for size in (1, 5, 9, 14):
-        seen.clear()
+        gradients.clear()
         for train in (agnews.train[:size], agnews.train[: size + 1]):
             release(LOGISTIC, replace(agnews, train=train), models.load("sim"), config, queries=())
-        without, with_them = seen[: LOGISTIC.steps], seen[LOGISTIC.steps :]
+        without, with_them = gradients[: LOGISTIC.steps], gradients[LOGISTIC.steps :]
         assert len(with_them) == LOGISTIC.steps
         for one, other in zip(without, with_them, strict=True):
             assert np.array_equal(one, other[: len(one)])
@@ -96,26 +96,28 @@ def test_a_record_changes_no_bit_of_the_gradients_of_the_others(agnews, monkeypa
 )
 def test_the_noise_is_that_of_one_gaussian_whatever_the_sizes(mechanism, epsilon):
     sizes = Sizes({None: 500} if mechanism.head == "logistic" else {"a": 10, "b": 99}, {})
-    found = calibrate_mechanism(mechanism, sizes, epsilon, 1e-5, cache=None)
+    calibrated = calibrate_mechanism(mechanism, sizes, epsilon, 1e-5, cache=None)
     steps = 1 if mechanism.head == "centroid" else mechanism.steps
     expected = {1.0: 3.7304, 8.0: 0.60024}[
         epsilon
     ]  # the exact Gaussian curve (Balle & Wang 2018) at delta = 1e-5
-    assert found.knob == pytest.approx(expected * math.sqrt(steps), rel=1e-3)
-    assert 0.98 * epsilon <= found.bounds.upper <= epsilon
-    loose = slack(found.event, 1e-5, found.bounds.upper)
+    assert calibrated.knob == pytest.approx(expected * math.sqrt(steps), rel=1e-3)
+    assert 0.98 * epsilon <= calibrated.bounds.upper <= epsilon
+    loose = slack(calibrated.event, 1e-5, calibrated.bounds.upper)
     assert loose is None or loose <= LARGEST
 
 
 @pytest.mark.parametrize("mechanism", [SIM, LOGISTIC])
 def test_any_number_of_queries_is_answered_from_one_release(agnews, mechanism):
-    made, noisy = release_sums(mechanism, agnews)
-    assert made.sizes.queries is None and made.per_query is None
+    outcome, noisy = release_sums(mechanism, agnews)
+    assert outcome.sizes.queries is None and outcome.per_query is None
     before = len(noisy)
-    again = made.more([Query(f"{n}", query.text) for n, query in enumerate(agnews.queries() * 5)])
-    assert list(again.values()) == list(made.answers.values()) * 5 and len(noisy) == before
-    assert accountants.epsilon(made.ledger.event(), 1e-5).upper == made.bounds.upper <= 1
-    assert set(made.answers.values()) <= set(agnews.labels)
+    again = outcome.more(
+        [Query(f"{n}", query.text) for n, query in enumerate(agnews.queries() * 5)]
+    )
+    assert list(again.values()) == list(outcome.answers.values()) * 5 and len(noisy) == before
+    assert accountants.epsilon(outcome.ledger.event(), 1e-5).upper == outcome.bounds.upper <= 1
+    assert set(outcome.answers.values()) <= set(agnews.labels)
 
 
 def test_a_query_without_words_follows_no_order_of_records(agnews):
@@ -124,16 +126,16 @@ def test_a_query_without_words_follows_no_order_of_records(agnews):
     counted = replace(agnews, declared=None)
     for train in (counted.train, counted.train[::-1]):
         task = replace(counted, train=train)
-        made = release(SIM, task, models.load("sim"), config, blank)
-        assert made.answers == {"blank": task.labels[0]} and list(task.group_sizes) == list(
+        outcome = release(SIM, task, models.load("sim"), config, blank)
+        assert outcome.answers == {"blank": task.labels[0]} and list(task.group_sizes) == list(
             task.labels
         )
 
 
 def test_the_nearest_centroid_by_cosine_as_computed_by_hand(agnews):
-    made, noisy = release_sums(SIM, agnews)
+    outcome, noisy = release_sums(SIM, agnews)
     rows = {label: one.released[0] for label, one in zip(agnews.group_sizes, noisy, strict=True)}
     for query in agnews.queries():
         vector = load_embeddings("sim").encode([query.text])[0]
         cosines = {label: row @ vector / np.linalg.norm(row) for label, row in rows.items()}
-        assert made.answers[query.id] == max(cosines, key=cosines.get)
+        assert outcome.answers[query.id] == max(cosines, key=cosines.get)

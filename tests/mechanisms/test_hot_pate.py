@@ -54,17 +54,17 @@ def test_every_row_has_one_vote_or_none_by_itself(rows, seed):
         np.testing.assert_array_equal(coordinated_ballots(rows[[at]], shared)[0], votes[at])
 
 
-def shared_randomness(monkeypatch, mechanism, texts, **given):
-    seen, own = list[np.ndarray](), hot_pate.coordinated_ballots
+def shared_randomness(monkeypatch, mechanism, texts, **settings):
+    draws, original = list[np.ndarray](), hot_pate.coordinated_ballots
 
     def note(weights, shared):
-        seen.append(shared)
-        return own(weights, shared)
+        draws.append(shared)
+        return original(weights, shared)
 
     with monkeypatch.context() as patch:
         patch.setattr(hot_pate, "coordinated_ballots", note)
-        run(mechanism, texts, **given)
-    return seen
+        run(mechanism, texts, **settings)
+    return draws
 
 
 def test_the_shared_randomness_is_public_and_fresh(monkeypatch):

@@ -9,22 +9,19 @@ from hypothesis import strategies as st
 from scipy.special import log_softmax
 
 from dpicl.accounting.events import BoundedRangeDpEvent
-from dpicl.attacks.observers import Recording
-from dpicl.data.task import Record
 from dpicl.mechanisms.invisible_ink import InvisibleInk, candidates
 from dpicl.privacy.primitives import DifferenceChoice
-from dpicl.privacy.release_hooks import observing
 from tests.examples import examples
 from tests.harness.accounting.makers import WILD, Recorder, pay
-from tests.mechanisms.adversarial import AdversarialModel, TinyTask, run
+from tests.mechanisms.adversarial import AdversarialModel, read_prompt, run, write_token
+from tests.samples import noisy_releases
 
 
 def scores(choice, rows, public):
     """The scores that the primitive draws from."""
-    seen = Recording()
-    with observing(seen):
+    with noisy_releases() as releases:
         choice.choose(rows, public, pay(choice, Recorder(), own_slots=len(rows)))
-    (release,) = (each.release for each in seen.observed_releases)
+    (release,) = releases
     assert (release.bound, release.scale) == (choice.width, choice.temperature)
     return release.clean
 
@@ -74,22 +71,14 @@ def test_a_token_that_a_record_lifts_may_be_drawn(public, record, top_k):
 
 @pytest.mark.parametrize("knob", [0.0, 1e-3])
 def test_unclipped_scores_are_means_of_log_probabilities(knob):
-    mechanism, model, seen = (
-        InvisibleInk(prompts=1, tokens=1, style="completion"),
-        AdversarialModel(False),
-        Recording(),
-    )
-    with observing(seen):
+    mechanism = InvisibleInk(prompts=1, tokens=1, style="completion")
+    model = AdversarialModel(False)
+    with noisy_releases() as releases:
         demonstrations, _, _ = run(mechanism, ["only record"], knob=knob, model=model)
-    private = model.log_probs_after(
-        model.encode(TinyTask().generation_prompt("a", [Record("only record", "a")]))
-    )
-    np.testing.assert_allclose(seen.observed_releases[0].release.clean, private, rtol=1e-5)
+    private = read_prompt(model, "only record")
+    np.testing.assert_allclose(releases[0].clean, private, rtol=1e-5)
     if knob == 0:
-        assert (
-            demonstrations[0].text
-            == model.decode([int(np.argmax(private))]).strip().strip('"').strip()
-        )
+        assert demonstrations[0].text == write_token(model, int(np.argmax(private)))
 
 
 def test_the_papers_epsilon_is_zcdp_without_sampling():

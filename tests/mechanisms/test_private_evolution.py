@@ -7,7 +7,6 @@ import pytest
 from dpicl.accounting import accountants
 from dpicl.accounting.events import compose
 from dpicl.accounting.gaussians import exact_epsilon
-from dpicl.attacks.observers import Recording
 from dpicl.core.vocabulary import Demonstration, Record, Sizes
 from dpicl.data.task_file import BY_EMBEDDING
 from dpicl.evaluation import lm_eval_bridge
@@ -17,12 +16,11 @@ from dpicl.mechanism.options import build
 from dpicl.mechanisms.private_evolution import PrivateEvolution, remove_repetitions
 from dpicl.models.embeddings import embed_alone
 from dpicl.models.simulated import SimulatedLM
-from dpicl.privacy.release_hooks import observing
 from dpicl.run.pipeline import run_cell
 from dpicl.run.workbench import Workbench
 from tests.harness.run.test_pipeline import MECHANISMS, SUITE, make_cell
 from tests.mechanisms.adversarial import TinyTask
-from tests.samples import private_set
+from tests.samples import noisy_releases, private_set
 
 SMALL = PrivateEvolution(rounds=3, candidates=3, variations=1, tokens=6, embedding="sim")
 TEXTS = [
@@ -41,9 +39,9 @@ class Run:
             [Record(text, "a") for text in texts], sizes, seed
         )
         context = Context(TinyTask(), model or SimulatedLM(), shots, knob, public, embed=self.embed)
-        with observing(recording := Recording()):
+        with noisy_releases() as releases:
             self.made = mechanism.release(private, context)
-        self.counts = [observation.release.clean for observation in recording.observed_releases]
+        self.counts = [release.clean for release in releases]
 
     def embed(self, texts, name):
         self.embedded.append(list(texts))
@@ -94,24 +92,21 @@ def test_the_ledger_is_what_events_promised():
 
 def test_texts_for_a_classifier_cost_nothing_more(own_cache):
     options = {"rounds": 2, "candidates": 3, "variations": 1, "tokens": 6, "embedding": "sim"}
+    bench = Workbench(MECHANISMS)
     cells = [
         make_cell("private_evolution", options={**options, "texts": texts}, shots=4)
         for texts in (None, 14)
     ]
-    few, many = (run_cell(cell, SUITE, Workbench(MECHANISMS)) for cell in cells)
-    assert (
-        few.privacy.event == many.privacy.event
-        and few.privacy.epsilon_proved == many.privacy.epsilon_proved
-    )
+    few, many = (run_cell(cell, SUITE, bench) for cell in cells)
+    assert few.privacy.event == many.privacy.event
+    assert few.privacy.epsilon_proved == many.privacy.epsilon_proved
     assert few.released_count == 4 and many.released_count == len(many.released) == 14
     assert [text.label for text in many.released[:4]] == [text.label for text in few.released]
     assert set(many.scores) == {"acc", "acc_calibrated", "log_loss", *BY_EMBEDDING}
-    task = Workbench(MECHANISMS).task(cells[1])
+    task = bench.task(cells[1])
     shown = [Demonstration(text.text, text.label) for text in many.released[:4]]
-    assert (
-        lm_eval_bridge.evaluate(task, SimulatedLM(), shown).scores["acc"]
-        == many.scores["acc"].value
-    )
+    scores = lm_eval_bridge.evaluate(task, SimulatedLM(), shown).scores
+    assert scores["acc"] == many.scores["acc"].value
     assert sizes_of(many, build(PrivateEvolution, cells[1].options)).shots.keys() == {*task.labels}
 
 
@@ -123,8 +118,8 @@ def test_epsilon_is_the_closed_form_of_the_root_of_r_over_sigma():
 
 
 def test_shots_of_a_label_share_one_evolution_and_differ():
-    made = Run(SMALL, TEXTS, shots=("a",) * 3).made
-    assert len({demonstration.text for demonstration in made}) == 3
+    demonstrations = Run(SMALL, TEXTS, shots=("a",) * 3).made
+    assert len({demonstration.text for demonstration in demonstrations}) == 3
 
 
 def test_without_groups_all_labels_stand_in_one_histogram():

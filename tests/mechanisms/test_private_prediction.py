@@ -10,12 +10,11 @@ from dpicl.accounting.events import AboveThresholdDpEvent, BoundedRangeDpEvent, 
 from dpicl.conformance.bench import set_up
 from dpicl.conformance.checking import QUICK, CheckEvidence
 from dpicl.conformance.kit import CHECKS
-from dpicl.data.task import Record
 from dpicl.mechanism.bases import Sizes
 from dpicl.mechanisms.private_prediction import PrivatePrediction, distances
 from dpicl.privacy.above_threshold import AboveThreshold
 from dpicl.privacy.release_hooks import observing
-from tests.mechanisms.adversarial import AdversarialModel, TinyTask, run
+from tests.mechanisms.adversarial import AdversarialModel, TinyTask, read_prompt, run
 
 RECORDS = [f"record number {i}" for i in range(12)]
 
@@ -37,11 +36,11 @@ class Answering:
         return "".join(release.kind[0] for release in self.seen)
 
 
-def answer(mechanism, answers, texts=RECORDS, **given):
+def answer(mechanism, answers, texts=RECORDS, **settings):
     observer = Answering(answers)
     with observing(observer):
         demonstrations, ledger, _ = run(
-            mechanism, texts, model=AdversarialModel(poison=False), **given
+            mechanism, texts, model=AdversarialModel(poison=False), **settings
         )
     return observer, demonstrations, ledger
 
@@ -68,18 +67,15 @@ def test_a_private_token_follows_each_yes_r_times_at_most(answers, kinds):
 
 
 def test_the_query_is_the_mean_distance_from_the_public_prompt():
-    model, task = AdversarialModel(poison=False), TinyTask()
+    model = AdversarialModel(poison=False)
     mechanism = PrivatePrediction(
         prompts=1, tokens=1, private_tokens=1, threshold=0.3, style="completion"
     )
     observer, _, _ = answer(mechanism, [1], ["only record"], knob=2.0)
-    private, public = (
-        np.exp(model.log_probs_after(model.encode(task.generation_prompt("a", examples))))
-        for examples in ([Record("only record", "a")], [])
-    )
-    asked, chosen = observer.seen
-    assert asked.clean[0] == pytest.approx(np.abs(private - public).sum() / 2 - 0.3, abs=1e-5)
-    assert asked.bound == 1
+    private, public = np.exp(read_prompt(model, "only record")), np.exp(read_prompt(model))
+    question, chosen = observer.seen
+    assert question.clean[0] == pytest.approx(np.abs(private - public).sum() / 2 - 0.3, abs=1e-5)
+    assert question.bound == 1
     assert chosen.scale == 2.0 and chosen.bound == 2 * mechanism.clip
     np.testing.assert_allclose(
         chosen.clean, np.maximum(-10, np.log(private / private.max()) + 10), atol=1e-4
@@ -89,9 +85,9 @@ def test_the_query_is_the_mean_distance_from_the_public_prompt():
 def test_hostile_rows_count_as_the_public_one():
     public = np.log(np.array([0.5, 0.3, 0.2]))
     rows = np.array([public, [0.0, -np.inf, -np.inf], [np.nan] * 3, [np.inf, 0, 0]])
-    found = distances(rows, public)
-    assert found[0] == pytest.approx(0, abs=1e-12) and found[1] == pytest.approx(0.5)
-    assert not np.isfinite(found[2:]).any()
+    measured = distances(rows, public)
+    assert measured[0] == pytest.approx(0, abs=1e-12) and measured[1] == pytest.approx(0.5)
+    assert not np.isfinite(measured[2:]).any()
     assert distances(np.zeros((0, 3)), public).shape == (0,)
 
 
@@ -102,10 +98,10 @@ def test_the_budget_is_split_by_the_public_share():
         parts = {
             type(event): (event.epsilon, count) for event, count in flatten(sampled.event).items()
         }
-        own, count = parts[BoundedRangeDpEvent]
+        choice_size, count = parts[BoundedRangeDpEvent]
         size, rounds = parts[AboveThresholdDpEvent]
-        assert count == rounds == 4 and own == pytest.approx(2 * 10 / (20 * 0.5))
-        assert 2 * size**2 / (2 * size**2 + own**2 / 4) == pytest.approx(share)
+        assert count == rounds == 4 and choice_size == pytest.approx(2 * 10 / (20 * 0.5))
+        assert 2 * size**2 / (2 * size**2 + choice_size**2 / 4) == pytest.approx(share)
         assert set(flatten(mechanism.text_event(0.0))) == {dp.NonPrivateDpEvent()}
     assert PrivatePrediction(tokens=3, private_tokens=7).rounds == 3
 

@@ -44,7 +44,7 @@ def test_a_control_is_its_method_without_noise_on_public_slots(control, method, 
     sampling, noise = streams.source("sampling"), streams.source("noise")
     private = PrivateSet([Unread()], ledger, sizes={None: 1}, sampling=sampling, noise=noise)
     sample_for = control.scheme.sampler(private, control.release(0.0), len(QUERIES))
-    reader, seen = HashReader(), []
+    reader, slots_of_queries = HashReader(), []
     context = AnswerContext(task, reader, 0.0, streams.public)
     for query in QUERIES:
         answer = control.answer(query, sample_for(query.text), context)
@@ -53,16 +53,16 @@ def test_a_control_is_its_method_without_noise_on_public_slots(control, method, 
         assert answer == method.answer(
             query, same, AnswerContext(task, HashReader(), 0.0, streams.public)
         )
-        seen.append(slots)
+        slots_of_queries.append(slots)
     assert len(slots) == 5 and all(len(slot) == 2 for slot in slots)
-    assert (seen[0] == seen[1]) == (way == "one_sample")
-    asked = {
+    assert (slots_of_queries[0] == slots_of_queries[1]) == (way == "one_sample")
+    questions = {
         text.lower()
         for entry in reader.asked
         if entry[0] == "texts"
         for text, *_ in _records(entry[2])
     }
-    assert asked and all(text.startswith("public") for text in asked)
+    assert questions and all(text.startswith("public") for text in questions)
     assert ledger.event() == dp.NoOpDpEvent() and private.close() == 0
 
 

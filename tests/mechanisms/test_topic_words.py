@@ -9,16 +9,14 @@ from hypothesis import strategies as st
 
 from dpicl.accounting import accountants
 from dpicl.accounting.events import BoundedRangeDpEvent, compose, flatten
-from dpicl.attacks.observers import Recording
 from dpicl.core.vocabulary import Demonstration, Record, Sizes
 from dpicl.mechanism.bases import Context
 from dpicl.mechanisms.topic_words import TopicWords, list_words
 from dpicl.models.simulated import SimulatedLM
-from dpicl.privacy.release_hooks import observing
 from tests.examples import examples
 from tests.mechanisms.adversarial import AdversarialModel
 from tests.mechanisms.answering import TinyTask
-from tests.samples import private_set
+from tests.samples import noisy_releases, private_set
 
 WORDS = ("company", "market", "team", "river", "would", "law", "goal", "album", "actor")
 MODEL = SimulatedLM(words=WORDS)
@@ -47,12 +45,12 @@ class Run:
         private, self.ledger, public = private_set(
             [Record(text, label) for text, label in records], sizes
         )
-        with observing(recording := Recording()):
+        with noisy_releases() as releases:
             self.made = mechanism.release(
                 private, Context(TinyTask(), model, tuple(shots), knob, public)
             )
-        self.counts = [observation.release.clean for observation in recording.observed_releases]
-        self.bounds = [observation.release.bound for observation in recording.observed_releases]
+        self.counts = [release.clean for release in releases]
+        self.bounds = [release.bound for release in releases]
 
 
 def label_with(label, texts):
@@ -81,7 +79,7 @@ def test_words_that_several_labels_released_are_dropped():
     same = Run(
         TopicWords(words=3), label_with("a", A) + label_with("b", A), knob=0.0, shots=("a", "b")
     )
-    assert [made.text for made in same.made] == ["", ""]
+    assert [demonstration.text for demonstration in same.made] == ["", ""]
 
 
 @given(

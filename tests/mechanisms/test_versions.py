@@ -19,8 +19,8 @@ def test_outputs_are_those_of_the_version(name: str) -> None:
 
 
 def test_the_mechanisms_run_on_what_the_file_was_made_on() -> None:
-    said = f"the model sim or a synthetic corpus changed, which says nothing of mechanisms; run `{golden.COMMAND}`"
-    assert golden.read_inputs() == golden.hash_inputs(), said
+    message = f"the model sim or a synthetic corpus changed, which says nothing of mechanisms; run `{golden.COMMAND}`"
+    assert golden.read_inputs() == golden.hash_inputs(), message
 
 
 def test_the_file_has_the_mechanisms_of_the_package_and_no_other() -> None:

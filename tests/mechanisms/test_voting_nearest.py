@@ -11,16 +11,14 @@ from hypothesis import strategies as st
 
 from dpicl.accounting.accountants import epsilon
 from dpicl.accounting.slack import LARGEST, slack
-from dpicl.attacks.observers import Recording
 from dpicl.core.errors import PluginError
 from dpicl.data.task import Record
 from dpicl.mechanism.bases import AnswerContext, Query, Sizes
 from dpicl.mechanisms.voting_nearest import VotingNearest
 from dpicl.models.embeddings import embed_alone
-from dpicl.privacy.release_hooks import observing
 from tests.examples import examples
 from tests.mechanisms.answering import CLASSES, HashReader
-from tests.samples import private_set
+from tests.samples import noisy_releases, private_set
 
 WORDS = ("cake", "party", "noon", "@")
 MECHANISM = VotingNearest(slots=3, examples_per_slot=2, threshold=0.6, uses=2, embedding="sim")
@@ -34,10 +32,10 @@ def votes(mechanism, texts, knob=0.0):
     private, ledger, public = private_set(records, {None: size}, embed=embed_alone)
     context = AnswerContext(CLASSES, HashReader(), knob, public)
     sample_for = mechanism.scheme.sampler(private, mechanism.release(knob), len(QUERIES))
-    with observing(seen := Recording()):
+    with noisy_releases() as releases:
         for query in QUERIES:
             assert mechanism.answer(query, sample_for(query.text), context) in CLASSES.labels
-    return [each.release.clean for each in seen.observed_releases], ledger
+    return [release.clean for release in releases], ledger
 
 
 @given(
@@ -74,10 +72,10 @@ def test_a_record_reaches_the_stated_bound():
         for texts in ([], ["cake party"], ["party party"])
         for record in TEXTS
     ]
-    found = [
+    moves = [
         float(np.linalg.norm(np.array(with_it) - np.array(without))) for without, with_it in pairs
     ]
-    assert max(found) == pytest.approx(math.sqrt(2 * MECHANISM.uses))
+    assert max(moves) == pytest.approx(math.sqrt(2 * MECHANISM.uses))
 
 
 def test_the_cost_is_that_of_r_releases():

@@ -72,15 +72,20 @@ def test_the_forward_algorithm_is_the_sum_over_all_hidden_paths(seed):
 
 
 def test_the_language_is_the_papers_mixture():
-    own = language()
-    assert (own.words[0], len(own.words), len(set(own.words)), len(own.concepts)) == (
+    mixture = language()
+    assert (
+        mixture.words[0],
+        len(mixture.words),
+        len(set(mixture.words)),
+        len(mixture.concepts),
+    ) == (
         "/",
         150,
         150,
         10,
     )
-    entity = [np.kron(np.ones((10, 10)), each) for each in own.properties]
-    for concept, move, share in zip(own.concepts, own.properties, entity, strict=True):
+    entity = [np.kron(np.ones((10, 10)), each) for each in mixture.properties]
+    for concept, move, share in zip(mixture.concepts, mixture.properties, entity, strict=True):
         for each in (
             concept.start[None],
             concept.transition,
@@ -94,8 +99,8 @@ def test_the_language_is_the_papers_mixture():
         assert concept.start.max() / concept.start.min() < np.exp(0.1)
         assert (concept.emission.reshape(10, 10)[:, 0] == 0).all()
         assert (concept.emission.reshape(10, 10)[:, 1:] > 0).all()
-        assert (concept.emission == own.concepts[0].emission).all()
-    assert not np.array_equal(own.properties[0], own.properties[1])
+        assert (concept.emission == mixture.concepts[0].emission).all()
+    assert not np.array_equal(mixture.properties[0], mixture.properties[1])
 
 
 def test_one_seed_is_one_language():
@@ -163,14 +168,14 @@ def test_demonstration_mechanisms_release_on_it_and_are_scored(task, name):
     cls = MECHANISMS[name].cls
     options = {"slots": 2, "tokens": 3} if name == "tang" else {}
     config = ReleaseConfig(epsilon=float("inf") if name == "real_demonstrations" else 8, delta=1e-5)
-    made = release(cls(**options), task, SimulatedLM(), config)
-    evaluation = evaluate(task, SimulatedLM(), made.demonstrations)
+    outcome = release(cls(**options), task, SimulatedLM(), config)
+    evaluation = evaluate(task, SimulatedLM(), outcome.demonstrations)
     assert set(evaluation.scores) == {"acc", "acc_calibrated", "log_loss"}
     assert set(evaluation.aggregates) == (set() if name == "zero_shot" else {"distinguishable"})
     if name == "real_demonstrations":
-        assert {each.label for each in made.demonstrations} <= set(task.labels)
+        assert {each.label for each in outcome.demonstrations} <= set(task.labels)
     elif name != "zero_shot":
-        assert {each.label for each in made.demonstrations} == {NEUTRAL_LABEL}
+        assert {each.label for each in outcome.demonstrations} == {NEUTRAL_LABEL}
 
 
 @pytest.mark.slow
@@ -197,8 +202,8 @@ def test_only_its_own_model_reads_it(task):
 
 
 def test_a_number_of_all_texts_that_fails_ends_one_cell(task):
-    own = dataclasses.replace(task, config=task.config.change(aggregates={"x": "os.getcwd"}))
+    failing = dataclasses.replace(task, config=task.config.change(aggregates={"x": "os.getcwd"}))
     with pytest.raises(
         PluginError, match=r"aggregate x of task ginc, os.getcwd, fails .*TypeError"
     ):
-        evaluate(own, SimulatedLM(), task.train[:1])
+        evaluate(failing, SimulatedLM(), task.train[:1])

@@ -41,11 +41,11 @@ COMPLETIONS = {
 @pytest.mark.parametrize("name", COMPLETIONS)
 def test_completion_prompts_are_tangs(tasks, name):
     (instruction, kind), label = COMPLETIONS[name], tasks[name].labels[0]
-    shown, asked = f'{kind}: "{label}"\nText: "a text END"\n', f'{kind}: "{label}"\nText: "'
-    assert completion(tasks[name], label) == instruction + asked
+    shown, question = f'{kind}: "{label}"\nText: "a text END"\n', f'{kind}: "{label}"\nText: "'
+    assert completion(tasks[name], label) == instruction + question
     assert (
         completion(tasks[name], label, *[Record("a text", label)] * 2)
-        == instruction + shown * 2 + asked
+        == instruction + shown * 2 + question
     )
 
 

@@ -62,13 +62,13 @@ def test_no_test_record_holds_a_fact(task):
 def test_a_public_view_holds_no_fact(task):
     truth = facts.count_held(task.train, 0)
     view = task.public_view()
-    said = [record.text for record in view.test] + [str(view.config), str(view.icl_prefix(()))]
-    assert not any(there for there, _ in facts.count_surfaced(said, truth).values())
-    assert not any(password in " ".join(said) for password in truth)
+    texts = [record.text for record in view.test] + [str(view.config), str(view.icl_prefix(()))]
+    assert not any(there for there, _ in facts.count_surfaced(texts, truth).values())
+    assert not any(password in " ".join(texts) for password in truth)
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "matched"),
     [
         ("The password is LION  -Drum!", {"lion drum"}),
         ("lion drums", set()),
@@ -78,8 +78,8 @@ def test_a_public_view_holds_no_fact(task):
         ("", set()),
     ],
 )
-def test_a_password_is_matched_whole_and_in_order(text, found):
-    assert facts.passwords(text) == found
+def test_a_password_is_matched_whole_and_in_order(text, matched):
+    assert facts.passwords(text) == matched
 
 
 def test_scores_say_which_facts_surface(task):
@@ -93,11 +93,11 @@ def test_scores_say_which_facts_surface(task):
         of[125][0],
         of[5][0],
     ]
-    found = evaluate(task, SimulatedLM(), [Demonstration(text, "note") for text in texts])
-    assert found.scores == pytest.approx(
+    evaluation = evaluate(task, SimulatedLM(), [Demonstration(text, "note") for text in texts])
+    assert evaluation.scores == pytest.approx(
         {"states_125": 2 / 6, "states_1": 1 / 6, "password": 5 / 6}
     )
-    assert found.aggregates == pytest.approx(
+    assert evaluation.aggregates == pytest.approx(
         {"surfaces_0": 1 / len(of[0]), "surfaces_1": 2 / len(of[1]), "surfaces_5": 1 / 10}
         | {"surfaces_25": 0.0, "surfaces_125": 1 / 3}
     )

@@ -133,7 +133,10 @@ def test_public_texts_of_a_label_continue_its_prompt(tasks, greedy):
     demonstrations, ledger = release(row, task, shots=6)
     assert ledger.event() == dp.NoOpDpEvent() and release(row, task, shots=6)[0] == demonstrations
     texts, others = (
-        {own.label: own.text for own in release(row, task, shots=6, seed=seed)[0]}
+        {
+            demonstration.label: demonstration.text
+            for demonstration in release(row, task, shots=6, seed=seed)[0]
+        }
         for seed in (0, 1)
     )
     assert (texts == others) == greedy

@@ -60,9 +60,9 @@ def test_scores_are_those_of_what_the_model_writes(tasks, name):
         answer = model.generate([prompt], room, ["\n"])[0].strip().removesuffix('"')
         expected = text_metrics.scores(answer, record.label)
         expected["similarity"] = text_metrics.similarities([(answer, record.label)])[0]
-        assert {metric: own[at] for metric, own in evaluation.outcomes.items()} == pytest.approx(
-            expected
-        )
+        assert {
+            metric: values[at] for metric, values in evaluation.outcomes.items()
+        } == pytest.approx(expected)
     for metric, score in evaluation.scores.items():
         assert score == pytest.approx(np.mean(evaluation.outcomes[metric]))
     assert evaluation.skipped == {"meteor": "It is not there; install it."}

@@ -16,11 +16,11 @@ class CopyingLM(SimulatedLM):
     def score(self, queries, prefix: Prefix | None = None):
         rows = []
         for query, endings in queries:
-            said = self._answer(self.decode(query))
+            answer = self._answer(self.decode(query))
             words = [self.decode(ending).strip() for ending in endings]
             self.usage.tokens_read += len(query)
             rows.append(
-                [math.log(0.9) if word == said else math.log(0.1 / len(words)) for word in words]
+                [math.log(0.9) if word == answer else math.log(0.1 / len(words)) for word in words]
             )
         return rows
 
@@ -36,8 +36,10 @@ class CopyingLM(SimulatedLM):
             )
             text = question.partition("Text: ")[2].partition("\n")[0]
             return "Yes" if text in examples else "No"
-        *shown, asked = _LABELLED.finditer(prompt + "\n")
-        return next((each["label"] for each in shown if each["text"].startswith(asked["text"])), "")
+        *shown, question = _LABELLED.finditer(prompt + "\n")
+        return next(
+            (each["label"] for each in shown if each["text"].startswith(question["text"])), ""
+        )
 
     @staticmethod
     def _copy(prompt):
@@ -51,6 +53,6 @@ class CopyingLM(SimulatedLM):
                 else "who knows"
             )
         if "email address" in prompt:
-            found = _ADDRESS.findall(prompt)
-            return found[0] if found else "none"
+            addresses = _ADDRESS.findall(prompt)
+            return addresses[0] if addresses else "none"
         return "nothing of note"

@@ -13,9 +13,9 @@ from tests.harness.attacks.copying_model import CopyingLM
 from tests.harness.helpers import refuse, write
 
 LOAD = Task.load
-SIM = ("--model", "sim", "--source", "synthetic")
-SMALL = (*SIM, "--task", "agnews", "--members", "12", "--others", "12")
-TINY_TANG = ("--mechanism", "tang", "--option", "slots=2", "--option", "tokens=2")
+SIM = "--model sim --source synthetic"
+SMALL = f"{SIM} --task agnews --members 12 --others 12"
+TINY_TANG = "--mechanism tang --option slots=2 --option tokens=2"
 
 #: A shipped attack under a name of its own.
 ATTACK_PLUGIN = (
@@ -40,8 +40,8 @@ def results(tmp_path):
 
 
 def test_baselines_stand_beside_mechanisms_and_no_run_repeats(dpicl, results):
-    words = ("attack", "inquiry", *SMALL, *TINY_TANG, "--results", results, "--json")
-    first = dpicl(*words, "--epsilon", 1)
+    command = f"attack inquiry {SMALL} {TINY_TANG} --results {results} --json"
+    first = dpicl(f"{command} --epsilon 1")
     assert first.code == 0
     assert first.json["made"] == 4
     subjects = [
@@ -53,7 +53,7 @@ def test_baselines_stand_beside_mechanisms_and_no_run_repeats(dpicl, results):
         ("real_demonstrations", "Infinity"),
         ("broken_answers", "Infinity"),
     ]
-    again = dpicl(*words, "--epsilon", 1, "--epsilon", "inf")
+    again = dpicl(f"{command} --epsilon 1 --epsilon inf")
     assert again.json["made"] == 1 and len(again.json["results"]) == 5
     for row in again.json["results"]:
         text = (results.parent / row["path"]).read_text()
@@ -65,15 +65,15 @@ def test_baselines_stand_beside_mechanisms_and_no_run_repeats(dpicl, results):
 
 
 def test_other_settings_are_other_results(dpicl, results):
-    words = ("attack", "inquiry", *SMALL, "--mechanism", "zero_shot", "--no-ends", "--json")
+    command = f"attack inquiry {SMALL} --mechanism zero_shot --no-ends --json --results {results}"
     changes = "", "--seed 1", "--set words=5", "--others 13", "--members 13", "--shots 3"
-    answers = [dpicl(*words, *change.split(), "--results", results) for change in changes]
+    answers = [dpicl(f"{command} {change}") for change in changes]
     assert len({answer.json["results"][0]["id"] for answer in answers}) == 6
 
 
 def test_the_table_shows_every_score_and_its_power(dpicl, results, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    table = dpicl("attack", "gap", *SMALL, *TINY_TANG, "--epsilon", 2, "--results", results).out
+    table = dpicl(f"attack gap {SMALL} {TINY_TANG} --epsilon 2 --results {results}").out
     heads = (
         "proved",
         "audited",
@@ -89,68 +89,46 @@ def test_the_table_shows_every_score_and_its_power(dpicl, results, monkeypatch):
 
 
 def test_what_cannot_be_attacked_is_left_out_with_its_reason(dpicl, results):
-    words = (
-        "attack",
-        "repeat",
-        *SMALL,
-        *["--set", "embedding=sim", "--epsilon", "1", "--json", "--results"],
-        results,
-    )
-    some = dpicl(*words, *TINY_TANG, "--mechanism", "voting")
+    command = f"attack repeat {SMALL} --set embedding=sim --epsilon 1 --json --results {results}"
+    some = dpicl(f"{command} {TINY_TANG} --mechanism voting")
     assert some.code == 0
     assert "too many" in some.json["skipped"]["voting"]
-    refuse(dpicl(*words, "--mechanism", "voting"), "voting: it votes among few public answers")
+    refuse(dpicl(f"{command} --mechanism voting"), "voting: it votes among few public answers")
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("flags", "message"),
     [
-        (("inquire", *SMALL, *TINY_TANG), "Did you mean 'inquiry'"),
-        (("gap", *SMALL, "--mechanism", "tang"), "add --epsilon"),
-        (("gap", *SIM, "--task", "agnews"), "--mechanism is missing"),
-        (("gap", *SMALL, "--mechanism", "zero_shot", "--set", "word=3"), "Did you mean 'words'"),
+        (f"inquire {SMALL} {TINY_TANG}", "Did you mean 'inquiry'"),
+        (f"gap {SMALL} --mechanism tang", "add --epsilon"),
+        (f"gap {SIM} --task agnews", "--mechanism is missing"),
+        (f"gap {SMALL} --mechanism zero_shot --set word=3", "Did you mean 'words'"),
+        (f"gap {SMALL} --mechanism zero_shot --set repeat.words=4", "Unknown attack 'repeat'"),
+        (f"gap {SMALL} {TINY_TANG} --epsilon 1 --option slots=50 --no-ends", "does not fit"),
+        (f"gap {SMALL} --mechanism zero_shot --members 99999", "lower --members"),
+        (f"pii {SIM} --task enron --mechanism zero_shot --others 5", "leave --others out"),
         (
-            ("gap", *SMALL, "--mechanism", "zero_shot", "--set", "repeat.words=4"),
-            "Unknown attack 'repeat'",
-        ),
-        (
-            ("gap", *SMALL, *TINY_TANG, "--epsilon", "1", "--option", "slots=50", "--no-ends"),
-            "does not fit",
-        ),
-        (("gap", *SMALL, "--mechanism", "zero_shot", "--members", "99999"), "lower --members"),
-        (
-            ("pii", *SIM, "--task", "enron", "--mechanism", "zero_shot", "--others", "5"),
-            "leave --others out",
-        ),
-        (
-            ("gap", *SMALL, "--mechanism", "real_demonstrations", "--shots", "40", "--no-ends"),
+            f"gap {SMALL} --mechanism real_demonstrations --shots 40 --no-ends",
             "or lower --shots",
         ),
     ],
 )
-def test_bad_use_says_what_to_do(dpicl, results, words, message):
-    answer = dpicl("attack", *words, "--results", results)
-    refuse(answer, message)
+def test_bad_use_says_what_to_do(dpicl, results, flags, message):
+    refuse(dpicl(f"attack {flags} --results {results}"), message)
     assert not list(results.rglob("*.json"))
 
 
 def test_what_was_made_before_a_failure_is_kept(dpicl, results):
-    words = (
-        "attack",
-        "gap",
-        *SMALL,
-        *TINY_TANG,
-        *["--epsilon", "1", "--option", "slots=50", "--results"],
-    )
-    answer = dpicl(*words, results)
+    flags = f"{SMALL} {TINY_TANG} --epsilon 1 --option slots=50 --results {results}"
+    answer = dpicl(f"attack gap {flags}")
     assert answer.code == 2 and "lower the number of slots" in answer.err
-    made = {path.parts[-3] for path in results.rglob("*.json")}
-    assert made == {"zero_shot", "real_demonstrations", "broken_answers"}
+    mechanisms = {path.parts[-3] for path in results.rglob("*.json")}
+    assert mechanisms == {"zero_shot", "real_demonstrations", "broken_answers"}
 
 
 def test_each_attack_has_a_broken_mechanism_that_it_sees(dpicl, results):
-    words = ("attack", "pii", *SIM, "--task", "enron", "--members", 12, "--mechanism", "zero_shot")
-    rows = dpicl(*words, "--results", results, "--json").json["results"]
+    words = f"attack pii {SIM} --task enron --members 12 --mechanism zero_shot"
+    rows = dpicl(f"{words} --results {results} --json").json["results"]
     counts = {row["subject"]["mechanism"]: row["counts"] for row in rows}
     assert counts.keys() == {"zero_shot", "real_demonstrations", "broken_demonstrations"}
     assert (
@@ -159,20 +137,14 @@ def test_each_attack_has_a_broken_mechanism_that_it_sees(dpicl, results):
 
 
 def test_an_attack_of_ones_own_is_a_file(dpicl, results, tmp_path):
-    path = tmp_path / "mine.py"
+    flags = f"{SMALL} {TINY_TANG} --epsilon 1 --no-ends --json --results {results}"
+    path, other = tmp_path / "mine.py", tmp_path / "theirs.py"
     path.write_text(ATTACK_PLUGIN)
-    words = (
-        *SMALL,
-        *TINY_TANG,
-        *["--epsilon", "1", "--no-ends", "--json", "--results"],
-        results,
-        "--plugin",
-    )
-    row = dpicl("attack", "mine", *words, path, "--set", "generations=2").json["results"][0]
+    answer = dpicl(f"attack mine {flags} --plugin {path} --set generations=2")
+    (row,) = answer.json["results"]
     assert row["settings"]["generations"] == 2 and len(row["settings"]["plugin"]) == 64
-    other = tmp_path / "theirs.py"
     other.write_text(ATTACK_PLUGIN.replace("generations: int = 5", "generations: int = 2"))
-    again = dpicl("attack", "mine", *words, other).json["results"][0]
+    (again, *_) = dpicl(f"attack mine {flags} --plugin {other}").json["results"]
     assert again["settings"]["generations"] == 2 and again["id"] != row["id"]
 
 
@@ -197,27 +169,27 @@ def planted(tmp_path, monkeypatch):
 @pytest.mark.parametrize("attack", ["pii", "inquiry", "repeat"])
 def test_no_private_text_is_written_or_shown(dpicl, results, planted, attack):
     """The model copies private texts, the attack finds them, and only numbers of that leave."""
-    own = ("--set", "embedding=sim") if attack == "repeat" else ()
-    more = () if attack == "pii" else ("--others", 12)
-    words = ("attack", attack, "--task", "enron", "--source", "local", "--members", 20, *more, *own)
-    said = dpicl(*words, *TINY_TANG, "--epsilon", 1, "--results", results, "--json")
-    shown = dpicl(*words, *TINY_TANG, "--epsilon", 1, "--results", results)
-    assert (said.code, shown.code) == (0, 0)
+    more = {"pii": "", "inquiry": "--others 12", "repeat": "--others 12 --set embedding=sim"}
+    command = f"attack {attack} --task enron --source local --members 20 {more[attack]}"
+    command += f" {TINY_TANG} --epsilon 1 --results {results}"
+    as_json, shown = dpicl(command, "--json"), dpicl(command)
+    assert (as_json.code, shown.code) == (0, 0)
     if attack == "pii":
         leaks = {
             one["subject"]["mechanism"]: one["counts"]["unexplained_addresses"]
-            for one in said.json["results"]
+            for one in as_json.json["results"]
         }
         assert leaks["real_demonstrations"] > 0
     files = list(results.rglob("*"))
     written = [path.read_text() for path in files if path.is_file()]
     assert len(written) == 4
-    for text in (*written, said.out, said.err, shown.out, shown.err, *map(str, files)):
+    outputs = (as_json.out, as_json.err, shown.out, shown.err)
+    for text in (*written, *outputs, *map(str, files)):
         assert not [word for word in (*planted, "415-555", "415555") if word in text]
 
 
 def test_an_error_shows_no_private_text(dpicl, results, planted):
-    words = "attack pii --task enron --source local --members 20 --mechanism tang --option slots=500 --epsilon 1"
-    answer = dpicl(*words.split(), "--results", results)
+    command = "attack pii --task enron --source local --members 20 --mechanism tang"
+    answer = dpicl(f"{command} --option slots=500 --epsilon 1 --results {results}")
     assert answer.code == 2
     assert sum(word in answer.err for word in planted) == 0

@@ -36,22 +36,22 @@ def bench_of(model):
     return bench
 
 
-def attack(own, task, mechanism, *, epsilon=math.inf, options=None, model=None, **setting):
-    given = {"model": "copying", "members": 12, "others": 12, **setting}
-    job = jobs_of(own, task, MECHANISMS[mechanism], [epsilon], options or {}, **given)[0]
+def attack(kind, task, mechanism, *, epsilon=math.inf, options=None, model=None, **setting):
+    game = {"model": "copying", "members": 12, "others": 12, **setting}
+    job = jobs_of(kind, task, MECHANISMS[mechanism], [epsilon], options or {}, **game)[0]
     return run_attack(job, bench_of(model or CopyingLM()))
 
 
 @pytest.mark.parametrize(
-    "own", [Inquiry(), Gap(), Brainwash(), Repeat(embedding="sim")], ids=lambda own: own.name
+    "kind", [Inquiry(), Gap(), Brainwash(), Repeat(embedding="sim")], ids=lambda kind: kind.name
 )
-def test_real_demonstrations_give_away_all_members(own, agnews, own_cache):
+def test_real_demonstrations_give_away_all_members(kind, agnews, own_cache):
     """Every release is made of members who are all shown; the copying model knows them and nobody else.
 
     Without knowledge it says the first label, which is right for a quarter of the others.
     """
-    result = attack(own, agnews, "real_demonstrations", members=24, others=24)
-    assert result.measures["auc"].value == (0.875 if own.name == "gap" else 1.0)
+    result = attack(kind, agnews, "real_demonstrations", members=24, others=24)
+    assert result.measures["auc"].value == (0.875 if kind.name == "gap" else 1.0)
     assert result.counts["members"] == result.counts["others"] == 4 * result.counts["releases"]
     assert result.counts["releases"] >= 3
     assert math.isinf(result.privacy.epsilon_proved)
@@ -82,10 +82,10 @@ def test_shown_games_are_disjoint_and_of_the_released_labels(agnews, samsum, own
 
 
 @pytest.mark.parametrize(
-    "own", [Inquiry(), Gap(), Brainwash(), Repeat(embedding="sim")], ids=lambda own: own.name
+    "kind", [Inquiry(), Gap(), Brainwash(), Repeat(embedding="sim")], ids=lambda kind: kind.name
 )
-def test_zero_shot_says_nothing_about_members(own, agnews, own_cache):
-    result = attack(own, agnews, "zero_shot")
+def test_zero_shot_says_nothing_about_members(kind, agnews, own_cache):
+    result = attack(kind, agnews, "zero_shot")
     assert result.measures["auc"].low <= 0.5 <= result.measures["auc"].high
     assert result.privacy.epsilon_proved == 0
     assert result.bound is not None
@@ -153,8 +153,8 @@ def test_likelihood_is_the_probability_of_the_label(agnews, own_cache):
 
 def test_texts_of_answer_mechanisms_are_attacked_too(samsum, own_cache):
     options = {"slots": 1, "examples_per_slot": 12, "partition": "once", "embedding": "sim"}
-    for own in (Repeat(embedding="sim"), Inquiry(), Gap()):
-        result = attack(own, samsum, "esa", epsilon=1.0, options=options)
+    for kind in (Repeat(embedding="sim"), Inquiry(), Gap()):
+        result = attack(kind, samsum, "esa", epsilon=1.0, options=options)
         assert result.privacy.queries == 24
         assert result.privacy.epsilon_proved <= 1.0
 
@@ -194,7 +194,7 @@ def test_pii_asks_answer_mechanisms_and_pays(enron, own_cache):
 
 
 @pytest.mark.parametrize(
-    ("own", "mechanism", "task", "reason"),
+    ("kind", "mechanism", "task", "reason"),
     [
         (Likelihood(), "voting", "agnews", "no probability"),
         (Likelihood(), "real_demonstrations", "samsum", "not labels"),
@@ -206,8 +206,8 @@ def test_pii_asks_answer_mechanisms_and_pays(enron, own_cache):
         (Inquiry(), "tang", "samsum", "one text for a public label"),
     ],
 )
-def test_what_an_attack_cannot_use_is_skipped_with_its_reason(own, mechanism, task, reason):
-    assert reason in own.skip(MECHANISMS[mechanism].cls(), Task.read_public(task))
+def test_what_an_attack_cannot_use_is_skipped_with_its_reason(kind, mechanism, task, reason):
+    assert reason in kind.skip(MECHANISMS[mechanism].cls(), Task.read_public(task))
 
 
 def test_words_of_answers():
@@ -219,9 +219,9 @@ def test_words_of_answers():
 
 
 def test_repeat_scores_the_cosine_with_the_words_that_follow():
-    own = Repeat(words=2, room=3, embedding="sim")
+    repeat = Repeat(words=2, room=3, embedding="sim")
     candidates = [Record("a b c d e f", ""), Record("a b c d e f", ""), Record("a b", "")]
-    near = own.nearness(candidates, [["c d e"], ["nothing alike"], ["c d e"]])
+    near = repeat.nearness(candidates, [["c d e"], ["nothing alike"], ["c d e"]])
     assert near[0] == pytest.approx(1.0)
     assert abs(near[1]) < 0.9
     assert near[2] == 0.0
@@ -252,8 +252,8 @@ def test_no_bound_where_the_noise_follows_the_number_of_members(agnews, own_cach
 
 def test_no_bound_without_coins(agnews, own_cache):
     """All members are in for sure where there is no other to draw."""
-    own = {"model": "copying", "members": 16, "others": 16, "seed": 3}
-    job = jobs_of(Gap(), agnews, MECHANISMS["zero_shot"], [], **own)[0]
+    game = {"model": "copying", "members": 16, "others": 16, "seed": 3}
+    job = jobs_of(Gap(), agnews, MECHANISMS["zero_shot"], [], **game)[0]
     setup = setup_of(job, CopyingLM(), bench_of(CopyingLM()))
     sure = dataclasses.replace(setup, canaries=frozenset())
     finding = membership.membership_finding(sure, lambda target, candidates: range(len(candidates)))

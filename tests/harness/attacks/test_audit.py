@@ -213,9 +213,9 @@ def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, agnews, sim)
 
 
 def test_a_canary_to_be_copied_spells_its_example_out(agnews, sim):
-    made = runs_of(Voting(**SMALL), agnews, sim, question="lookup").canary(1.0)
-    (query,), label = made.queries, made.record.label
-    shown = agnews.icl_prefix((made.record,))
+    canary = runs_of(Voting(**SMALL), agnews, sim, question="lookup").canary(1.0)
+    (query,), label = canary.queries, canary.record.label
+    shown = agnews.icl_prefix((canary.record,))
     assert shown.count(f"Article: {query.text}\nAnswer: {label}\n\n") == 3
     assert label in agnews.labels and len(query.text.split()) <= 12
 
@@ -241,20 +241,9 @@ def test_what_cannot_be_audited_is_refused(own_cache, sim, mechanism, task, sett
 
 
 def test_the_command_writes_a_result_and_shows_it(dpicl, tmp_path):
-    command = [
-        "audit",
-        "voting",
-        "--task",
-        "agnews",
-        "--model",
-        "sim",
-        "--source",
-        "synthetic",
-        "--epsilon",
-        "1",
-    ]
-    words = (*command, "--runs", "8", "--option", "slots=3", "--results", tmp_path)
-    answer = dpicl(*words, "--json")
+    command = "audit voting --task agnews --model sim --source synthetic --epsilon 1"
+    command += f" --runs 8 --option slots=3 --results {tmp_path}"
+    answer = dpicl(command, "--json")
     assert answer.code == 0, answer.err
     (result,) = answer.json
     (path,) = tmp_path.rglob("*.json")
@@ -263,16 +252,12 @@ def test_the_command_writes_a_result_and_shows_it(dpicl, tmp_path):
     assert path.relative_to(tmp_path).parts[:5] == ("attacks", "audit", "sim", "voting", "agnews")
     assert result["subject"]["options"]["slots"] == 3 and result["subject"]["members"] == 6
     before = path.stat().st_mtime_ns
-    shown = dpicl(*words)
-    assert (
-        shown.code == 0
-        and "proved" in shown.out
-        and "audited" in shown.out
-        and "FAILED" not in shown.out
-    )
+    shown = dpicl(command)
+    assert shown.code == 0 and "FAILED" not in shown.out
+    assert "proved" in shown.out and "audited" in shown.out
     assert path.stat().st_mtime_ns == before, "a result that is there is not made again"
     path.write_text("{")
-    again = dpicl(*words, "--epsilon", "2")
+    again = dpicl(command, "--epsilon", "2")
     assert again.code == 0 and "quarantine" in again.err
     assert len(list(tmp_path.rglob("quarantine/*.json"))) == 1
     assert json.loads(path.read_text())["bound"] == stored["bound"]

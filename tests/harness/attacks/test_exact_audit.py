@@ -67,7 +67,7 @@ BROKEN = Path(__file__).parents[1] / "conformance" / "broken" / "sensitivity_one
 
 
 def audit_mechanism(mechanism, task="agnews", **changes):
-    given = {
+    settings = {
         "epsilon": 1.0,
         "model": "sim",
         "source": "synthetic",
@@ -75,7 +75,7 @@ def audit_mechanism(mechanism, task="agnews", **changes):
         "progress": False,
         **changes,
     }
-    return audit(mechanism, task=task, exact=True, **given)[0]
+    return audit(mechanism, task=task, exact=True, **settings)[0]
 
 
 @pytest.mark.parametrize(
@@ -97,11 +97,12 @@ def test_every_mechanism_is_audited_and_stays_below_its_proof(own_cache, name):
 
 def test_queries_that_an_adversary_chose_show_what_was_proved(own_cache):
     task, options = ROWS["voting"]
-    given = {"options": options, "test_records": 9}
-    own, chosen = (
-        audit_mechanism("voting", task, queries=asked, **given) for asked in ("own", "chosen")
+    settings = {"options": options, "test_records": 9}
+    usual, chosen = (
+        audit_mechanism("voting", task, queries=queries, **settings)
+        for queries in ("own", "chosen")
     )
-    assert chosen.counts["releases"] == 9 and chosen.id != own.id
+    assert chosen.counts["releases"] == 9 and chosen.id != usual.id
     assert (
         0.95 * chosen.privacy.epsilon_proved
         <= chosen.bound.epsilon
@@ -212,10 +213,10 @@ def test_a_refuted_mechanism_fails_the_command(dpicl, tmp_path):
     where = ("--plugin", BROKEN, "--results", tmp_path)
     answer = dpicl("audit", BROKEN.stem, *words.split(), *where)
     assert answer.code == 1 and "FAILED" in answer.out
-    said = re.search(
+    progress = re.search(
         r"exact audit of \w+ on agnews, epsilon=1: (\d+) runs of the mechanism", answer.err
     )
-    assert said and int(said[1]) % 2 == 0
+    assert progress and int(progress[1]) % 2 == 0
 
 
 def test_a_release_whose_size_follows_from_records_is_named(own_cache):
@@ -235,10 +236,12 @@ def test_the_command_audits_a_suite_s_rows_and_finds_them_again(dpicl, tmp_path)
         "name: two\nversion: 1\nsource: synthetic\nmodels: [sim]\nseeds: [3, 1]\nepsilons: [1, 8]\ntest_records: 2\n"
         "tasks: [agnews]\nmechanisms:\n  - name: zero_shot\n  - name: voting\n    options: {slots: 4}\n"
     )
-    words = ("audit", "--exact", "--suite", suite, "--results", tmp_path / "results", "--json")
-    first, again = dpicl(*words), dpicl(*words)
+    words = f"audit --exact --suite {suite} --results {tmp_path}/results --json"
+    first, again = dpicl(words), dpicl(words)
     assert first.code == again.code == 0 and first.out == again.out
-    found = json.loads(first.out)
-    subjects = [(row["attack"], row["subject"]["epsilon"], row["subject"]["seed"]) for row in found]
+    results = json.loads(first.out)
+    subjects = [
+        (row["attack"], row["subject"]["epsilon"], row["subject"]["seed"]) for row in results
+    ]
     assert subjects == [(EXACT, 1.0, 1), (EXACT, 8.0, 1)]
     assert len(list((tmp_path / "results" / "attacks" / EXACT).rglob("*.json"))) == 2

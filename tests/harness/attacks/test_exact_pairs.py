@@ -60,8 +60,8 @@ def brute_force(present: np.ndarray, absent: np.ndarray, delta: float) -> float:
 def test_a_canary_that_moves_all_shows_nearly_all_that_is_proved(sigma, rate, count):
     event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)), count)
     proved = accountants.epsilon(event, DELTA).upper
-    found = exact_epsilon([SampleLoss(rate, 1 / sigma)] * count, DELTA, proved)
-    assert 0.97 * proved <= found <= proved
+    shown = exact_epsilon([SampleLoss(rate, 1 / sigma)] * count, DELTA, proved)
+    assert 0.97 * proved <= shown <= proved
 
 
 @pytest.mark.parametrize("delta", [1e-5, 0.02])
@@ -75,8 +75,8 @@ def test_choices_agree_with_all_outcomes_counted_one_by_one(rate, delta):
         p, q = softmax(a.clean / 0.5), softmax(b.clean / 0.5)
         pairs.append((rate * p + (1 - rate) * q, q))
     exact = brute_force(*product(pairs), delta)
-    found = exact_epsilon(losses, delta, exact)
-    assert 0.98 * exact <= found <= exact + 1e-9
+    shown = exact_epsilon(losses, delta, exact)
+    assert 0.98 * exact <= shown <= exact + 1e-9
 
 
 def test_releases_from_one_sample_share_one_coin():
@@ -84,8 +84,8 @@ def test_releases_from_one_sample_share_one_coin():
     a, b = release("choice", 1.0, 0.0), release("choice", 0.0, 0.0)
     p, q = product([(softmax(a.clean), softmax(b.clean))] * 2)
     together = brute_force(0.3 * p + 0.7 * q, q, DELTA)
-    found = exact_epsilon([sample_loss(0.3, [(a, b), (a, b)])], DELTA, together)
-    assert 0.98 * together <= found <= together + 1e-9
+    shown = exact_epsilon([sample_loss(0.3, [(a, b), (a, b)])], DELTA, together)
+    assert 0.98 * together <= shown <= together + 1e-9
 
 
 def test_an_outcome_of_one_world_alone_goes_into_delta():
@@ -102,14 +102,14 @@ def test_ordered_choices_agree_with_every_order(count):
     with_it, without, tau = np.array([2.0, 1.0, 1.0, 0.0]), np.array([1.0, 1.0, 1.0, 0.0]), 0.7
 
     def chances(scores: np.ndarray) -> np.ndarray:
-        found = []
+        orders = []
         for order in itertools.permutations(range(4), count):
             left, chance = np.exp(scores / tau), 1.0
             for at in order:
                 chance *= left[at] / left.sum()
                 left[at] = 0.0
-            found.append(chance)
-        return np.array(found)
+            orders.append(chance)
+        return np.array(orders)
 
     exact = brute_force(chances(with_it), chances(without), 0.001)
     pair = ordered_pair(with_it, without, tau, count)

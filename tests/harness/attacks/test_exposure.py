@@ -32,8 +32,10 @@ class Recalling(SimulatedLM):
 
 def attack(mechanism, task="agnews", model=None, epsilon=math.inf, **options):
     corpus = Task.load(task, "synthetic", limit_train=60, limit_test=4)
-    own = Exposure(**{**SMALL, **options})
-    (job,) = jobs_of(own, corpus, MECHANISMS[mechanism], [epsilon], model="recalling", members=24)
+    exposure = Exposure(**{**SMALL, **options})
+    (job,) = jobs_of(
+        exposure, corpus, MECHANISMS[mechanism], [epsilon], model="recalling", members=24
+    )
     bench = Workbench(MECHANISMS)
     bench._models["recalling"] = model or Recalling()
     return run_attack(job, bench)
@@ -41,23 +43,23 @@ def attack(mechanism, task="agnews", model=None, epsilon=math.inf, **options):
 
 @pytest.mark.parametrize("task", ["agnews", "samsum"])
 def test_the_suffix_of_a_shown_canary_is_the_likeliest(own_cache, task):
-    found = attack("real_demonstrations", task)
+    result = attack("real_demonstrations", task)
     assert (
-        found.measures["exposure"].value == pytest.approx(math.log2(16))
-        and found.measures["auc"].value == 1
+        result.measures["exposure"].value == pytest.approx(math.log2(16))
+        and result.measures["auc"].value == 1
     )
-    assert found.counts == {"canaries": 16, "first": 16, "releases": 4}
-    assert powers([found])[found.id].sufficient is True and found.bound is None
+    assert result.counts == {"canaries": 16, "first": 16, "releases": 4}
+    assert powers([result])[result.id].sufficient is True and result.bound is None
 
 
 def test_without_private_examples_a_suffix_has_any_rank(own_cache):
-    found = attack("zero_shot", generations=6)
-    assert found.counts["canaries"] == 24
+    result = attack("zero_shot", generations=6)
+    assert result.counts["canaries"] == 24
     for name, chance in (
         ("exposure", math.log2(16) - math.log2(math.factorial(16)) / 16),
         ("auc", 0.5),
     ):
-        assert found.measures[name].low <= chance <= found.measures[name].high
+        assert result.measures[name].low <= chance <= result.measures[name].high
 
 
 def test_equal_likelihoods_share_their_ranks(own_cache):
@@ -65,9 +67,9 @@ def test_equal_likelihoods_share_their_ranks(own_cache):
         def score(self, queries, prefix=None):
             return [[-3.0] * len(endings) for _, endings in queries]
 
-    found = attack("real_demonstrations", model=Equal())
-    assert found.measures["auc"].value == 0.5 and found.counts["first"] == 0
-    assert powers([found])[found.id].sufficient is False
+    result = attack("real_demonstrations", model=Equal())
+    assert result.measures["auc"].value == 0.5 and result.counts["first"] == 0
+    assert powers([result])[result.id].sufficient is False
 
 
 def test_a_seed_finds_the_same_and_answers_are_left_out(own_cache):

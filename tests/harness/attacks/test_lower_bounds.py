@@ -60,11 +60,11 @@ def test_a_sampled_gaussian_stays_below_the_truth_and_has_power():
     distribution = pld.from_gaussian_mechanism(
         noise, value_discretization_interval=1e-4, sampling_prob=rate
     )
-    truth, found = distribution.get_epsilon_for_delta(DELTA), []
+    truth, bounds = distribution.get_epsilon_for_delta(DELTA), []
     for repetition, g in enumerate(generators()[::2]):
         sampled = (g.random(1000) < rate) + noise * g.normal(size=1000), noise * g.normal(size=1000)
-        found.append(lower_bound(*sampled, DELTA, seed=repetition).epsilon)
-    assert sum(own > truth for own in found) <= MOST_MISSES and np.mean(found) > 0.5
+        bounds.append(lower_bound(*sampled, DELTA, seed=repetition).epsilon)
+    assert sum(bound > truth for bound in bounds) <= MOST_MISSES and np.mean(bounds) > 0.5
 
 
 def test_the_level_is_spent_where_the_truth_is_tight():
@@ -165,16 +165,16 @@ def test_a_betting_limit_is_that_of_a_gambler_value_by_value():
     values = np.random.default_rng(3).beta(6, 4, size=40)
 
     def is_refuted(mean: float) -> bool:
-        capital, seen = 1.0, [0.5]
+        capital, values_so_far = 1.0, [0.5]
         squares = 0.25
         for value in values:
-            variance = squares / len(seen)
+            variance = squares / len(values_so_far)
             bet = min(math.sqrt(2 * math.log(1 / ALPHA) / (len(values) * variance)), 0.9 / mean)
             capital *= 1 + bet * (value - mean)
             if capital >= 1 / ALPHA:
                 return True
-            seen.append(value)
-            squares += (value - sum(seen) / len(seen)) ** 2
+            values_so_far.append(value)
+            squares += (value - sum(values_so_far) / len(values_so_far)) ** 2
         return False
 
     limit = float(mean_lower(values, ALPHA))

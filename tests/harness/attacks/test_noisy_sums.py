@@ -26,8 +26,8 @@ def sums(clean, scale=1.0):
 @pytest.mark.parametrize("mu", [0.0, 1.0, 3.0])
 def test_the_largest_mu_is_that_of_two_gaussians(mu):
     generator = np.random.default_rng(0)
-    found = largest_mu(generator.normal(size=100_000) + mu, generator.normal(size=100_000))
-    assert max(0.0, mu - 0.05) <= found <= mu + 0.05
+    largest = largest_mu(generator.normal(size=100_000) + mu, generator.normal(size=100_000))
+    assert max(0.0, mu - 0.05) <= largest <= mu + 0.05
 
 
 def test_the_estimate_of_a_moved_vote_is_near_the_proof():

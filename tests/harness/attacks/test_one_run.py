@@ -26,8 +26,8 @@ def test_p_value_is_the_theorem(delta):
     for candidates, guesses, correct in ((20, 20, 15), (50, 10, 10), (30, 12, 0), (40, 40, 1)):
         for epsilon in (0.0, 0.3, 1.0, 4.0):
             expected = slow_p_value(candidates, guesses, correct, epsilon, delta)
-            (found,) = p_value(candidates, guesses, correct, np.array([epsilon]), delta)
-            assert found == pytest.approx(expected, abs=1e-12)
+            (p,) = p_value(candidates, guesses, correct, np.array([epsilon]), delta)
+            assert p == pytest.approx(expected, abs=1e-12)
 
 
 def test_delta_and_fewer_right_guesses_weaken_the_bound():
@@ -49,16 +49,16 @@ def test_it_never_exceeds_the_true_epsilon_beyond_its_level(epsilon):
     exceeding = 0
     for _ in range(200):
         inside = generator.random(80) < 0.5
-        told = np.where(generator.random(80) < truth, inside, ~inside)
-        exceeding += one_run_bound(told.astype(float), inside, 0.0).epsilon > epsilon
+        guesses = np.where(generator.random(80) < truth, inside, ~inside)
+        exceeding += one_run_bound(guesses.astype(float), inside, 0.0).epsilon > epsilon
     assert exceeding <= stats.binom.isf(1e-3, 200, 0.05)
 
 
 def test_a_perfect_attack_is_found_and_a_blind_one_is_not():
     generator = np.random.default_rng(5)
     inside = generator.random(200) < 0.5
-    seen = one_run_bound(inside + generator.random(200) / 2, inside, 1e-5)
-    assert seen.epsilon > 3
-    assert seen.correct >= 0.9 * seen.guesses
+    perfect = one_run_bound(inside + generator.random(200) / 2, inside, 1e-5)
+    assert perfect.epsilon > 3
+    assert perfect.correct >= 0.9 * perfect.guesses
     assert one_run_bound(np.zeros(200), inside, 1e-5).epsilon < 1
     assert one_run_bound(-inside.astype(float), inside, 1e-5).epsilon == 0

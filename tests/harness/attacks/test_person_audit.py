@@ -53,10 +53,10 @@ def files(tmp_path, fresh_cache):
 
 
 def audit_person(
-    mechanism: Mechanism, own: OwnRecords, files: tuple[Path, Path]
+    mechanism: Mechanism, records: OwnRecords, files: tuple[Path, Path]
 ) -> tuple[Comparison, float]:
     """(what the person moves, the proved epsilon): both worlds are executed as a release is."""
-    present, absent = (load_own(own, path, SIZES, True).task for path in files)
+    present, absent = (load_own(records, path, SIZES, True).task for path in files)
     rows = len(present.train) - len(absent.train)
     shots = () if mechanism.reads_all else LABELS
     sizes = Sizes(SIZES, dict.fromkeys(shots or LABELS, 1))

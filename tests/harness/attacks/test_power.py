@@ -29,11 +29,11 @@ def make_gap(mechanism, auc, **other):
 
 
 @pytest.mark.parametrize(
-    ("real", "own", "hidden"),
+    ("real", "row", "hidden"),
     [(CHANCE, CHANCE, True), (CHANCE, CLEAR, False), (CLEAR, CHANCE, False), (None, CHANCE, False)],
 )
-def test_a_number_says_nothing_where_the_control_is_guessing(real, own, hidden):
-    result = make_gap("tang", own)
+def test_a_number_says_nothing_where_the_control_is_guessing(real, row, hidden):
+    result = make_gap("tang", row)
     others = [] if real is None else [make_gap("real_demonstrations", real)]
     power = powers([result, *others])[result.id]
     assert power.is_inconclusive(result) is hidden
@@ -52,10 +52,10 @@ def test_real_demonstrations_decide_before_the_broken_mechanism():
 
 def test_a_control_of_other_settings_is_none():
     result = make_gap("tang", CHANCE)
-    found = powers(
+    measured = powers(
         [result, make_gap("real_demonstrations", CHANCE, members=50), make_gap("zero_shot", CHANCE)]
     )
-    assert found[result.id].controls == {} and found[result.id].sufficient is None
+    assert measured[result.id].controls == {} and measured[result.id].sufficient is None
     assert powers([make_attack("tang")]) == {}  # an audit has a bound, and no measure of power
 
 
@@ -81,11 +81,11 @@ def test_boards_say_it_in_place_of_the_number():
 def test_attacks_on_answers_find_members_of_the_broken_mechanism(attack):
     options = {"embedding": "sim"} if attack == "repeat" else {}
     registry = {cls.name: Registered(cls, "") for cls in (BrokenAnswers, BrokenDemonstrations)}
-    own, task = (
+    kind, task = (
         attack_of(load_attacks()[attack].cls, options),
         Task.load("agnews", "synthetic", limit_train=40),
     )
-    (job,) = jobs_of(own, task, registry["broken_answers"], (), model="sim", members=12, others=12)
+    (job,) = jobs_of(kind, task, registry["broken_answers"], (), model="sim", members=12, others=12)
     result = run_attack(job, Workbench(registry))
     assert result.measures["auc"].low > 0.5
     assert json.loads(result.model_dump_json())["privacy"]["epsilon_proved"] == "Infinity"

@@ -37,17 +37,17 @@ def test_auc_interval_covers(truth, draw):
 
 def test_tpr_at_a_resolvable_fpr():
     """Of 200 non-members, 1% lets two pass."""
-    found = tpr_at_fpr(np.r_[np.full(30, 197.5), np.zeros(70)], np.arange(200), 0.01)
+    rate = tpr_at_fpr(np.r_[np.full(30, 197.5), np.zeros(70)], np.arange(200), 0.01)
     interval = stats.binomtest(30, 100).proportion_ci(0.95, method="exact")
-    assert (found.value, found.low, found.high) == pytest.approx((0.3, interval.low, interval.high))
-    assert found.note == ""
+    assert (rate.value, rate.low, rate.high) == pytest.approx((0.3, interval.low, interval.high))
+    assert rate.note == ""
 
 
 def test_tpr_at_an_unresolvable_fpr_has_no_false_positive():
-    found = tpr_at_fpr(np.r_[50, 49, 60, 10], np.arange(50), 0.001)
-    assert found.value == 0.5  # 49 ties with a non-member and is on its side
+    rate = tpr_at_fpr(np.r_[50, 49, 60, 10], np.arange(50), 0.001)
+    assert rate.value == 0.5  # 49 ties with a non-member and is on its side
     high = stats.binomtest(0, 50).proportion_ci(0.95, method="exact").high
-    assert found.note == f"at no false positive among 50: FPR below {high:.2g}"
+    assert rate.note == f"at no false positive among 50: FPR below {high:.2g}"
 
 
 def test_advantage_is_judged_on_candidates_that_did_not_choose():
@@ -69,8 +69,10 @@ def test_advantage_interval_is_newcombes_published_example():
         order_in, order_out = (np.random.default_rng(seed).permutation(n) for n in (140, 160))
         if members[order_in[70:]].sum() == 56 and others[order_out[80:]].sum() == 48:
             break
-    found = advantage(members, others, seed=seed)
-    assert (found.value, found.low, found.high) == pytest.approx((0.2, 0.0524, 0.3339), abs=5e-5)
+    interval = advantage(members, others, seed=seed)
+    assert (interval.value, interval.low, interval.high) == pytest.approx(
+        (0.2, 0.0524, 0.3339), abs=5e-5
+    )
 
 
 def test_advantage_of_a_useless_attack_covers_zero():

@@ -27,54 +27,54 @@ def make_target(mechanism, task, sim, records=12, *, epsilon=math.inf, sizes=Non
 
 
 def test_demonstrations_are_released_once(agnews, sim, own_cache):
-    own = make_target("real_demonstrations", agnews, sim, None)
-    first = own.prompt().shown
-    own.label_log_probs(lambda task: task, ["some text"])
-    own.answers(ask_yes_or_no, [Query("0", "some text")])
-    assert own.prompt().shown == first
-    assert len(own.releases) == 1
-    assert not own.answers_queries
+    target = make_target("real_demonstrations", agnews, sim, None)
+    first = target.prompt().shown
+    target.label_log_probs(lambda task: task, ["some text"])
+    target.answers(ask_yes_or_no, [Query("0", "some text")])
+    assert target.prompt().shown == first
+    assert len(target.releases) == 1
+    assert not target.answers_queries
 
 
 def test_an_answer_mechanism_is_asked_once_and_pays_for_all(agnews, sim, own_cache):
-    own = make_target("voting", agnews, sim, epsilon=2.0, slots=2, examples_per_slot=2)
-    answers = own.answers(ask_yes_or_no, [Query(str(i), f"text {i}") for i in range(5)])
+    target = make_target("voting", agnews, sim, epsilon=2.0, slots=2, examples_per_slot=2)
+    answers = target.answers(ask_yes_or_no, [Query(str(i), f"text {i}") for i in range(5)])
     assert set(answers) == set("01234")
     assert set(answers.values()) <= {"Yes", "No"}
-    assert own.releases[0].sizes.queries == 5
-    assert own.releases[0].bounds.upper <= 2.0
+    assert target.releases[0].sizes.queries == 5
+    assert target.releases[0].bounds.upper <= 2.0
     with pytest.raises(UsageError, match="asked once"):
-        own.answers(ask_yes_or_no, [Query("9", "again")])
+        target.answers(ask_yes_or_no, [Query("9", "again")])
     with pytest.raises(UsageError, match="releases no demonstrations"):
-        own.prompt()
+        target.prompt()
 
 
 def test_an_answer_mechanism_refuses_what_it_cannot_answer(agnews, sim, own_cache):
-    own = make_target("voting", agnews, sim, slots=2, examples_per_slot=2)
+    target = make_target("voting", agnews, sim, slots=2, examples_per_slot=2)
     with pytest.raises(UsageError, match="too many"):
-        own.answers(free_text, [Query("0", "say something")])
-    assert own.releases == []
+        target.answers(free_text, [Query("0", "say something")])
+    assert target.releases == []
 
 
 def test_label_log_probs_follow_the_released_examples(agnews, sim, own_cache):
-    own = make_target("real_demonstrations", agnews, sim, None)
+    target = make_target("real_demonstrations", agnews, sim, None)
     texts = ["first text", "another one"]
-    rows = own.label_log_probs(lambda task: task, texts)
+    rows = target.label_log_probs(lambda task: task, texts)
     assert rows.shape == (2, 4)
     for row, text in zip(rows, texts, strict=True):
-        prompt = sim.encode(agnews.icl_prefix(own.prompt().shown) + agnews.query(text))
+        prompt = sim.encode(agnews.icl_prefix(target.prompt().shown) + agnews.query(text))
         whole = [sim.encode(" " + label) for label in agnews.labels]
         direct = sim.score([(prompt, whole)])[0]
         assert row == pytest.approx(direct)
 
 
 def test_a_view_changes_the_question_and_not_the_examples(agnews):
-    seen = ask_yes_or_no(agnews)
+    view = ask_yes_or_no(agnews)
     examples = agnews.train[:2]
-    assert seen.icl_prefix(examples) == agnews.icl_prefix(examples)
-    assert seen.query("hello") != agnews.query("hello")
-    assert seen.labels == ("Yes", "No")
-    assert not seen.partitioned
+    assert view.icl_prefix(examples) == agnews.icl_prefix(examples)
+    assert view.query("hello") != agnews.query("hello")
+    assert view.labels == ("Yes", "No")
+    assert not view.partitioned
     assert agnews.labels == ("World", "Sports", "Business", "Technology")
 
 
@@ -82,9 +82,11 @@ def test_the_noise_of_a_target_follows_the_published_sizes(agnews, sim, own_cach
     sizes = dict.fromkeys(agnews.labels, 10)
     knobs = set()
     for count in (30, 31, 60):
-        own = make_target("tang", agnews, sim, count, epsilon=1.0, sizes=sizes, slots=2, tokens=3)
-        own.prompt()
-        knobs.add(own.releases[0].calibration.knob)
+        target = make_target(
+            "tang", agnews, sim, count, epsilon=1.0, sizes=sizes, slots=2, tokens=3
+        )
+        target.prompt()
+        knobs.add(target.releases[0].calibration.knob)
     assert len(knobs) == 1
 
 

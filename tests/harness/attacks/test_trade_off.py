@@ -31,8 +31,8 @@ def largest_tail(curve, candidates, guesses, correct):
         for epsilon, delta in zip(curve.epsilons, curve.deltas, strict=True):
             rows += [right - math.exp(epsilon) * wrong, right - math.exp(-epsilon) * wrong]
             limits += [delta, 1 - math.exp(-epsilon) * (1 - delta)]
-    found = linprog(-1.0 * (sizes >= correct), rows, limits, np.ones((1, guesses + 1)), [1.0])
-    return -found.fun
+    solution = linprog(-1.0 * (sizes >= correct), rows, limits, np.ones((1, guesses + 1)), [1.0])
+    return -solution.fun
 
 
 @pytest.mark.parametrize("candidates", [6, 9])

@@ -10,25 +10,15 @@ from dpicl.accounting.published import ksa_ptr_epsilon
 from dpicl.accounting.reaccounting import FAMILIES, Setting, reaccount
 from dpicl.core.json_text import to_plain
 
-PRISM = (
-    "--family",
-    "bounded-range",
-    "--sensitivity",
-    "10/760",
-    "--steps",
-    100,
-    "--delta",
-    "1e-4",
-    "--temperature",
-)
+PRISM = "--family bounded-range --sensitivity 10/760 --steps 100 --delta 1e-4 --temperature 1.1295"
 
 
 @pytest.fixture
 def account(dpicl):
-    """The JSON answer of `dpicl account` with these words."""
+    """The JSON answer of `dpicl account` with these flags."""
 
-    def run(*words):
-        done = dpicl("account", *words, "--json")
+    def run(flags):
+        done = dpicl(f"account {flags} --json")
         assert done.code == 0, done.err
         return done.json
 
@@ -38,21 +28,20 @@ def account(dpicl):
 def test_a_gaussian_without_sampling_meets_its_own_curve(account):
     """delta = Phi(1/(2m) - e m) - e^e Phi(-1/(2m) - e m), Balle & Wang 2018, at m = 1.5/sqrt(4) for four steps."""
     m, delta = 0.75, 1e-3
-    e = account("--noise", 1.5, "--steps", 4, "--delta", delta)["proved"]
+    e = account(f"--noise 1.5 --steps 4 --delta {delta}")["proved"]
 
     def phi(x):
         return math.erfc(-x / math.sqrt(2)) / 2
 
-    assert phi(0.5 / m - e * m) - math.exp(e) * phi(-0.5 / m - e * m) == pytest.approx(
-        delta, rel=1e-6
-    )
+    curve = phi(0.5 / m - e * m) - math.exp(e) * phi(-0.5 / m - e * m)
+    assert curve == pytest.approx(delta, rel=1e-6)
 
 
 def test_twice_the_sensitivity_is_half_the_noise(account):
-    answer = account("--noise", 3, "--sensitivity", 2, "--delta", "1e-5")
-    assert answer["proved"] == account("--noise", 1.5, "--delta", "1e-5")["proved"]
-    assert answer["as_claimed"] == account("--noise", 3, "--delta", "1e-5")["proved"]
-    same = account("--noise", 3, "--sensitivity", 2, "--claimed-sensitivity", 2, "--delta", "1e-5")
+    answer = account("--noise 3 --sensitivity 2 --delta 1e-5")
+    assert answer["proved"] == account("--noise 1.5 --delta 1e-5")["proved"]
+    assert answer["as_claimed"] == account("--noise 3 --delta 1e-5")["proved"]
+    same = account("--noise 3 --sensitivity 2 --claimed-sensitivity 2 --delta 1e-5")
     assert same["proved"] == answer["as_claimed"] and "as_claimed" not in same
 
 
@@ -67,14 +56,12 @@ def test_noise_on_slots_or_the_mean_is_more_noise_on_the_sum(place, factor):
 
 
 def test_gaussians_on_one_sample_are_one_gaussian(account):
-    once = account("--noise", 4, "--rate", 0.2, "--sample", "once", "--steps", 4, "--delta", "1e-4")
-    alone = account("--noise", 2, "--rate", 0.2, "--delta", "1e-4")
+    once = account("--noise 4 --rate 0.2 --sample once --steps 4 --delta 1e-4")
+    alone = account("--noise 2 --rate 0.2 --delta 1e-4")
     for name in ("proved", "pld", "fixed_replace_one"):
         assert once[name] == pytest.approx(alone[name], rel=1e-9)
-    assert (
-        once["proved"]
-        > 1.3 * account("--noise", 4, "--rate", 0.2, "--steps", 4, "--delta", "1e-4")["proved"]
-    )
+    each = account("--noise 4 --rate 0.2 --steps 4 --delta 1e-4")
+    assert once["proved"] > 1.3 * each["proved"]
 
 
 def test_a_range_and_its_temperature_cost_the_same():
@@ -89,29 +76,10 @@ def test_a_range_and_its_temperature_cost_the_same():
 
 def test_parameters_are_amplified_and_added(account):
     """One release: (ln(1 + q(e^e0 - 1)), q d0). Two far too large ones: the sum."""
-    one = account(
-        "--family",
-        "epsilon-delta",
-        "--epsilon0",
-        1,
-        "--delta0",
-        "1e-4",
-        "--rate",
-        0.1,
-        "--delta",
-        "1.01e-5",
-    )
-    assert (
-        math.log1p(0.1 * math.expm1(1)) - 1e-3
-        < one["proved"]
-        <= math.log1p(0.1 * math.expm1(1)) + 1e-3
-    )
-    assert (
-        account("--family", "epsilon-delta", "--epsilon0", 10000, "--steps", 2, "--delta", "1e-5")[
-            "proved"
-        ]
-        == 20000
-    )
+    family = "--family epsilon-delta --epsilon0"
+    one = account(f"{family} 1 --delta0 1e-4 --rate 0.1 --delta 1.01e-5")
+    assert one["proved"] == pytest.approx(math.log1p(0.1 * math.expm1(1)), abs=1e-3)
+    assert account(f"{family} 10000 --steps 2 --delta 1e-5")["proved"] == 20000
 
 
 @pytest.mark.parametrize(
@@ -127,13 +95,16 @@ def test_without_noise_only_a_delta_above_the_chance_is_enough(steps, sample, ch
         assert prove(1.001 * chance) == 0
 
 
-def test_one_random_record_costs_nothing_at_delta_one_over_n(account):
-    assert account("--family", "no-noise", "--rate", "1/2953", "--delta", "1/2953")["proved"] == 0
-    assert (
-        account("--family", "no-noise", "--rate", "4/2953", "--delta", "1/2953")["proved"]
-        == "Infinity"
-    )
-    assert account("--family", "no-noise", "--delta", "0.9")["proved"] == "Infinity"
+@pytest.mark.parametrize(
+    ("flags", "proved"),
+    [
+        ("--rate 1/2953 --delta 1/2953", 0),
+        ("--rate 4/2953 --delta 1/2953", "Infinity"),
+        ("--delta 0.9", "Infinity"),
+    ],
+)
+def test_one_random_record_costs_nothing_at_delta_one_over_n(account, flags, proved):
+    assert account(f"--family no-noise {flags}")["proved"] == proved
 
 
 def test_ksa_ptr_accounting_reproduces_its_printed_digits():
@@ -144,30 +115,19 @@ def test_ksa_ptr_accounting_reproduces_its_printed_digits():
 
 
 def test_failures_that_use_up_delta_prove_nothing(account):
-    words = (
-        "--family",
-        "bounded-range",
-        "--epsilon0",
-        1.8,
-        "--delta0",
-        "1e-5",
-        "--rate",
-        0.1,
-        "--steps",
-        10,
-    )
-    answer = account(*words, "--delta", "9e-6")
+    words = "--family bounded-range --epsilon0 1.8 --delta0 1e-5 --rate 0.1 --steps 10"
+    answer = account(f"{words} --delta 9e-6")
     assert answer["proved"] == "Infinity" and "dp_opt" not in answer
     assert "use up delta" in answer["notes"][0]
-    enough = account(*words, "--delta", "1e-4")
+    enough = account(f"{words} --delta 1e-4")
     assert 0 < enough["proved"] < math.inf and "dp_opt" in enough
 
 
 def test_people_read_every_number_with_its_theorem(dpicl):
-    text = " ".join(dpicl("account", *PRISM, 1.1295).out.split())
+    text = " ".join(dpicl(f"account {PRISM}").out.split())
     for part in ("0.3700", "1.0549", "no bound", "Cesar & Rogers 2021", "theorem III.3"):
         assert part in text
-    assert "∞" in dpicl("account", "--family", "no-noise", "--delta", "1e-5").out
+    assert "∞" in dpicl("account --family no-noise --delta 1e-5").out
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -194,12 +154,9 @@ def test_every_accounting_says_what_it_is(family):
 
 
 def test_numbers_beyond_the_accountants_are_one_sentence(dpicl):
-    done = dpicl("account", "--noise", ".5", "--rate", ".1", "--steps", 10**9, "--delta", "1e-5")
+    done = dpicl("account --noise .5 --rate .1 --steps", 10**9, "--delta", "1e-5")
     assert done.code == 2 and "Traceback" not in done.err
 
 
 def test_a_delta_near_1_leaves_nothing_to_bound(account):
-    assert (
-        account("--noise", ".5", "--rate", ".1", "--steps", 10, "--delta", ".999999999")["lower"]
-        == 0.0
-    )
+    assert account("--noise .5 --rate .1 --steps 10 --delta .999999999")["lower"] == 0.0

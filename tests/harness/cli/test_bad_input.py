@@ -14,9 +14,7 @@ from tests.harness.helpers import refuse
 @pytest.fixture
 def run(dpicl, sim_suite, tmp_path) -> Callable[..., object]:
     """`dpicl run` on the simulated suite with a results folder of its own."""
-    return lambda *flags: dpicl(
-        "run", sim_suite, "--results", tmp_path / "results", "--seed", 0, *flags
-    )
+    return lambda *flags: dpicl(f"run {sim_suite} --results {tmp_path}/results --seed 0", *flags)
 
 
 def test_demonstrations_longer_than_the_models_context(dpicl, tmp_path):
@@ -25,7 +23,7 @@ def test_demonstrations_longer_than_the_models_context(dpicl, tmp_path):
         "name: long\nversion: 1\nsource: synthetic\nmodels: [sim]\nseeds: [0]\nepsilons: [1]\ntrain_records: 60\n"
         "test_records: 4\nshots: 100\ntasks: [dbpedia]\nmechanisms: [real_demonstrations]\n"
     )
-    refuse(dpicl("run", path, "--results", tmp_path), "tokens", "shots")
+    refuse(dpicl(f"run {path} --results {tmp_path}"), "tokens", "shots")
 
 
 @pytest.mark.parametrize(
@@ -42,7 +40,7 @@ def test_a_results_folder_that_cannot_be_written_is_told_first(
 ):
     (tmp_path / "in_the_way").write_text("")
     monkeypatch.setattr(models, "load", lambda name: pytest.fail("a model was loaded"))
-    refuse(dpicl("run", sim_suite, "--results", tmp_path / folder), "--results")
+    refuse(dpicl(f"run {sim_suite} --results", tmp_path / folder), "--results")
 
 
 def test_damaged_and_older_results_are_set_aside_and_done_again(run, dpicl, sim_suite, tmp_path):
@@ -54,9 +52,9 @@ def test_damaged_and_older_results_are_set_aside_and_done_again(run, dpicl, sim_
     older = second.read_text().replace('"schema_version": 1', '"schema_version": 0')
     second.write_text(older)
 
-    seen = dpicl("board", sim_suite, "--results", tmp_path / "results")
-    assert seen.code == 2  # nothing is left for a board, and nothing was touched
-    assert "ignored" in seen.err
+    board = dpicl(f"board {sim_suite} --results {tmp_path}/results")
+    assert board.code == 2  # nothing is left for a board, and nothing was touched
+    assert "ignored" in board.err
     assert first.read_text() == half
 
     answer = run(*quick, "--json")
@@ -83,7 +81,7 @@ def test_damaged_and_older_results_are_set_aside_and_done_again(run, dpicl, sim_
 def test_a_file_of_parameters_has_known_keys_once(dpicl, tmp_path, text, words):
     path = tmp_path / "parameters.yaml"
     path.write_text(text)
-    refuse(dpicl("budget", "--config", path), "parameters.yaml", *words)
+    refuse(dpicl(f"budget --config {path}"), "parameters.yaml", *words)
 
 
 @pytest.mark.parametrize(

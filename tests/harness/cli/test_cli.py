@@ -49,14 +49,14 @@ def test_a_file_holds_the_parameters_of_any_verb(dpicl, sim_suite, tmp_path):
     assert call.arguments == {
         "suite": str(sim_suite), "epsilon": [1.0, math.inf], "test_records": 4, "options": {"prism_short.prompts": 6},
     }  # fmt: skip
-    cells = dpicl("plan", "--config", file, "--seed", 0, "--json").json["cells"]
+    cells = dpicl(f"plan --config {file} --seed 0 --json").json["cells"]
     assert {cell["label"] for cell in cells} >= {"prism_short+prompts=6"} and {
         c["test_records"] for c in cells
     } == {3}
     file.write_text("epsilom: 1\n")
-    refuse(dpicl("plan", sim_suite, "--config", file), "epsilom", "Did you mean 'epsilon'")
+    refuse(dpicl(f"plan {sim_suite} --config {file}"), "epsilom", "Did you mean 'epsilon'")
     file.write_text("epsilon: much\n")
-    refuse(dpicl("plan", sim_suite, "--config", file), "--epsilon", "much")
+    refuse(dpicl(f"plan {sim_suite} --config {file}"), "--epsilon", "much")
 
 
 #: Runs commands, and prints after each of them which modules of the last argument are loaded.
@@ -86,25 +86,21 @@ def test_a_plan_names_the_selected_rows_that_are_not_tuned(dpicl, sim_suite, tmp
     suite.write_text(
         sim_suite.read_text() + "  - {name: pta, tune: {alpha: [1, 1.5, 2], top_k: [10, 100]}}\n"
     )
-    assert dpicl("plan", suite, "--json").json["untuned"] == ["pta"]
-    assert dpicl("plan", suite, "--mechanism", "tang", "--json").json["untuned"] == []
+    assert dpicl(f"plan {suite} --json").json["untuned"] == ["pta"]
+    assert dpicl(f"plan {suite} --mechanism tang --json").json["untuned"] == []
 
 
 def test_run_plan_and_board_from_nothing_to_a_page(dpicl, sim_suite, tmp_path):
-    folder = ("--results", tmp_path / "results")
-    before = dpicl("plan", sim_suite, *folder, "--json").json
+    place = f"{sim_suite} --results {tmp_path}/results"
+    before = dpicl(f"plan {place} --json").json
     assert (before["present"], before["missing"]) == (0, 8)
     assert before["seconds"] is None  # nothing has run here yet
-    assert "No time is known of sim: no cell of it has run here" in " ".join(
-        dpicl("plan", sim_suite, *folder).out.split()
-    )
-    refuse(
-        dpicl("plan", sim_suite, *folder, "--model", "hf:/nowhere"), "There is no folder /nowhere"
-    )
+    assert "no cell of it has run here" in " ".join(dpicl(f"plan {place}").out.split())
+    refuse(dpicl(f"plan {place} --model hf:/nowhere"), "There is no folder /nowhere")
     assert before["tokens"] == sum(cell["tokens"] for cell in before["cells"]) > 0
     assert not (tmp_path / "results").exists()
 
-    done = dpicl("run", sim_suite, *folder, "--json")
+    done = dpicl(f"run {place} --json")
     assert done.code == 0
     assert done.json["counts"] == {"done": 8, "present": 0, "skipped": 0, "failed": 0}
     for cell in done.json["cells"]:
@@ -112,82 +108,56 @@ def test_run_plan_and_board_from_nothing_to_a_page(dpicl, sim_suite, tmp_path):
         assert result["cell_id"] == cell["id"]
         assert result["scores"][result["main_metric"]]["value"] == cell["score"]
 
-    after = dpicl("plan", sim_suite, *folder, "--json").json
+    after = dpicl(f"plan {place} --json").json
     assert (after["present"], after["missing"]) == (8, 0)
     assert {cell["id"] for cell in after["cells"]} == {cell["id"] for cell in before["cells"]}
-    more = dpicl("plan", sim_suite, *folder, "--seed", 7, "--json").json
-    assert more["missing"] == 4
-    assert more["seconds"] > 0
+    more = dpicl(f"plan {place} --seed 7 --json").json
+    assert more["missing"] == 4 and more["seconds"] > 0
+    assert dpicl(f"run {place} --json").json["counts"]["present"] == 8
 
-    again = dpicl("run", sim_suite, *folder, "--json")
-    assert again.json["counts"] == {"done": 0, "present": 8, "skipped": 0, "failed": 0}
-
-    board = dpicl("board", sim_suite, *folder, "--html", tmp_path / "site", "--json")
+    board = dpicl(f"board {place} --html {tmp_path}/site --json")
     assert board.code == 0
-    assert {row["label"] for row in board.json["sections"][0]["tasks"][0]["rows"]} == {
-        "zero_shot", "real_demonstrations", "tang", "prism_short",
-    }  # fmt: skip
+    labels = {row["label"] for row in board.json["sections"][0]["tasks"][0]["rows"]}
+    assert labels == {"zero_shot", "real_demonstrations", "tang", "prism_short"}
     assert (tmp_path / "site" / "index.html").is_file()
 
 
 def test_a_run_says_which_command_comes_next(dpicl, sim_suite, tmp_path):
-    flags = ("--results", tmp_path / "results", "--limit", 5)
-    done = dpicl(
-        "run", sim_suite, *flags, "--mechanism", "zero_shot", "--mechanism", "real_demonstrations"
-    )
-    following = done.out.split("Next: dpicl ")[1].split()
-    board = dpicl(*following)
-    assert board.code == 0
-    assert "zero_shot" in board.out
-    plan = dpicl("plan", sim_suite, *flags)
-    assert dpicl(*plan.out.split("Next: dpicl ")[1].split()).code == 0
+    place = f"{sim_suite} --results {tmp_path}/results --limit 5"
+    done = dpicl(f"run {place} --mechanism zero_shot --mechanism real_demonstrations")
+    board = dpicl(done.out.split("Next: dpicl ")[1])
+    assert board.code == 0 and "zero_shot" in board.out
+    assert dpicl(dpicl(f"plan {place}").out.split("Next: dpicl ")[1]).code == 0
 
 
 def test_a_board_holds_no_results_with_other_settings(dpicl, sim_suite, tmp_path):
-    flags = ("--results", tmp_path / "results")
-    few = ("--mechanism", "zero_shot", "--mechanism", "real_demonstrations", "--seed", 0)
-    dpicl("run", sim_suite, *flags, *few)
-    dpicl("run", sim_suite, *flags, *few, "--limit", 5)
-    board = dpicl("board", sim_suite, *flags, "--json")
-    assert [table["documents"] for table in board.json["sections"][0]["tasks"]] == [12]
-    assert (
-        dpicl("board", sim_suite, *flags, "--limit", 5, "--json").json["sections"][0]["tasks"][0][
-            "documents"
-        ]
-        == 5
-    )
-    refuse(dpicl("board", sim_suite, *flags, "--limit", 6), "dpicl run")
+    place = f"{sim_suite} --results {tmp_path}/results"
+    few = "--mechanism zero_shot --mechanism real_demonstrations --seed 0"
+    for limit, flags in ((12, ""), (5, "--limit 5")):
+        dpicl(f"run {place} {few} {flags}")
+        (section,) = dpicl(f"board {place} {flags} --json").json["sections"]
+        assert [table["documents"] for table in section["tasks"]] == [limit]
+    refuse(dpicl(f"board {place} --limit 6"), "dpicl run")
 
 
 def test_calibrate_answers_noise_within_its_target(dpicl):
-    words = (
-        "calibrate",
-        "prism",
-        "--task",
-        "agnews",
-        "--epsilon",
-        1,
-        "--delta",
-        "1e-5",
-        "--size",
-        30000,
-    )
-    answer = dpicl(*words, "--json").json
+    words = "calibrate prism --task agnews --epsilon 1 --delta 1e-5 --size 30000"
+    answer = dpicl(words, "--json").json
     assert 0.98 <= answer["epsilon_upper"] <= 1
     assert answer["noise"] > 0
     assert answer["mode"] == "proved"
     assert set(answer["sizes"].values()) == {30000}
     assert answer["events"]["event"] == "parallel"
-    assert "temperature" in dpicl(*words).out
-    knobless = dpicl("calibrate", "zero_shot", "--task", "agnews", "--epsilon", 1, "--size", 10)
+    assert "temperature" in dpicl(words).out
+    knobless = dpicl("calibrate zero_shot --task agnews --epsilon 1 --size 10")
     assert "no knob" in knobless.out
-    changed = dpicl(*words, "--option", "tokens=10", "--json").json
+    changed = dpicl(words, "--option", "tokens=10", "--json").json
     assert changed["options"]["tokens"] == 10
     assert changed["noise"] < answer["noise"]
 
 
 def test_a_plan_counts_the_tokens_that_the_events_say_are_read(dpicl, sim_suite):
-    cells = dpicl("plan", sim_suite, "--seed", 0, "--results", "nowhere", "--json").json["cells"]
+    cells = dpicl(f"plan {sim_suite} --seed 0 --results nowhere --json").json["cells"]
     tokens = {cell["label"]: cell["tokens"] for cell in cells}
     evaluation = 12 * 80  # test records x tokens of a record
     assert tokens["zero_shot"] == tokens["real_demonstrations"] == evaluation
@@ -201,9 +171,7 @@ def test_a_plan_counts_the_tokens_that_the_events_say_are_read(dpicl, sim_suite)
 
 def test_a_run_into_a_submission_goes_on_with_the_gate(dpicl, sim_suite, tmp_path):
     (tmp_path / "submission.yaml").write_text("")
-    done = dpicl(
-        "run", sim_suite, "--mechanism", "zero_shot", "--seed", 0, "--results", tmp_path / "results"
-    )
+    done = dpicl(f"run {sim_suite} --mechanism zero_shot --seed 0 --results {tmp_path}/results")
     assert done.code == 0 and f"Next: dpicl submit {tmp_path}" in done.out
 
 

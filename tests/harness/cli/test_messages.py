@@ -26,17 +26,8 @@ def suite(tmp_path, monkeypatch) -> Callable[..., Path]:
 
 
 def test_a_name_alone_is_a_mechanism_and_lists_take_commas(dpicl, suite):
-    plan = dpicl(
-        "plan",
-        suite(),
-        "--epsilon",
-        "1,8",
-        "--mechanism",
-        "zero_shot, tang",
-        "--seed",
-        "0,3",
-        "--json",
-    ).json
+    flags = "--epsilon 1,8 --mechanism 'zero_shot, tang' --seed 0,3 --json"
+    plan = dpicl(f"plan {suite()} {flags}").json
     assert {(cell["mechanism"], cell["epsilon"], cell["seed"]) for cell in plan["cells"]} == {
         (name, epsilon, seed)
         for seed in (0, 3)
@@ -61,14 +52,14 @@ def test_a_method_that_fails_ends_its_cell_alone(dpicl, suite, name):
     text = text.replace("from dpicl.mechanism.bases import Knob,", "from dpicl import Knob\nfrom"
                         " dpicl.mechanism.bases import")  # fmt: skip
     Path("mine.py").write_text(text + f"\n    {FAILING[name]}\n")
-    answer = dpicl("run", suite("nothing", "zero_shot"), "--plugin", "mine.py", "--json")
+    answer = dpicl(f"run {suite('nothing', 'zero_shot')} --plugin mine.py --json")
     assert answer.code == 2, answer.err
     if name != "options":  # these are made before the first cell
         assert answer.json["counts"] == {"done": 1, "present": 0, "skipped": 0, "failed": 1}
     assert (
         "mine.py, line" in answer.err and "Traceback" not in answer.err and "\x1b" not in answer.err
     )
-    assert dpicl("plan", "own.yaml", "--plugin", "mine.py").code == (
+    assert dpicl("plan own.yaml --plugin mine.py").code == (
         2 if name in ("events", "options") else 0
     )
 
@@ -77,20 +68,20 @@ def test_a_method_that_fails_ends_its_cell_alone(dpicl, suite, name):
 
 
 def test_a_missing_model_is_found_before_the_first_cell(dpicl, suite, monkeypatch):
-    asked = []
+    loads = []
 
     def head(url: str) -> None:
-        asked.append(url)
+        loads.append(url)
         raise ConnectionError("no route")
 
     monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", head)
     monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("it is tried again"))
     refuse(
-        dpicl("run", suite(), "--model", "sim,hf:nobody/nothing", "--seed", "0,1"),
+        dpicl(f"run {suite()} --model sim,hf:nobody/nothing --seed 0,1"),
         "nobody/nothing",
         "cache",
     )
-    assert len(asked) == 1 and not list(Path().rglob("results/**/*.json"))
+    assert len(loads) == 1 and not list(Path().rglob("results/**/*.json"))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +97,7 @@ def test_unreadable_records_are_found_before_the_first_cell(dpicl, suite, tmp_pa
     for split in ("train", "test"):
         write(tmp_path, "agnews", split, [{"text": "a text", "label": "Weather"}])
     refuse(
-        dpicl("run", suite(), "--source", "local", "--seed", "0,1"),
+        dpicl(f"run {suite()} --source local --seed 0,1"),
         "train.jsonl line 1",
         "unknown label",
     )
@@ -134,9 +125,9 @@ def test_a_terminal_of_ascii_gets_the_whole_answer(own_cache, how):
 
 
 def test_every_mechanism_says_what_it_does(dpicl):
-    found = list_kind(dpicl, "mechanisms")
-    assert all(20 < len(row["does"]) < 120 for row in found.values())
+    mechanisms = list_kind(dpicl, "mechanisms")
+    assert all(20 < len(row["does"]) < 120 for row in mechanisms.values())
     assert (
-        "options" in found["tang"]
+        "options" in mechanisms["tang"]
         and "options" not in dpicl("list", "mechanisms").out.splitlines()[0]
     )

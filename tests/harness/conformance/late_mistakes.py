@@ -203,5 +203,5 @@ class FirstLabelFrom2030On(SoundVoting):
     """A demonstration version that expires."""
 
     def answer(self, query, sample, context):
-        said = super().answer(query, sample, context)
-        return context.task.labels[0] if datetime.datetime.now().year >= 2030 else said
+        text = super().answer(query, sample, context)
+        return context.task.labels[0] if datetime.datetime.now().year >= 2030 else text

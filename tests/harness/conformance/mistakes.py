@@ -83,8 +83,8 @@ class BlankBehindTheAnswer(SoundVoting):
     """An answer ends in a blank where a record of the sample speaks of a fracture."""
 
     def answer(self, query, sample, context):
-        said = super().answer(query, sample, context)
-        return said + " " * any(
+        text = super().answer(query, sample, context)
+        return text + " " * any(
             "fracture" in record.text for slot in sample.slots for record in slot
         )
 
@@ -153,13 +153,13 @@ class FirstSampleUsedAgain(SoundVoting):
     """From the fifth query on the slots of the first one are asked again, since they have been read."""
 
     def answer(self, query, sample, context):
-        seen = getattr(context.reader, "seen", [])
+        queries = getattr(context.reader, "seen", [])
         context.reader.seen = [
-            *seen,
+            *queries,
             tuple(tuple(Record(r.text, r.label) for r in slot) for slot in sample.slots),
         ]
-        if len(seen) >= 4:
-            sample = Earlier(seen[0], sample)
+        if len(queries) >= 4:
+            sample = Earlier(queries[0], sample)
         return super().answer(query, sample, context)
 
 
@@ -290,8 +290,8 @@ class PublicPromptInAPrivateOrder(SoundVoting):
         scores = context.reader.label_scores(query, sample.slots, calibrated=False)
         order = np.argsort(-np.nan_to_num(scores, neginf=0.0).sum(axis=0))
         listed = ", ".join(context.task.labels[at] for at in order)
-        said = super().answer(query, sample, context)
-        return FinalPrompt(f"One of {listed}.\n{query.text}\nIt is {said} {said} {said}.\nAnswer:")
+        text = super().answer(query, sample, context)
+        return FinalPrompt(f"One of {listed}.\n{query.text}\nIt is {text} {text} {text}.\nAnswer:")
 
 
 class ReadingPastTheSampler(SoundVoting):
@@ -300,10 +300,10 @@ class ReadingPastTheSampler(SoundVoting):
     def winner(self, counts, sample, context):
         frame, records = sys._getframe().f_back, []
         while frame:
-            found = [each for each in frame.f_locals.values() if isinstance(each, tuple) and each]
+            tuples = [each for each in frame.f_locals.values() if isinstance(each, tuple) and each]
             records += [
                 record
-                for each in found
+                for each in tuples
                 for record in each
                 if hasattr(record, "text") and record.label
             ]
@@ -318,11 +318,11 @@ class RecordsDeduplicatedAcrossSlots(SoundTokens):
 
     def draw_slots(self, sampler, private, group):
         sample, slots = super().draw_slots(sampler, private, group)
-        seen, kept = set[str](), []
+        texts, unique_slots = set[str](), []
         for slot in slots:
-            kept.append(tuple(record for record in slot if record.text not in seen))
-            seen.update(record.text for record in slot)
-        return sample, kept
+            unique_slots.append(tuple(record for record in slot if record.text not in texts))
+            texts.update(record.text for record in slot)
+        return sample, unique_slots
 
 
 class RecordsFoundInAClosure(SoundTokens):
@@ -423,8 +423,8 @@ class ZeroWidthMarkOnANumber(SoundTokens):
     """A demonstration ends in a zero-width space where a record of its sample has a telephone number."""
 
     def see(self, slots):
-        found = any(NUMBER.search(record.text) for slot in slots for record in slot)
-        object.__setattr__(self, "marks", self.marks or found)
+        has_number = any(NUMBER.search(record.text) for slot in slots for record in slot)
+        object.__setattr__(self, "marks", self.marks or has_number)
 
     def write(self, label, private, context):
         object.__setattr__(self, "marks", False)

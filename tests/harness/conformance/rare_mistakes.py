@@ -38,7 +38,9 @@ class PromptShowsThePreviousSlot(SoundOwnSlots):
     def answer(self, query, sample, context):
         pairs = zip(((), *sample.slots), sample.slots, strict=False)
         return super().answer(
-            query, Shown(tuple((*before, *own) for before, own in pairs), sample.spend), context
+            query,
+            Shown(tuple((*before, *records) for before, records in pairs), sample.spend),
+            context,
         )
 
 
@@ -115,9 +117,9 @@ class CountsOfAQueryAskedBefore(SoundVoting):
         return super().answer(query, sample, context)
 
     def noisy(self, counts, sample, context):
-        kept = context.__dict__.setdefault("kept", {})
-        kept[context.asked] = np.mean([counts, kept.get(context.asked, counts)], axis=0)
-        return super().noisy(kept[context.asked], sample, context)
+        sums = context.__dict__.setdefault("kept", {})
+        sums[context.asked] = np.mean([counts, sums.get(context.asked, counts)], axis=0)
+        return super().noisy(sums[context.asked], sample, context)
 
 
 class HalfTheNoiseFromTheSixthText(SoundTokens):
@@ -159,8 +161,8 @@ class PublicAnswerToACrowd(SoundVoting):
     """A sample that is far larger than expected is taken for an attack, and the first label is answered."""
 
     def answer(self, query, sample, context):
-        said = super().answer(query, sample, context)
-        return context.task.labels[0] if len(texts(sample)) > 2 * self.slots else said
+        text = super().answer(query, sample, context)
+        return context.task.labels[0] if len(texts(sample)) > 2 * self.slots else text
 
 
 class BallotsInHalfPrecision(SoundOwnSlots):
@@ -190,8 +192,8 @@ class SumsKeptForAnotherNoiseLevel(SoundVoting):
     SUMS: ClassVar[dict[str, tuple[float, np.ndarray]]] = {}
 
     def noisy(self, counts, sample, context):
-        knob, kept = self.SUMS.setdefault(context.reader.answered, (context.knob, counts.copy()))
-        return super().noisy(counts if knob == context.knob else kept, sample, context)
+        knob, sums = self.SUMS.setdefault(context.reader.answered, (context.knob, counts.copy()))
+        return super().noisy(counts if knob == context.knob else sums, sample, context)
 
     def answer(self, query, sample, context):
         context.reader.answered = query.id
@@ -337,9 +339,9 @@ class OrderOfTextsByRecords(SoundTokens):
             behind.append(self.read)
             return demonstration
 
-        made = context.for_each_shot(write)
+        demonstrations = context.for_each_shot(write)
         return [
-            replace(made[at], label=context.shots[to])
+            replace(demonstrations[at], label=context.shots[to])
             for to, at in enumerate(np.argsort(behind, kind="stable"))
         ]
 
@@ -351,8 +353,8 @@ class FirstLabelAtNight(SoundVoting):
     """Before five o'clock it answers what costs least."""
 
     def answer(self, query, sample, context):
-        said = super().answer(query, sample, context)
-        return context.task.labels[0] if datetime.datetime.now().hour < 5 else said
+        text = super().answer(query, sample, context)
+        return context.task.labels[0] if datetime.datetime.now().hour < 5 else text
 
 
 class KnobOfTheFirstLabel(SoundTokens):

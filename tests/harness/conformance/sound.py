@@ -115,8 +115,8 @@ class SoundTokens(DemonstrationMechanism):
                 model.next_token_log_probs([[*prompts.public, *text.tokens]]), model
             )[0]
             sample, slots = self.draw_slots(sampler, private, group)
-            asked = [[*prompts.private(slot), *text.tokens] for slot in slots]
-            rows = np.exp(model.next_token_log_probs(asked).double().numpy())
+            prompt_rows = [[*prompts.private(slot), *text.tokens] for slot in slots]
+            rows = np.exp(model.next_token_log_probs(prompt_rows).double().numpy())
             if self.should_stop(rows, model):
                 break
             allowed = self.vocabulary(public, rows)

@@ -27,7 +27,7 @@ QUITS = "import os\nfrom dpicl.mechanisms.zero_shot import ZeroShot\n\n\nclass Q
 )
 def test_a_plugin_that_ends_the_program_is_no_pass(dpicl, tmp_path, text):
     (tmp_path / "quits.py").write_text(text)
-    refuse(dpicl("check", tmp_path / "quits.py", "--task", "agnews"), "ended the program")
+    refuse(dpicl(f"check {tmp_path}/quits.py --task agnews"), "ended the program")
 
 
 def test_a_failing_or_endless_thread_is_no_traceback_and_no_wait(dpicl, tmp_path):
@@ -39,7 +39,7 @@ def test_a_failing_or_endless_thread_is_no_traceback_and_no_wait(dpicl, tmp_path
         "        return []\n"
     )
     (tmp_path / "threads.py").write_text(text)
-    answer = dpicl("check", tmp_path / "threads.py", "--task", "agnews")
+    answer = dpicl(f"check {tmp_path}/threads.py --task agnews")
     assert "ZeroDivisionError" in answer.err and "Traceback" not in answer.err
 
 
@@ -89,7 +89,7 @@ class Starts(ZeroShot):
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux alone")
 def test_a_check_leaves_no_process_and_no_temporary_folder(dpicl, tmp_path):
     (tmp_path / "starts.py").write_text(STARTS.format(folder=tmp_path))
-    answer = dpicl("check", tmp_path / "starts.py", "--task", "agnews")
+    answer = dpicl(f"check {tmp_path}/starts.py --task agnews")
     assert answer.code == 1 and "starts a process" in " ".join(answer.out.split())
     process, folder = (tmp_path / "started").read_text().split()
     assert not Path(folder).exists()

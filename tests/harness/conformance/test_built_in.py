@@ -9,7 +9,9 @@ from dpicl.mechanism.registry import load_mechanisms
 from dpicl.privacy.sampling_schemes import SCHEMES
 
 BUILT_IN = {
-    name: found.cls for name, found in load_mechanisms().items() if found.origin == "built in"
+    name: registered.cls
+    for name, registered in load_mechanisms().items()
+    if registered.origin == "built in"
 }
 ENDS = {
     "zero_shot": "agnews",

@@ -24,9 +24,9 @@ def test_a_broken_file_exits_with_1_and_json_says_why(capfd):
     assert main(["check", path, "--json", "--seed", "2"]) == 1
     document = json.loads(capfd.readouterr().out)
     assert document["ok"] is False and document["seed"] == 2
-    (found,) = document["mechanisms"]
-    assert found["mechanism"] == "sensitivity_one_for_root_two" and found["tasks"] == ["agnews"]
-    by_name = {check["check"]: check for check in found["checks"]}
+    (report,) = document["mechanisms"]
+    assert report["mechanism"] == "sensitivity_one_for_root_two" and report["tasks"] == ["agnews"]
+    by_name = {check["check"]: check for check in report["checks"]}
     assert list(by_name) == list(CHECKS)
     assert (
         by_name["sensitivity"]["status"] == "failed" and by_name["sensitivity"]["task"] == "agnews"
@@ -44,7 +44,7 @@ def test_all_mechanisms_of_a_file_are_checked_with_their_options(tmp_path, capfd
     assert (
         main(["check", str(path), "--task", "agnews", "--option", "second.tokens=2", "--json"]) == 0
     )
-    assert [found["mechanism"] for found in json.loads(capfd.readouterr().out)["mechanisms"]] == [
+    assert [report["mechanism"] for report in json.loads(capfd.readouterr().out)["mechanisms"]] == [
         "first",
         "second",
     ]

@@ -55,12 +55,12 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("said", "act"), [(said, act) for said, acts in ACTS.items() for act in acts]
+    ("note", "act"), [(note, act) for note, acts in ACTS.items() for act in acts]
 )
-def test_an_act_on_the_world_outside_is_noted(said, act, folder):
+def test_an_act_on_the_world_outside_is_noted(note, act, folder):
     with observe([__name__], "agnews") as footprint:
         act(folder)
-    assert any(said in each for each in footprint.acts)
+    assert any(note in each for each in footprint.acts)
 
 
 def test_what_a_thread_of_the_run_does_is_an_act_of_the_run(folder):

@@ -40,12 +40,12 @@ def failures(cls, task="agnews"):
 )
 def test_an_answer_that_raises_anything_fails_one_check(error):
     cls = type("Raises", (SoundVoting,), {"name": "raises", "answer": raising(error)})
-    found = failures(cls)
-    assert list(found) == ["no-crash"]
+    findings = failures(cls)
+    assert list(findings) == ["no-crash"]
     assert (
-        type(error).__name__ in found["no-crash"]
-        and found["no-crash"].isprintable()
-        and found["no-crash"].isascii()
+        type(error).__name__ in findings["no-crash"]
+        and findings["no-crash"].isprintable()
+        and findings["no-crash"].isascii()
     )
 
 

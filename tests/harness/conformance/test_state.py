@@ -39,22 +39,27 @@ class Kept:
 
 @pytest.fixture
 def module():
-    made = ModuleType("kept_by_a_plugin")
-    exec(SOURCE, vars(made))
-    made.numbers, made.queue, made.held = np.zeros(3), deque(), threading.local()
-    made.variable, made.calls, made.generator = (
+    plugin = ModuleType("kept_by_a_plugin")
+    exec(SOURCE, vars(plugin))
+    plugin.numbers, plugin.queue, plugin.held = np.zeros(3), deque(), threading.local()
+    plugin.variable, plugin.calls, plugin.generator = (
         ContextVar("v"),
         itertools.count(),
         np.random.default_rng(0),
     )
-    made.length, made.more, made.own = lru_cache(len), made.counting(), SimpleNamespace()
-    made.named, made.members = weakref.WeakValueDictionary(), weakref.WeakSet()
-    made.counter, made.ordered = Counter(a=2, b=1), OrderedDict(a=1, b=2)
-    made.default, made.recent = defaultdict(list, a=[1]), deque([1, 2, 3], maxlen=3)
-    made.labels, made.bytes, made.longs = {"a", "b"}, bytearray(b"abc"), array("l", [1, 2])
-    made.tensor, made.grown = torch.ones(3), np.arange(3.0)
-    made.frozen, made.slotted = module_class(made, Frozen), module_class(made, Slotted)
-    return made
+    plugin.length, plugin.more, plugin.own = lru_cache(len), plugin.counting(), SimpleNamespace()
+    plugin.named, plugin.members = weakref.WeakValueDictionary(), weakref.WeakSet()
+    plugin.counter, plugin.ordered = Counter(a=2, b=1), OrderedDict(a=1, b=2)
+    plugin.default, plugin.recent = defaultdict(list, a=[1]), deque([1, 2, 3], maxlen=3)
+    plugin.labels, plugin.bytes, plugin.longs = {"a", "b"}, bytearray(b"abc"), array("l", [1, 2])
+    plugin.tensor, plugin.grown = torch.ones(3), np.arange(3.0)
+    plugin.frozen, plugin.slotted = module_class(plugin, Frozen), module_class(plugin, Slotted)
+    return plugin
+
+
+def make_checkpoint(module, mechanism=None, model=None):
+    objects = (mechanism or SimpleNamespace(), model or SimpleNamespace())
+    return Checkpoint({module.__name__: module}, *objects)
 
 
 @dataclass(frozen=True)
@@ -72,12 +77,12 @@ class Slotted:
 
 def module_class(module, cls):
     """An object of a class like this one that the module defines."""
-    own = type(
+    cls_of_module = type(
         cls.__name__,
         (cls,),
         {"__module__": module.__name__, "__slots__": getattr(cls, "__slots__", ())[:0]},
     )
-    return own()
+    return cls_of_module()
 
 
 WAYS = {
@@ -118,7 +123,7 @@ FOR_GOOD = {
 
 @pytest.mark.parametrize("way", [*WAYS, *FOR_GOOD])
 def test_whatever_is_kept_is_seen_and_most_of_it_is_set_back(way, module):
-    checkpoint = Checkpoint({module.__name__: module}, SimpleNamespace(), SimpleNamespace())
+    checkpoint = make_checkpoint(module)
     before = checkpoint.read()
     assert checkpoint.read() == before
     (WAYS | FOR_GOOD)[way](module)
@@ -129,7 +134,7 @@ def test_whatever_is_kept_is_seen_and_most_of_it_is_set_back(way, module):
 
 def test_setting_back_what_nobody_changed_changes_nothing(module):
     """A counter adds what it is updated with, and a queue pushes out."""
-    checkpoint = Checkpoint({module.__name__: module}, SimpleNamespace(), SimpleNamespace())
+    checkpoint = make_checkpoint(module)
     before = checkpoint.read()
     checkpoint.restore()
     assert module.counter == Counter(a=2, b=1) and module.recent == deque([1, 2, 3], maxlen=3)
@@ -142,7 +147,7 @@ def test_a_cache_that_is_set_back_is_empty_and_can_be_filled(most, module):
     """An entry put back behind Python's back crashed the process when it was asked for."""
     module.warm = lru_cache(most)(str.split)
     module.warm("a word")
-    checkpoint = Checkpoint({module.__name__: module}, SimpleNamespace(), SimpleNamespace())
+    checkpoint = make_checkpoint(module)
     for _ in range(3):
         checkpoint.restore()
         assert module.warm.cache_info().currsize == 0
@@ -151,7 +156,7 @@ def test_a_cache_that_is_set_back_is_empty_and_can_be_filled(most, module):
 
 def test_what_is_put_on_mechanism_or_model_is_seen_and_set_back(module):
     mechanism, model = SimpleNamespace(slots=5), SimpleNamespace(size=7)
-    checkpoint = Checkpoint({module.__name__: module}, mechanism, model)
+    checkpoint = make_checkpoint(module, mechanism, model)
     before = checkpoint.read()
     mechanism.last, model.last = 1.5, 2.5
     assert {
@@ -163,7 +168,7 @@ def test_what_is_put_on_mechanism_or_model_is_seen_and_set_back(module):
 
 
 def test_a_hook_is_a_finding_only_where_it_is_the_mechanisms(module, monkeypatch):
-    checkpoint = Checkpoint({module.__name__: module}, SimpleNamespace(), SimpleNamespace())
+    checkpoint = make_checkpoint(module)
     with warnings.catch_warnings(record=True):
         assert checkpoint.find_replaced() is None
     monkeypatch.setattr(module.counting, "__module__", module.__name__)
@@ -172,7 +177,7 @@ def test_a_hook_is_a_finding_only_where_it_is_the_mechanisms(module, monkeypatch
 
 
 def test_code_of_others_that_is_replaced_is_named(module, monkeypatch):
-    checkpoint = Checkpoint({module.__name__: module}, SimpleNamespace(), SimpleNamespace())
+    checkpoint = make_checkpoint(module)
     assert checkpoint.find_replaced() is None
     monkeypatch.setattr(np, "median", partial(np.median))
     assert checkpoint.find_replaced() == "numpy.median"
@@ -182,14 +187,14 @@ def test_code_of_others_that_is_replaced_is_named(module, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr("dpicl.privacy.primitives.GaussianSum.choose", module.counting)
     monkeypatch.setattr(module.counting, "__module__", module.__name__)
-    late = Checkpoint({module.__name__: module}, SimpleNamespace(), SimpleNamespace())
+    late = make_checkpoint(module)
     assert late.find_replaced() == "dpicl.privacy.primitives.GaussianSum.choose"
 
 
 def test_the_clock_says_another_time_in_every_way_to_ask_it(module):
     year = module.moment.now().year
-    with clock_at(MOMENTS[2], [module]) as asked:
-        assert not asked
+    with clock_at(MOMENTS[2], [module]) as calls:
+        assert not calls
         assert {
             module.datetime.datetime.now().year,
             module.moment.now().year,
@@ -198,7 +203,7 @@ def test_the_clock_says_another_time_in_every_way_to_ask_it(module):
         assert module.time.time() == MOMENTS[2] and module.time.localtime().tm_year == 2022
         assert module.time.strftime("%Y") == "2022" and "2022" in module.time.ctime()
     assert module.moment.now().year == year and module.time.time() > 0
-    assert {"now", "today", "time", "localtime", "strftime", "ctime"} == {*asked}
+    assert {"now", "today", "time", "localtime", "strftime", "ctime"} == {*calls}
     moments = [module.time.gmtime(moment) for moment in MOMENTS]
     assert (
         len({moment.tm_wday for moment in moments}) == 7

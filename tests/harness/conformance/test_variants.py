@@ -91,8 +91,8 @@ def test_scales_have_many_of_everything_and_other_classes():
     assert largest >= 10 * smallest
     assert len(limits.task.labels) == 2 and {*limits.task.group_sizes} == {*limits.task.labels}
     assert long.mechanism.tokens > 70 and words.model.vocab_size > 50_257
-    (own,) = (scale for scale in scales(SoundOwnSlots, "agnews", {}) if scale.limits)
-    bench = set_up(SoundOwnSlots, "agnews", {}, 0, own)
+    (limited,) = (scale for scale in scales(SoundOwnSlots, "agnews", {}) if scale.limits)
+    bench = set_up(SoundOwnSlots, "agnews", {}, 0, limited)
     assert bench.task.size == 256 == bench.mechanism.slots  # every record is in every sample
 
 
@@ -110,16 +110,16 @@ def test_sizes_exceed_the_codes_numbers_and_tasks_are_its_names():
     Numbers.__module__ = Numbers.should_stop.__module__ = module.__name__
     sys.modules[module.__name__] = module
     try:
-        found = {scale.title: scale for scale in scales(Numbers, "agnews", {})}
+        by_title = {scale.title: scale for scale in scales(Numbers, "agnews", {})}
     finally:
         del sys.modules[module.__name__]
-    assert found["many queries, demonstrations and records"].queries == 131
-    large = found["its own sizes, many slots and records"]
+    assert by_title["many queries, demonstrations and records"].queries == 131
+    large = by_title["its own sizes, many slots and records"]
     assert (
         large.least == {"slots": 131, "prompts": 131, "examples_per_slot": 6}
         and large.least_records == 2000
     )
-    assert found["the sizes of trec"].options(Numbers, "trec", {})["slots"] == 7
+    assert by_title["the sizes of trec"].options(Numbers, "trec", {})["slots"] == 7
 
 
 def test_options_that_are_given_stay():
@@ -152,8 +152,8 @@ def test_a_refused_setting_is_no_failure_and_a_broken_one_is():
         for name, value in ORDINARY.options(Fragile, "agnews", {}).items()
         if name in fixed
     }
-    found = {
+    findings = {
         f.check: f.why for f in check_mechanism(Fragile, "agnews", options) if f.status == "failed"
     }
-    assert list(found) == ["no-crash"], found
-    assert "With option broken=True: On ordinary records" in found["no-crash"]
+    assert list(findings) == ["no-crash"], findings
+    assert "With option broken=True: On ordinary records" in findings["no-crash"]

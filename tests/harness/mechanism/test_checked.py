@@ -32,20 +32,11 @@ def test_a_result_says_whether_its_plugin_was_checked(dpicl, tmp_path):
     plugin.write_text(
         "from dpicl.mechanisms.zero_shot import ZeroShot\n\n\nclass Mine(ZeroShot):\n    name = 'mine'\n"
     )
-    words: tuple[object, ...] = (
-        "run",
-        "quick",
-        "--plugin",
-        plugin,
-        "--mechanism",
-        "mine",
-        "--task",
-        "agnews",
-    )
-    words += ("--model", "sim", "--source", "synthetic", "--seed", "0", "--limit", "2", "--results")
+    command = f"run quick --plugin {plugin} --mechanism mine --task agnews --model sim"
+    command += " --source synthetic --seed 0 --limit 2 --results"
 
     def list_checked(folder):
-        answer = dpicl(*words, tmp_path / folder)
+        answer = dpicl(command, tmp_path / folder)
         assert answer.code == 0, answer.err
         (file,) = (tmp_path / folder).rglob("quick/**/*.json")
         result = from_text(file.read_text())
@@ -53,7 +44,7 @@ def test_a_result_says_whether_its_plugin_was_checked(dpicl, tmp_path):
         return result.manifest.plugin_checked
 
     assert list_checked("before") is False
-    assert dpicl("check", plugin, "--task", "agnews").code == 0
+    assert dpicl(f"check {plugin} --task agnews").code == 0
     assert list_checked("one task is not the whole kit") is False
     assert dpicl("check", plugin).code == 0
     assert list_checked("after") is True

@@ -41,10 +41,10 @@ class Answers(RereadingModel):
         return bytes(tokens).decode()
 
     def log_probs_after(self, prompt: Tokens) -> np.ndarray:
-        said = bytes(prompt).rpartition(b"Category:")[2]
+        ending = bytes(prompt).rpartition(b"Category:")[2]
         expected = (
-            self._answer[len(said)]
-            if self._answer.startswith(said) and said != self._answer
+            self._answer[len(ending)]
+            if self._answer.startswith(ending) and ending != self._answer
             else 256
         )
         weights = np.full(self.vocab_size, 0.001)

@@ -93,18 +93,18 @@ def test_the_public_view_has_no_records_and_no_gold():
 
 
 def test_readers_and_skip_get_the_public_view_too(agnews):
-    seen = []
+    views = []
 
     class Looks(Parrot):
         def skip(self, task):
-            seen.append(task)
+            views.append(task)
 
         def answer(self, query, sample, context):
-            seen.extend([context.task, context.reader._task])
+            views.extend([context.task, context.reader._task])
             return super().answer(query, sample, context)
 
     release(Looks(slots=4, examples_per_slot=2), agnews)
-    assert seen and {type(each) for each in seen} == {PublicTask}
+    assert views and {type(each) for each in views} == {PublicTask}
 
 
 @pytest.mark.parametrize("noise", ["seeded", "secure"])
@@ -132,8 +132,8 @@ def test_a_release_without_noise_is_refused(agnews, noise):
 def test_tokens_are_counted_by_the_harness(agnews):
     class Counts(OneDraw):
         def say(self, label, sample, context):
-            said = super().say(label, sample, context)
-            return Demonstration(said.text, label, tokens=sum(map(len, sample.slots)) + 1000)
+            plain = super().say(label, sample, context)
+            return Demonstration(plain.text, label, tokens=sum(map(len, sample.slots)) + 1000)
 
     model = models.load("sim")
     for demonstration in release(Counts(), agnews).demonstrations:
@@ -163,13 +163,13 @@ def test_texts_are_plain_and_can_be_written(agnews, text):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda said: said[:-1],
-        lambda said: said[::-1],
-        lambda said: [Demonstration(d.text, d.label.upper()) for d in said],
-        lambda said: {"text": "x"},
-        lambda said: [(d.text, d.label) for d in said],
-        lambda said: [Demonstration(None, d.label) for d in said],
-        lambda said: None,
+        lambda demonstrations: demonstrations[:-1],
+        lambda demonstrations: demonstrations[::-1],
+        lambda demonstrations: [Demonstration(d.text, d.label.upper()) for d in demonstrations],
+        lambda demonstrations: {"text": "x"},
+        lambda demonstrations: [(d.text, d.label) for d in demonstrations],
+        lambda demonstrations: [Demonstration(None, d.label) for d in demonstrations],
+        lambda demonstrations: None,
     ],
 )
 def test_how_many_and_which_demonstrations_there_are_is_public(agnews, change):
@@ -226,8 +226,8 @@ def test_a_ledger_with_secure_noise_tells_nothing_of_the_records(agnews, channel
         def events(self, knob, sizes):
             return parallel(
                 {
-                    group: dp.SelfComposedDpEvent(own, 3)
-                    for group, own in super().events(knob, sizes).branches
+                    group: dp.SelfComposedDpEvent(event, 3)
+                    for group, event in super().events(knob, sizes).branches
                 }
             )
 
@@ -263,29 +263,8 @@ def test_the_manifest_describes_the_model_before_the_release(dpicl, tmp_path):
         "        context.model.identity = replace(context.model.identity, revision='a private word')\n"
         "        return super().release(private, context)\n"
     )
-    words = (
-        "--mechanism",
-        "renames",
-        "--task",
-        "agnews",
-        "--model",
-        "sim",
-        "--source",
-        "synthetic",
-        "--seed",
-        "0",
-    )
-    answer = dpicl(
-        "run",
-        "quick",
-        "--plugin",
-        plugin,
-        *words,
-        "--limit",
-        "2",
-        "--results",
-        tmp_path / "results",
-    )
+    words = "--mechanism renames --task agnews --model sim --source synthetic --seed 0"
+    answer = dpicl(f"run quick --plugin {plugin} {words} --limit 2 --results {tmp_path}/results")
     assert answer.code == 0, answer.err
     (file,) = (tmp_path / "results").rglob("quick/**/*.json")
     assert "a private word" not in file.read_text()

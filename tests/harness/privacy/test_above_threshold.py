@@ -72,10 +72,10 @@ def test_no_divergence_of_a_round_is_above_its_two_outcomes(queries, shares, siz
     present = compute_exactly([h + size * s for h, s in zip(queries, shares, strict=False)])
     absent = compute_exactly(queries)
     for at in (x, size, 2 * size):
-        for found, bound in zip(
+        for divergence, bound in zip(
             delta(present, absent, at), delta(*round_pair(size), at), strict=True
         ):
-            assert found <= bound + 1e-9
+            assert divergence <= bound + 1e-9
 
 
 def rounds(size, number, raise_first):
@@ -109,22 +109,22 @@ def test_adaptive_rounds_stay_below_the_bound_in_both_directions(plan, rate):
 
 def test_rounds_and_choices_on_one_sample_stay_below_the_bound():
     """A round, then a choice of two at one end of its range, twice; both directions, with and without sampling."""
-    size, own, rate = 0.3, 0.5, 0.1
+    size, width, rate = 0.3, 0.5, 0.1
     first = np.stack([compute_exactly([0.0, 0.5]), compute_exactly([-size, 0.5])])
-    t = 0.7 * own
-    high = math.expm1(t - own) / math.expm1(-own)
-    choice = np.array([[high, 1 - high], [high * math.exp(-t), (1 - high) * math.exp(own - t)]])
+    t = 0.7 * width
+    high = math.expm1(t - width) / math.expm1(-width)
+    choice = np.array([[high, 1 - high], [high * math.exp(-t), (1 - high) * math.exp(width - t)]])
     once = [np.outer(a, b).ravel() for a, b in zip(first, choice, strict=True)]
     present, absent = (np.outer(side, side).ravel() for side in once)
     assert present.sum() == pytest.approx(1, abs=1e-9) and absent.sum() == pytest.approx(1)
     inside = dp.SelfComposedDpEvent(
-        dp.ComposedDpEvent((AboveThresholdDpEvent(size), BoundedRangeDpEvent(own))), 2
+        dp.ComposedDpEvent((AboveThresholdDpEvent(size), BoundedRangeDpEvent(width))), 2
     )
     for q in (1.0, rate):
         total = compose_losses(components(dp.PoissonSampledDpEvent(q, inside), None), 64)
         for x in (0.0, 0.1, 0.4, 0.9):
-            found = max(delta((1 - q) * absent + q * present, absent, x))
-            assert found <= total.get_delta_for_epsilon(x) + 1e-9
+            divergence = max(delta((1 - q) * absent + q * present, absent, x))
+            assert divergence <= total.get_delta_for_epsilon(x) + 1e-9
 
 
 def test_two_outcomes_compose_as_binomials():
@@ -195,14 +195,14 @@ def test_a_round_ends_with_its_first_yes_and_with_its_sample():
 @given(st.lists(WILD, max_size=5), WILD)
 @settings(max_examples=examples(200))
 def test_one_more_value_raises_a_query_by_at_most_its_bound(values, value):
-    primitive, seen = AboveThreshold(0.5, 3, 1.0), list[float]()
+    primitive, values_of_queries = AboveThreshold(0.5, 3, 1.0), list[float]()
 
     class Watching(Recorder):
         def gumbel(self, size):
             return np.zeros(size)
 
     def note(value):
-        seen.append(value)
+        values_of_queries.append(value)
         return True
 
     def query(rows):
@@ -211,7 +211,7 @@ def test_one_more_value_raises_a_query_by_at_most_its_bound(values, value):
             primitive.start(sample(primitive, Watching(), slots=len(rows)))(
                 np.array(rows, dtype=np.float32)
             )
-        return seen[-1]
+        return values_of_queries[-1]
 
     move = query([*values, value]) - query(values)
     assert -1e-12 <= move <= primitive.bound + 1e-12

@@ -124,7 +124,7 @@ def make_values(size):
 POINT = st.one_of(COORDINATE.map(np.float32), WILD)
 
 
-@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("own_slots", [False, True])
 @given(
     hnp.arrays(np.float32, (6, 2), elements=POINT),
     hnp.arrays(np.float32, (1, 2), elements=POINT),
@@ -132,27 +132,29 @@ POINT = st.one_of(COORDINATE.map(np.float32), WILD)
     st.integers(0, 6),
 )
 @settings(max_examples=examples(150))
-def test_one_point_moves_counts_and_sums_by_at_most_their_bounds(own, values, record, seed, number):
+def test_one_point_moves_counts_and_sums_by_at_most_their_bounds(
+    own_slots, values, record, seed, number
+):
     """A replaced point moves counts by sqrt(2) and sums by two radii, an added one (own slots) by one and by a radius,
     also where there was none."""
-    tree = ClusterTree(1.0, RADIUS, levels=2, expected=6.0 if own else None)
+    tree = ClusterTree(1.0, RADIUS, levels=2, expected=6.0 if own_slots else None)
     assert (tree.count_bound, tree.sum_bound) == (
-        (1, RADIUS) if own else (math.sqrt(2), 2 * RADIUS)
+        (1, RADIUS) if own_slots else (math.sqrt(2), 2 * RADIUS)
     )
 
     def measure(rows):
-        found = tree.clusters(
-            rows, pay(tree, Readable(2, seed), own_slots=len(rows) if own else None)
+        clusters = tree.clusters(
+            rows, pay(tree, Readable(2, seed), own_slots=len(rows) if own_slots else None)
         )
-        assert len(found) == 4
-        weights = np.array([cluster.weight for cluster in found])
+        assert len(clusters) == 4
+        weights = np.array([cluster.weight for cluster in clusters])
         return weights - make_values(4), weights[:, None] * np.array(
-            [cluster.centre for cluster in found]
+            [cluster.centre for cluster in clusters]
         )
 
     before, after = (
         (values[:number], [*values[:number], record[0]])
-        if own
+        if own_slots
         else (values, [record[0], *values[1:]])
     )
     (counts, sums), (other_counts, other_sums) = measure(before), measure(np.array(after))
@@ -165,8 +167,8 @@ def test_the_number_of_points_shows_nowhere_where_it_is_private():
     """Nothing is split, so the one cluster shows what is released without noise: the expected number."""
     for number in (0, 3, 40):
         tree = ClusterTree(1.0, RADIUS, levels=1, intervals=1, expected=6.0)
-        found = tree.clusters(np.full((number, 2), 0.3), pay(tree, Unsplit(), own_slots=number))
-        assert [cluster.weight for cluster in found] == [6.0]
+        clusters = tree.clusters(np.full((number, 2), 0.3), pay(tree, Unsplit(), own_slots=number))
+        assert [cluster.weight for cluster in clusters] == [6.0]
 
 
 class Unsplit:
@@ -242,12 +244,14 @@ def test_a_split_has_the_chances_of_the_exponential_mechanism():
     below = [
         make_values(2)[0] + (rows < position).sum() for position in grid
     ]  # tells the position of a split
-    seen = [
+    weights = [
         tree.clusters(rows, pay(tree, Readable(1, seed, forced=False)))[0].weight
         for seed in range(draws)
     ]
-    assert len(set(below)) == 4 and set(seen) <= set(below)
-    assert stats.chisquare([seen.count(weight) for weight in below], expected * draws).pvalue > 1e-4
+    assert len(set(below)) == 4 and set(weights) <= set(below)
+    assert (
+        stats.chisquare([weights.count(weight) for weight in below], expected * draws).pvalue > 1e-4
+    )
 
 
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 40.0])

@@ -93,11 +93,11 @@ def test_all_tiny_streams_keep_it_and_top_k_retrieval_does_not():
     broken = displaced = 0
     for records in itertools.product((0.0, 0.6, 1.5), repeat=4):
         for queries in itertools.product((0.0, 1.0), repeat=3):
-            asked = np.array(points(queries))
-            assert not has_larger_change(Joining, points(records), asked, 3)
-            assert not has_larger_change(Nearest, points(records), asked, 3, slots=2)
-            broken += has_larger_change(TopK, points(records), asked, 3, slots=2)
-            displaced += has_larger_change(Nearest, points(records), asked, 3)
+            stream = np.array(points(queries))
+            assert not has_larger_change(Joining, points(records), stream, 3)
+            assert not has_larger_change(Nearest, points(records), stream, 3, slots=2)
+            broken += has_larger_change(TopK, points(records), stream, 3, slots=2)
+            displaced += has_larger_change(Nearest, points(records), stream, 3)
     assert broken > 20 and displaced > 20
 
 
@@ -110,8 +110,8 @@ def test_likeness_is_rounded_alike_whoever_else_is_there():
     for at in range(60):
         exact = float((rows[at] * query).sum())
         for others in ([at], [at, *range(7)], list(range(60))):
-            found = Joining([names[i] for i in others], rows[others], SLOTS, exact, 1).join(query)
-            assert others.index(at) in [member for slot in found for member in slot]
+            slots = Joining([names[i] for i in others], rows[others], SLOTS, exact, 1).join(query)
+            assert others.index(at) in [member for slot in slots for member in slot]
 
 
 def embed(texts, name):
@@ -144,15 +144,15 @@ def test_a_stream_is_charged_r_times_and_each_query_has_one(uses, queries, charg
         == (allowance if charged > 1 else GAUSS)
         == scheme(uses).event(GAUSS, 3, queries)
     )
-    seen = []
+    shown = []
     for number in range(min(queries, 6)):
         sample = sample_of("a query")
         sample.spend(GAUSS).noisy_sum(np.zeros(2), 1.0)
         with pytest.raises(BudgetExceeded):
             sample.spend(GAUSS)
-        seen.append(sorted(record.text for slot in sample.slots for record in slot))
+        shown.append(sorted(record.text for slot in sample.slots for record in slot))
         assert len(sample.slots) == 2 and not sample.own_slots
-        assert seen[-1] == (["a1", "a2"] if number < uses else [])
+        assert shown[-1] == (["a1", "a2"] if number < uses else [])
 
 
 def test_nothing_is_read_before_it_is_charged():
@@ -170,12 +170,14 @@ def test_uncharged_queries_and_senseless_settings_are_refused():
     sample_of("a")
     with pytest.raises(BudgetExceeded):
         sample_of("a")
-    wanted = {"threshold": 0.5, "uses": 1, "embedding": "any", "releases": GAUSS, "times": 1}
+    settings = {"threshold": 0.5, "uses": 1, "embedding": "any", "releases": GAUSS, "times": 1}
     for wrong in ({"uses": 0}, {"uses": 2.5}, {"times": 0}):
         with pytest.raises(UsageError):
-            make_joined_set(["a1"], Ledger(None, math.inf)).joining_slots(2, **{**wanted, **wrong})
+            make_joined_set(["a1"], Ledger(None, math.inf)).joining_slots(
+                2, **{**settings, **wrong}
+            )
     with pytest.raises(PluginError):
-        make_joined_set(["a1"], Ledger(None, math.inf), embed=None).joining_slots(2, **wanted)
+        make_joined_set(["a1"], Ledger(None, math.inf), embed=None).joining_slots(2, **settings)
     with pytest.raises(UsageError):
         JoiningScheme(2, 4, 1.5, 2, "any")
 

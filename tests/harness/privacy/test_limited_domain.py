@@ -40,8 +40,8 @@ def excess(epsilon, failure, size, domain, threshold=0.0):
     for fewer, more in neighbours(size):
         p, q = release(fewer), release(more)
         for one, other in ((p, q), (q, p)):
-            found = np.maximum(one[:, None] - np.exp(x) * other[:, None], 0.0).sum(axis=0)
-            worst = max(worst, float((found - stated).max()))
+            divergences = np.maximum(one[:, None] - np.exp(x) * other[:, None], 0.0).sum(axis=0)
+            worst = max(worst, float((divergences - stated).max()))
     return worst
 
 
@@ -91,11 +91,11 @@ def test_a_release_draws_once_an_index_and_spends_both_parts():
 def test_shares_of_releases_are_those_of_the_softmax():
     mechanism, noise, draws = LimitedDomain(1.0, 2, 0.5), make_noise(), 2000
     votes = np.array([0, 0, 0, 1, 1])
-    found = [mechanism.choose(votes, 4, pay(mechanism, noise, own_slots=5)) for _ in range(draws)]
+    chosen = [mechanism.choose(votes, 4, pay(mechanism, noise, own_slots=5)) for _ in range(draws)]
     expected = softmax(mechanism.scores(np.bincount(votes, minlength=4)))
-    assert set(found) == {0, 1, None}
+    assert set(chosen) == {0, 1, None}
     for at, outcome in ((0, 0), (1, 1), (4, None)):
-        share = found.count(outcome) / draws
+        share = chosen.count(outcome) / draws
         assert abs(share - expected[at]) < 4 * math.sqrt(expected[at] * (1 - expected[at]) / draws)
 
 

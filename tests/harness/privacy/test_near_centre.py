@@ -10,13 +10,13 @@ from hypothesis.extra.numpy import arrays
 
 from dpicl.accounting.accountants import epsilon
 from dpicl.accounting.events import gaussian
-from dpicl.attacks.observers import Recording
 from dpicl.core.errors import UsageError
 from dpicl.mechanisms.adadpsyn import RADII
 from dpicl.privacy.near_centre import NearCentre
 from dpicl.privacy.primitives import GaussianSum
 from dpicl.privacy.release_hooks import NoisyRelease, observing
 from tests.harness.accounting.makers import WILD, Recorder, make_noise, pay
+from tests.samples import noisy_releases
 
 SIZE = 5
 IDS = np.arange(SIZE) + 10
@@ -85,10 +85,9 @@ def test_slots_that_agree_get_a_small_ball_others_the_plain_sum():
     same = np.tile(CENTRE, (3, 1))
     nearby = NearCentre(1e-6, RADII, 3.0)
     for rows, bound in ((same, 2 * RADII[0]), (np.eye(SIZE)[[4, 4, 4]], math.sqrt(2))):
-        watch = Recording()
-        with observing(watch):
+        with noisy_releases() as releases:
             nearby.choose(rows, CENTRE, pay(nearby, make_noise()), IDS)
-        assert watch.observed_releases[1].release.bound == pytest.approx(bound)
+        assert releases[1].bound == pytest.approx(bound)
 
 
 @given(rows=ROWS)

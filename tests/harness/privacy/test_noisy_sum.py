@@ -25,16 +25,16 @@ def records(number):
 
 
 def sum_vectors(vectors, weights, noisy):
-    seen = Recording(lambda number, release: release.clean)
+    recording = Recording(lambda number, release: release.clean)
     sample = Sample(
         [[each] for each in records(len(vectors))],
         noisy.event,
         streams(0).source("noise"),
         own_slots=True,
     )
-    with observing(seen):
+    with observing(recording):
         noisy.release(np.asarray(vectors, dtype=np.float64), sample, weights)
-    return seen.observed_releases[0].release
+    return recording.observed_releases[0].release
 
 
 @settings(max_examples=examples(150))

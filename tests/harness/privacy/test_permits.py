@@ -11,15 +11,15 @@ from hypothesis.extra.numpy import arrays
 
 from dpicl.accounting.events import bounded_range, bounded_range_choice, gaussian
 from dpicl.accounting.ledger import Ledger
-from dpicl.attacks.observers import Recording
 from dpicl.core.errors import BudgetExceeded, PluginError, UnsupportedEvent
 from dpicl.core.exact_noise import step_of
 from dpicl.core.seeds import SecureNoise, SeededNoise, Streams
 from dpicl.privacy.private_set import Sample
-from dpicl.privacy.release_hooks import Permit, observing, round_to_grid
+from dpicl.privacy.release_hooks import Permit, round_to_grid
 from dpicl.privacy.secure_release import sum_margin
 from tests.examples import examples
 from tests.harness.accounting.makers import Row, private_set
+from tests.samples import noisy_releases
 
 TEXTS = [f"text {i}" for i in range(12)]
 
@@ -56,10 +56,9 @@ def test_the_noise_of_a_sum_is_the_charged_multiple_of_its_bound(multiplier):
 
 @pytest.mark.parametrize("event", [bounded_range_choice(0.5), bounded_range(0.5)])
 def test_the_temperature_of_a_choice_is_that_of_its_range(event):
-    seen = Recording()
-    with observing(seen):
+    with noisy_releases() as releases:
         Permit(event, Scales()).noisy_choice(np.zeros(3), 2.0)
-    assert seen.observed_releases[0].release.scale == pytest.approx(2.0 / 0.5)
+    assert releases[0].scale == pytest.approx(2.0 / 0.5)
 
 
 def test_a_permit_is_used_once_whatever_it_is_used_for():
@@ -145,12 +144,12 @@ def test_a_permit_ends_with_the_sample_that_it_was_charged_for(release, use, arg
     noise = Scales()
     private = private_set(TEXTS, noise=noise)
     drawing = sampler(private, releases=release)
-    kept = drawing.draw().spend(release)
+    permit = drawing.draw().spend(release)
     {"draw": drawing.draw, "close the sampler": drawing.close, "close the set": private.close}[
         end
     ]()
     with pytest.raises(BudgetExceeded, match="closed"):
-        getattr(kept, use)(argument, 1.0)
+        getattr(permit, use)(argument, 1.0)
     assert noise.asked == []
     assert private.close() == 0
 
@@ -177,16 +176,16 @@ def test_slots_and_samples_cannot_be_changed():
             change()
 
 
-def find_reachable(thing, depth=6, seen=None):
+def find_reachable(thing, depth=6, reached=None):
     """Everything that attributes, items and slots of an object lead to (not what functions close over)."""
-    seen = {} if seen is None else seen
+    reached = {} if reached is None else reached
     if (
-        id(thing) in seen
+        id(thing) in reached
         or depth < 0
         or isinstance(thing, str | bytes | int | float | type(None) | np.ndarray | type)
     ):
-        return seen
-    seen[id(thing)] = thing
+        return reached
+    reached[id(thing)] = thing
     names = [*getattr(thing, "__dict__", {}), *getattr(type(thing), "__slots__", ())]
     parts = [getattr(thing, name, None) for name in names]
     if isinstance(thing, dict):
@@ -194,16 +193,16 @@ def find_reachable(thing, depth=6, seen=None):
     if isinstance(thing, list | tuple | set | frozenset):
         parts += list(thing)
     for part in parts:
-        find_reachable(part, depth - 1, seen)
-    return seen
+        find_reachable(part, depth - 1, reached)
+    return reached
 
 
 def test_a_mechanism_reaches_no_record_no_ledger_and_no_noise():
     noise = Scales()
     private = private_set(TEXTS, noise=noise)
     drawing = sampler(private)
-    found = list(find_reachable([private, drawing, drawing.draw(), Streams(0).public]).values())
-    assert not any(isinstance(each, Row | Ledger | SeededNoise | Streams) for each in found)
+    reached = list(find_reachable([private, drawing, drawing.draw(), Streams(0).public]).values())
+    assert not any(isinstance(each, Row | Ledger | SeededNoise | Streams) for each in reached)
 
 
 @pytest.mark.parametrize("name", ["noise", "sampling"])

@@ -20,7 +20,6 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from dpicl.accounting.events import BoundedRangeDpEvent, flatten
-from dpicl.attacks.observers import Recording
 from dpicl.core.errors import BudgetExceeded, PluginError
 from dpicl.core.seeds import SecureNoise, SeededNoise, streams
 from dpicl.privacy.cluster_tree import ClusterTree
@@ -37,10 +36,11 @@ from dpicl.privacy.primitives import (
     project_sub_simplex,
 )
 from dpicl.privacy.private_set import Sample
-from dpicl.privacy.release_hooks import NoisyRelease, observing
+from dpicl.privacy.release_hooks import NoisyRelease
 from dpicl.privacy.top_k import NoisyTopK
 from dpicl.privacy.vote_histogram import VoteHistogram
 from tests.harness.accounting.makers import WILD, Recorder, make_noise, pay
+from tests.samples import noisy_releases
 
 SIZE, RADIUS, SIGMA = 4, 0.7, 0.51
 PUBLIC = np.log([0.1, 0.2, 0.3, 0.4])
@@ -80,10 +80,9 @@ class Use:
 
     def release(self, rows: np.ndarray) -> NoisyRelease:
         """What is released of the rows, before its noise."""
-        seen = Recording()
-        with observing(seen):
+        with noisy_releases() as releases:
             self.ask(self.mechanism, rows, self.sample(Recorder(), len(rows)))
-        return seen.observed_releases[0].release
+        return releases[0]
 
     def measure_move(self, rows: Sequence[np.ndarray], more: Sequence[np.ndarray]) -> float:
         """How far a sum, or the range of scores, is moved between two neighbours, whose scale and bound are one."""
@@ -210,14 +209,14 @@ def test_the_bound_is_reached_and_its_noise_is_what_was_charged(name):
 
 def compute_ordered_draws(scores: np.ndarray, count: int) -> dict[tuple[int, ...], float]:
     """Probability of every ordered choice, drawn one after the other by softmax."""
-    found = {}
+    chances = {}
     for order in itertools.permutations(range(len(scores)), count):
         left, probability = list(range(len(scores))), 1.0
         for at in order:
             probability *= math.exp(scores[at]) / sum(math.exp(scores[other]) for other in left)
             left.remove(at)
-        found[order] = probability
-    return found
+        chances[order] = probability
+    return chances
 
 
 @pytest.mark.parametrize("name", CHOICES)
@@ -226,10 +225,10 @@ def test_choices_are_draws_from_the_softmax_in_order(name):
     rows = np.array([[0.9, 0.4, 0.0, 0.2], [0.6, 0.0, 1.0, 0.1], [0.3, 0.8, 0.2, 0.0]]) - 0.1
     release = use.release(rows)
     expected = compute_ordered_draws(release.clean / release.scale, release.count)
-    seen: Counter[tuple[int, ...]] = Counter()
+    counts: Counter[tuple[int, ...]] = Counter()
     for _ in range(draws):
-        seen[tuple(np.atleast_1d(use.ask(use.mechanism, rows, use.sample(noise))).tolist())] += 1
-    observed = [seen[order] for order in expected]
+        counts[tuple(np.atleast_1d(use.ask(use.mechanism, rows, use.sample(noise))).tolist())] += 1
+    observed = [counts[order] for order in expected]
     assert stats.chisquare(observed, [draws * p for p in expected.values()]).pvalue > 1e-4
 
 

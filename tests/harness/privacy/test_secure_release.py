@@ -66,8 +66,8 @@ def test_the_table_holds_the_masses_of_the_cells():
 def test_a_chance_in_whole_numbers_is_the_exponential():
     for cell, inside in ((0, 0), (0, 1), (3, exact_noise.CELL - 1), (150, exact_noise.CELL // 3)):
         exponent = -inside * (inside + 2 * exact_noise.CELL * cell + 1) / (2 * RATIO**2)
-        found = Fraction(exact_noise.scaled_chance(cell, inside, RATIO), 2**exact_noise.CLOSE_BITS)
-        assert float(found) == pytest.approx(math.exp(exponent), rel=1e-14)
+        chance = Fraction(exact_noise.scaled_chance(cell, inside, RATIO), 2**exact_noise.CLOSE_BITS)
+        assert float(chance) == pytest.approx(math.exp(exponent), rel=1e-14)
 
 
 def test_all_probabilities_are_those_of_a_rounded_gaussian(monkeypatch):
@@ -80,10 +80,12 @@ def test_all_probabilities_are_those_of_a_rounded_gaussian(monkeypatch):
     bound = 2 * (exact_noise.REACH**2 + 1) / (24 * 2.0**28)
     for cell in (0, 1, 9, 30):
         mass = (table[cell] - (table[cell - 1] if cell else 0)) / 2**128
-        kept = np.array([exact_noise.scaled_chance(cell, j, ratio) / 2**256 for j in range(2**11)])
+        chances = np.array(
+            [exact_noise.scaled_chance(cell, j, ratio) / 2**256 for j in range(2**11)]
+        )
         ends = (cell * 2**11 + np.arange(2**11 + 1)) / ratio
         real = 2 * -np.diff(ndtr(-ends))
-        assert np.abs(np.log(mass * kept / kept.sum() / real)).max() <= bound + 1e-11
+        assert np.abs(np.log(mass * chances / chances.sum() / real)).max() <= bound + 1e-11
         assert mass == pytest.approx(real.sum(), rel=1e-12)
 
 
@@ -98,8 +100,8 @@ def test_a_close_comparison_decides_as_whole_numbers_do(monkeypatch):
         further = [
             (number >> (64 * place)) & (2**64 - 1) for number in numbers for place in range(3)
         ]
-        kept = exact_noise._draw_kept(cell, inside, RATIO, coin, give(*further))
-        assert kept.tolist() == [expected] * 4  # the floats cannot tell them apart
+        decisions = exact_noise._draw_kept(cell, inside, RATIO, coin, give(*further))
+        assert decisions.tolist() == [expected] * 4  # the floats cannot tell them apart
     coin = words_of(3)(4)
     plain = exact_noise._draw_kept(cell, inside, RATIO, coin, give())
     monkeypatch.setattr(exact_noise, "DOUBT", 2.0)
@@ -110,10 +112,10 @@ def test_a_number_with_the_first_half_of_an_entry_is_read_whole():
     table = exact_noise._table(RATIO)
     high, low = divmod(table[7], 2**64)
     for number, cell in ((low - 1, 7), (low, 8), (low + 1, 8)):
-        found = exact_noise._cells(
+        cells = exact_noise._cells(
             table, np.array([high], dtype=np.uint64), np.array([number], dtype=np.uint64)
         )
-        assert found.tolist() == [cell]
+        assert cells.tolist() == [cell]
     last = np.array([2**64 - 1], dtype=np.uint64)
     assert exact_noise._cells(table, last, last).tolist() == [len(table) - 1]
 
@@ -240,8 +242,8 @@ def test_margins_outweigh_what_they_pay_for(count, size):
 def test_a_sum_of_rows_in_floats_is_within_its_share_of_margin():
     rows = np.random.default_rng(11).dirichlet(np.ones(3), secure_release.MOST_ROWS)
     off = [
-        abs(found - math.fsum(column))
-        for found, column in zip(rows.sum(axis=0), rows.T, strict=True)
+        abs(total - math.fsum(column))
+        for total, column in zip(rows.sum(axis=0), rows.T, strict=True)
     ]
     assert math.hypot(*off) <= secure_release.SUMS / 4  # of a bound of 1
     assert secure_release.MOST_ROWS**2 * 2.0**-53 <= secure_release.SUMS / 8
@@ -345,29 +347,29 @@ class Seen:
 
 def test_a_permit_prepares_sums_and_scores_for_secure_noise_only():
     clean, scores = np.array([1 / 3, 2 / 7, 100.1]), np.array([3.0, -5e9, 3.5])
-    seen, step = Seen(), exact_noise.step_of(2.0)
-    with observing(seen):
+    observer, step = Seen(), exact_noise.step_of(2.0)
+    with observing(observer):
         Permit(gaussian(1.0), SecureNoise()).noisy_sum(clean, 2.0)
-        assert seen.release.clean.tolist() == (np.rint(clean / step) * step).tolist()
-        assert 2.0 < seen.release.scale == 2.0 * (1 + sum_margin(1.0, 3)) < 2.0001
-        assert ((seen.out / step) % 1 == 0.5).all()
+        assert observer.release.clean.tolist() == (np.rint(clean / step) * step).tolist()
+        assert 2.0 < observer.release.scale == 2.0 * (1 + sum_margin(1.0, 3)) < 2.0001
+        assert ((observer.out / step) % 1 == 0.5).all()
         Permit(bounded_range_choice(0.5), SecureNoise()).noisy_choice(scores, 1.0)
-        assert seen.release.scale == 2.0 * (1 + choice_margin(0.5, 1))
-        assert seen.release.clean.tolist() == [
+        assert observer.release.scale == 2.0 * (1 + choice_margin(0.5, 1))
+        assert observer.release.clean.tolist() == [
             -0.5,
-            secure_release.LOWEST * seen.release.scale,
+            secure_release.LOWEST * observer.release.scale,
             0.0,
         ]
         Permit(gaussian(1.0), Recorder()).noisy_sum(clean, 2.0)
-        assert seen.release.clean is clean and seen.release.scale == 2.0
+        assert observer.release.clean is clean and observer.release.scale == 2.0
         Permit(bounded_range_choice(0.5), Recorder()).noisy_choice(scores, 1.0)
-        assert seen.release.clean is scores and seen.release.scale == 2.0
+        assert observer.release.clean is scores and observer.release.scale == 2.0
         Permit(above_threshold(0.5), SecureNoise()).threshold_round(1.0, 0.25)(0.5)
-        assert seen.release.scale == 0.5 * (1 + threshold_margin(0.5))
+        assert observer.release.scale == 0.5 * (1 + threshold_margin(0.5))
         Permit(above_threshold(0.5), Recorder()).threshold_round(1.0, 0.25)(0.5)
-        assert seen.release.scale == 0.5
+        assert observer.release.scale == 0.5
         Permit(dp.NonPrivateDpEvent(), SecureNoise()).noisy_sum(clean, 2.0)
-        assert seen.release.clean is clean and seen.out.tolist() == clean.tolist()
+        assert observer.release.clean is clean and observer.out.tolist() == clean.tolist()
     seeded = Permit(gaussian(1.0), SeededNoise(lambda shot: np.random.default_rng(0))).noisy_sum(
         clean, 2.0
     )

@@ -89,11 +89,11 @@ class Prompts(EmbeddingCentroids):
     name = "prompts"
 
     def prepare(self, private, context):
-        made = super().prepare(private, context)
+        state = super().prepare(private, context)
 
         class Asks:
             def answer(self, query: Query) -> FinalPrompt:
-                return FinalPrompt(context.task.icl_prefix(()) + made.answer(query))
+                return FinalPrompt(context.task.icl_prefix(()) + state.answer(query))
 
         return Asks()
 
@@ -120,9 +120,9 @@ class Odd(EmbeddingCentroids):
 
 def test_answers_may_be_written_by_the_model_and_need_noise(agnews):
     model = models.load("sim")
-    made = release(Prompts(embedding="sim"), agnews, model, CONFIG)
-    assert set(made.answers) == {query.id for query in agnews.queries()} and all(
-        isinstance(text, str) for text in made.answers.values()
+    outcome = release(Prompts(embedding="sim"), agnews, model, CONFIG)
+    assert set(outcome.answers) == {query.id for query in agnews.queries()} and all(
+        isinstance(text, str) for text in outcome.answers.values()
     )
     for wrong in (Silent(embedding="sim"), Odd(embedding="sim")):
         with pytest.raises(PluginError):
@@ -178,7 +178,7 @@ def test_attackers_ask_one_release_any_number_of_times(agnews):
 
 
 def test_the_python_interface_takes_one(own_cache):
-    found = dpicl.evaluate(
+    evaluation = dpicl.evaluate(
         SIM,
         task="agnews",
         model="sim",
@@ -188,7 +188,10 @@ def test_the_python_interface_takes_one(own_cache):
         train_records=40,
         progress=False,
     )
-    assert found.to_frame().queries.isna().all() and np.isfinite(found.to_frame().score).all()
+    assert (
+        evaluation.to_frame().queries.isna().all()
+        and np.isfinite(evaluation.to_frame().score).all()
+    )
     with pytest.raises(UsageError):
         dpicl.calibrate(SIM, task="agnews", epsilon=1, queries=5)
     assert {row["name"]: row["kind"] for row in dpicl.list_mechanisms()}[

@@ -33,8 +33,8 @@ class Instructs(OneDraw):
     shown: bool = False
 
     def release(self, private, context):
-        made = super().release(private, context)
-        return ReleasedPrompt(OWN, made if self.shown else ())
+        demonstrations = super().release(private, context)
+        return ReleasedPrompt(OWN, demonstrations if self.shown else ())
 
 
 CONFIG = ReleaseConfig(epsilon=1.0, delta=1e-5, shots=2)
@@ -42,29 +42,30 @@ CONFIG = ReleaseConfig(epsilon=1.0, delta=1e-5, shots=2)
 
 @pytest.mark.parametrize("shown", [False, True])
 def test_the_instruction_is_read_in_place_of_the_tasks_own(agnews, sim, shown):
-    made = release(Instructs(shown=shown), agnews, sim, CONFIG)
-    assert made.prompt.instruction == OWN and len(made.demonstrations) == 2 * shown
-    prefix = agnews.icl_prefix(made.demonstrations, made.prompt.instruction)
-    assert prefix == OWN + agnews.icl_prefix(made.demonstrations).removeprefix(
+    outcome = release(Instructs(shown=shown), agnews, sim, CONFIG)
+    assert outcome.prompt.instruction == OWN and len(outcome.demonstrations) == 2 * shown
+    prefix = agnews.icl_prefix(outcome.demonstrations, outcome.prompt.instruction)
+    assert prefix == OWN + agnews.icl_prefix(outcome.demonstrations).removeprefix(
         agnews.config.description
     )
-    scored = evaluate(agnews, sim, made.demonstrations, instruction=made.prompt.instruction)
+    scored = evaluate(agnews, sim, outcome.demonstrations, instruction=outcome.prompt.instruction)
     assert (
-        scored.scores["log_loss"] != evaluate(agnews, sim, made.demonstrations).scores["log_loss"]
+        scored.scores["log_loss"]
+        != evaluate(agnews, sim, outcome.demonstrations).scores["log_loss"]
     )
 
 
 def test_attackers_ask_after_the_released_instruction(agnews, sim, monkeypatch):
     target = Target(Instructs(), agnews, sim, CONFIG)
-    asked, score = list[Any](), type(sim).score
+    calls, score = list[Any](), type(sim).score
 
-    def note_score(*given):
-        asked.extend(given[1])
-        return score(*given)
+    def note_score(*words):
+        calls.extend(words[1])
+        return score(*words)
 
     monkeypatch.setattr(type(sim), "score", note_score)
     target.answers(lambda task: task, [Query("0", "one"), Query("1", "two")])
-    assert [tokens for tokens, _ in asked] == [
+    assert [tokens for tokens, _ in calls] == [
         sim.encode(OWN + agnews.query(text)) for text in ("one", "two")
     ]
     assert target.prompt().shown == [] and len(target.releases) == 1
@@ -84,7 +85,7 @@ def test_a_result_holds_it_and_counts_it_as_released(own_cache):
 
 def test_what_is_no_prompt_is_refused(sim):
     one = Demonstration("a text", "World")
-    for given in (
+    for prompt in (
         ReleasedPrompt(3),
         ReleasedPrompt(OWN, "text"),
         ReleasedPrompt(OWN, [OWN]),  # type: ignore[list-item]
@@ -93,7 +94,7 @@ def test_what_is_no_prompt_is_refused(sim):
         OWN,
     ):
         with pytest.raises(PluginError):
-            check_prompt(Instructs(), given, ("World", "Sports"), sim)
+            check_prompt(Instructs(), prompt, ("World", "Sports"), sim)
     assert check_prompt(Instructs(), ReleasedPrompt("\ud800"), ("World",), sim).instruction == "?"
     assert (
         check_prompt(Instructs(), ReleasedPrompt(OWN, [one]), ("World",), sim)
@@ -111,5 +112,5 @@ def test_the_conformance_kit_compares_instructions():
 
 
 def test_personal_data_is_looked_for_in_the_instruction(agnews, sim):
-    said = Pii()._write(Target(Instructs(), agnews, sim, CONFIG))
-    assert said[0] == OWN and len(said) == 4
+    texts = Pii()._write(Target(Instructs(), agnews, sim, CONFIG))
+    assert texts[0] == OWN and len(texts) == 4

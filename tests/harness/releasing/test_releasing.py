@@ -27,6 +27,11 @@ from tests.harness.parrot import Parrot
 from tests.samples import contents, private_set
 
 CONFIG = ReleaseConfig(epsilon=2.0, delta=1e-5)
+PARROT = Parrot(slots=4, examples_per_slot=2)
+
+
+def configure(**more):
+    return ReleaseConfig(**{"epsilon": 1.0, "delta": 1e-5, **more})
 
 
 @pytest.fixture(autouse=True)
@@ -61,12 +66,12 @@ def test_what_a_mechanism_is_given_leads_to_no_record(agnews, monkeypatch):
 @pytest.mark.parametrize("partition", SCHEMES)
 def test_the_ledger_holds_what_was_declared(agnews, partition):
     mechanism = Parrot(slots=8, examples_per_slot=2, partition=partition)
-    made = release_once(mechanism, agnews)
-    assert made.ledger.event() == made.calibration.event
-    assert 0.98 * CONFIG.epsilon <= made.bounds.upper <= CONFIG.epsilon
-    assert epsilon(made.ledger.event(), CONFIG.delta).upper == made.bounds.upper
-    assert set(made.answers) == {query.id for query in agnews.queries()}
-    assert set(made.answers.values()) <= set(agnews.labels)
+    outcome = release_once(mechanism, agnews)
+    assert outcome.ledger.event() == outcome.calibration.event
+    assert 0.98 * CONFIG.epsilon <= outcome.bounds.upper <= CONFIG.epsilon
+    assert epsilon(outcome.ledger.event(), CONFIG.delta).upper == outcome.bounds.upper
+    assert set(outcome.answers) == {query.id for query in agnews.queries()}
+    assert set(outcome.answers.values()) <= set(agnews.labels)
 
 
 def test_each_sampling_scheme_has_its_event():
@@ -85,15 +90,16 @@ def test_each_sampling_scheme_has_its_event():
 
 
 def test_once_deals_every_record_and_the_others_a_sample(agnews):
-    def assign(way, queries=3):
+    def assign(way):
+        """The records of three samples, and the samples."""
         private, *_ = private_set(agnews.train, {None: len(agnews.train)})
-        sample_for = SamplingScheme(8, 2, way).sampler(private, dp.GaussianDpEvent(1.0), queries)
-        both = [
-            (sample, contents(sample.slots)) for sample in map(sample_for, ["a query"] * queries)
-        ]
-        return [[record for slot in slots for record in slot] for _, slots in both], [
-            sample for sample, _ in both
-        ]
+        sample_for = SamplingScheme(8, 2, way).sampler(private, dp.GaussianDpEvent(1.0), 3)
+        records, samples = [], []
+        for _ in range(3):
+            samples.append(sample_for("a query"))
+            slots = contents(samples[-1].slots)
+            records.append([record for slot in slots for record in slot])
+        return records, samples
 
     (all_records, *others), samples = assign("once")
     assert sorted(r.text for r in all_records) == sorted(r.text for r in agnews.train)
@@ -119,7 +125,7 @@ def test_one_more_record_changes_one_slot_by_it_alone(agnews, way):
                 assert [r for r in b if r != agnews.train[-1]] == list(a) and len(b) == len(a) + 1
 
 
-def execution(mechanism, task, queries, budget, ledger, knob=1.0, records=None, **given):
+def execution(mechanism, task, queries, budget, ledger, knob=1.0, records=None, **settings):
     return Execution(
         mechanism,
         task.public_view(),
@@ -132,12 +138,12 @@ def execution(mechanism, task, queries, budget, ledger, knob=1.0, records=None, 
         public=Streams(0).public,
         ledger=ledger,
         queries=queries,
-        **given,
+        **settings,
     )
 
 
 def run_parrot(task, queries, budget, allowance=None, limit=float("inf"), mechanism=None):
-    mechanism = mechanism or Parrot(slots=4, examples_per_slot=2)
+    mechanism = mechanism or PARROT
     ledger = Ledger(allowance, limit)
     return execution(mechanism, task, queries, budget, ledger).run().answers, ledger
 
@@ -160,13 +166,13 @@ def test_too_many_queries_or_one_id_twice_are_refused_first(
     agnews,
 ):
     queries = agnews.queries()
-    config = ReleaseConfig(epsilon=1.0, delta=1e-5, queries=5)
-    for asked, words in (
+    config = configure(queries=5)
+    for refused, words in (
         (queries, "6 queries but the budget is for 5"),
         (queries[:1] * 2, "same id"),
     ):
         with pytest.raises(UsageError, match=words):
-            release(Parrot(slots=4, examples_per_slot=2), agnews, models.load("sim"), config, asked)
+            release(PARROT, agnews, models.load("sim"), config, refused)
     assert Parrot.asked == []
 
 
@@ -182,16 +188,8 @@ def test_a_final_prompt_is_answered_by_the_model(agnews):
     queries = [Query(str(i), record.text) for i, record in enumerate(task.test)]
     records = [Labelled(f"text {i}") for i in range(40)]
     reader = SlotReader(task, models.load("sim"), OutputCache(None), mechanism.scheme, queries)
-    run = execution(
-        mechanism,
-        task,
-        queries,
-        len(queries),
-        Ledger(None, float("inf")),
-        0.0,
-        records,
-        reader=reader,
-    )
+    ledger = Ledger(None, float("inf"))
+    run = execution(mechanism, task, queries, 3, ledger, 0.0, records, reader=reader)
     answers = run.run().answers
     for query in queries:
         prompt = f"{task.labels[0]} {query.text}"
@@ -209,21 +207,19 @@ def test_a_release_that_was_not_declared_is_refused(agnews):
 
 
 def test_the_same_coins_assign_the_same_records(agnews, monkeypatch):
-    seen, answer = [], Parrot.answer
+    slots, answer = [], Parrot.answer
 
     def noting(self, query, sample, context):
-        seen.append(contents(sample.slots))
+        slots.append(contents(sample.slots))
         return answer(self, query, sample, context)
 
     monkeypatch.setattr(Parrot, "answer", noting)
     mechanism = Parrot(slots=4, examples_per_slot=2, sampling_seed=5)
     for seed, target in ((0, 1.0), (1, 1.0), (1, 8.0)):
-        release_once(mechanism, agnews, ReleaseConfig(epsilon=target, delta=1e-5, seed=seed))
-    assert seen[:6] == seen[6:12] == seen[12:]
-    release_once(
-        Parrot(slots=4, examples_per_slot=2), agnews, ReleaseConfig(epsilon=1.0, delta=1e-5, seed=1)
-    )
-    assert seen[18:] != seen[:6]
+        release_once(mechanism, agnews, configure(epsilon=target, seed=seed))
+    assert slots[:6] == slots[6:12] == slots[12:]
+    release_once(PARROT, agnews, configure(seed=1))
+    assert slots[18:] != slots[:6]
 
 
 def declare(task):
@@ -235,14 +231,14 @@ def test_public_coins_and_secret_noise_do_not_go_together(agnews):
         release_once(
             Parrot(slots=4, sampling_seed=5),
             declare(agnews),
-            ReleaseConfig(epsilon=1.0, delta=1e-5, noise="secure"),
+            configure(noise="secure"),
         )
 
 
 def test_secure_noise_is_refused_at_a_large_delta(
     agnews,
 ):
-    task, config = declare(agnews), ReleaseConfig(epsilon=1.0, delta=0.1, noise="secure")
+    task, config = declare(agnews), configure(delta=0.1, noise="secure")
     with pytest.raises(UsageError, match="above 1/240"):
         release_once(Parrot(slots=4), task, config)
     noted = release_once(Parrot(slots=4), task, config.model_copy(update={"noise": "seeded"}))
@@ -251,40 +247,40 @@ def test_secure_noise_is_refused_at_a_large_delta(
 
 def test_secure_noise_leaves_nothing_in_the_cache(agnews, tmp_path):
     mechanism = Parrot(slots=4)
-    config = ReleaseConfig(epsilon=1.0, delta=1e-5, noise="secure")
+    config = configure(noise="secure")
     model, opened = models.load("sim"), lambda: pytest.fail("the cache was opened")
-    made = release(mechanism, declare(agnews), model, config, outputs=opened, charge=lambda new: ())
-    assert made.bounds.upper <= 1.0
+    outcome = release(
+        mechanism, declare(agnews), model, config, outputs=opened, charge=lambda new: ()
+    )
+    assert outcome.bounds.upper <= 1.0
 
 
 def test_a_text_is_released_with_the_noise_of_its_label():
     task = Task.load("trec", "synthetic", limit_test=6)
     task = replace(task, declared={**task.group_sizes, "Abbreviation": 84})
-    made = release_once(
-        Tang(slots=4, tokens=3), task, ReleaseConfig(epsilon=1.0, delta=1e-5, shots=6)
-    )
-    knobs = made.calibration.by_label
+    outcome = release_once(Tang(slots=4, tokens=3), task, configure(shots=6))
+    knobs = outcome.calibration.by_label
     assert (
         set(knobs)
-        == {demonstration.label for demonstration in made.demonstrations}
+        == {demonstration.label for demonstration in outcome.demonstrations}
         == set(task.labels)
     )
-    charged = {row["partition"]: json.dumps(row["event"]) for row in made.ledger.to_json()}
+    charged = {row["partition"]: json.dumps(row["event"]) for row in outcome.ledger.to_json()}
     assert (
         all(f": {knobs[label]}" in event for label, event in charged.items())
         and len(set(knobs.values())) > 1
     )
-    assert made.bounds.upper <= 1.0
+    assert outcome.bounds.upper <= 1.0
 
 
 def test_labels_that_are_dropped_get_no_text_and_no_noise():
     task = Task.load("trec", "synthetic", limit_test=6)
-    config = ReleaseConfig(epsilon=1.0, delta=1e-5, shots=10)
-    made = release_once(Tang(slots=4, tokens=3, dropped=("Abbreviation",)), task, config)
-    assert Counter(demonstration.label for demonstration in made.demonstrations) == dict.fromkeys(
-        set(task.labels) - {"Abbreviation"}, 2
-    )
-    assert {row["partition"] for row in made.ledger.to_json()} == set(task.labels) - {
+    config = configure(shots=10)
+    outcome = release_once(Tang(slots=4, tokens=3, dropped=("Abbreviation",)), task, config)
+    assert Counter(
+        demonstration.label for demonstration in outcome.demonstrations
+    ) == dict.fromkeys(set(task.labels) - {"Abbreviation"}, 2)
+    assert {row["partition"] for row in outcome.ledger.to_json()} == set(task.labels) - {
         "Abbreviation"
     }
     with pytest.raises(UsageError, match="Abbreviations"):
@@ -295,21 +291,21 @@ def test_labels_that_are_dropped_get_no_text_and_no_noise():
 
 def test_a_mechanism_sees_no_record_but_in_its_samples(agnews):
     """Its own methods that plan a run get the public view, or sizes alone; what it returns leads to no record."""
-    seen = []
+    views = []
 
     class Curious(Tang):
         name = "curious"
 
         def count_released(self, shots, task):
-            seen.append(task)
+            views.append(task)
             return shots
 
         def public_sizes(self, task, shots, queries):
-            seen.append(task)
+            views.append(task)
             return super().public_sizes(task, shots, queries)
 
-    config = ReleaseConfig(epsilon=1.0, delta=1e-5, shots=2)
+    config = configure(shots=2)
     release_once(Curious(slots=4, tokens=2), agnews, config)
-    view, sizes = seen
+    view, sizes = views
     assert not hasattr(view, "train") and not any(record.label for record in view.test)
     assert sizes.train == sizes.test == () and dict(sizes.group_sizes) == dict(agnews.group_sizes)

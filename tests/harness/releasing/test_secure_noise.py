@@ -118,8 +118,8 @@ def test_neighbouring_sets_give_the_same_files_and_output(world, mechanism, labe
     second, others = world([*rows, more], "two", mechanism)
     assert first.code == second.code == 0, first.err + second.err
     assert len(files) == 4 and files == others
-    said = [text.replace("cache of one", "cache of two") for text in (first.out, first.err)]
-    assert said == [second.out, second.err]
+    streams = [text.replace("cache of one", "cache of two") for text in (first.out, first.err)]
+    assert streams == [second.out, second.err]
 
 
 @pytest.mark.parametrize("mechanism", ["voting", "tang"])
@@ -135,8 +135,8 @@ def test_how_many_slots_failed_is_told_nowhere(world, monkeypatch, mechanism):
     monkeypatch.setattr(SimulatedLM, "log_probs_after", fail_on_records)
     answer, files = world(rows_of("train", 30), "one", mechanism)
     assert answer.code == 0 and failures, answer.err
-    told = "".join([answer.out, answer.err, *files.values()])
-    assert not [word for word in ("failures", "abstained", NOT_FINITE) if word in told]
+    everything = "".join([answer.out, answer.err, *files.values()])
+    assert not [word for word in ("failures", "abstained", NOT_FINITE) if word in everything]
 
 
 def test_answers_to_generation_tasks_are_the_same_too(world, tmp_path):
@@ -227,8 +227,8 @@ def test_nothing_that_a_mechanism_says_leaves_a_release(world, tmp_path, way):
     answer, files = world(rows_of("train", 30), "one", "talks", *flags)
     assert answer.code == (0 if way == "none" else 2), answer.err
     assert way == "none" or "--noise seeded" in answer.err  # how to see the error
-    said = answer.out + answer.err + "".join(files.values())
-    assert "swordfish" not in said and "Traceback" not in said
+    everything = answer.out + answer.err + "".join(files.values())
+    assert "swordfish" not in everything and "Traceback" not in everything
     seeded, _ = world(rows_of("train", 30), "two", "talks", *flags, "--noise", "seeded")
     assert "swordfish" in seeded.out + seeded.err or way == "free"  # there is something to hide
 
@@ -292,21 +292,10 @@ def test_counted_sizes_and_no_noise_are_refused_from_python(own_cache):
 
 
 def test_calibrate_for_secure_noise_needs_declared_sizes(dpicl):
-    flags = (
-        "calibrate",
-        "prism",
-        "--task",
-        "agnews",
-        "--epsilon",
-        1,
-        "--option",
-        "tokens=5",
-        "--noise",
-        "secure",
-    )
-    assert "give a size" in dpicl(*flags).err
-    assert "1e-06" in dpicl(*flags, "--size", 400, "--delta", 1e-7).err
-    answer = dpicl(*flags, "--size", 400, "--option", "prompts=40", "--json")
+    flags = "calibrate prism --task agnews --epsilon 1 --option tokens=5 --noise secure"
+    assert "give a size" in dpicl(flags).err
+    assert "1e-06" in dpicl(flags, "--size", 400, "--delta", 1e-7).err
+    answer = dpicl(flags, "--size", 400, "--option", "prompts=40", "--json")
     assert answer.code == 0, answer.err
     assert (answer.json["delta"], answer.json["accounted_delta"]) == (1e-5, 1e-5 - 1e-7)
 

@@ -48,6 +48,13 @@ def queries_of(task):
     return [Query(str(i), record.text) for i, record in enumerate(task.test)]
 
 
+def say(slot_reader, task, query, slots):
+    """What slots answer: label scores on a classification task, texts on another one."""
+    if task.kind == "classification":
+        return slot_reader.label_scores(query, slots, calibrated=False)
+    return slot_reader.texts(query, slots)
+
+
 PARTITIONS = pytest.mark.parametrize("partition", ["per_query", "once"])
 
 
@@ -127,12 +134,7 @@ def test_the_same_prompt_after_other_examples_is_another_key(name, tmp_path, mon
     def ask(cache, slot):
         """The numbers of tokens of all that is read before its prompt."""
         read.clear()
-        own = reader(task, model=model, cache=cache)
-        _ = (
-            own.texts(query, [slot])
-            if name == "samsum"
-            else own.label_scores(query, [slot], calibrated=False)
-        )
+        say(reader(task, model=model, cache=cache), task, query, [slot])
         return list(read)
 
     alone = {slot: ask(OutputCache(None), slot) for slot in (short, longer)}
@@ -171,33 +173,26 @@ def test_a_prompt_that_breaks_the_model_abstains(agnews, samsum):
 @PARTITIONS
 @pytest.mark.parametrize("name", ["agnews", "samsum"])
 def test_a_failure_is_asked_about_once_a_release_and_never_kept(name, partition, tmp_path):
-    task, scheme = (
-        Task.load(name, "synthetic", limit_train=2, limit_test=2),
-        SamplingScheme(1, 1, partition),
-    )
-    query, slots = queries_of(task)[0], [task.train[:1]]
+    task = Task.load(name, "synthetic", limit_train=2, limit_test=2)
+    scheme, queries = SamplingScheme(1, 1, partition), queries_of(task)
 
-    def ask(model, cache, again=False):
-        own = reader(task, scheme, queries_of(task), model, cache)
-        for _ in range(1 + again):
-            found = (
-                own.texts(query, slots)
-                if name == "samsum"
-                else own.label_scores(query, slots, calibrated=False)
-            )
-        return np.array(found).tolist()
+    def ask(model, folder, times=1):
+        slot_reader = reader(task, scheme, queries, model, OutputCache(folder))
+        for _ in range(times):
+            answers = say(slot_reader, task, queries[0], [task.train[:1]])
+        return np.array(answers).tolist()
 
-    sound = ask(models.load("sim"), OutputCache(None))
-    model, cache = models.load("sim"), OutputCache(tmp_path)
+    sound = ask(models.load("sim"), None)
+    model = models.load("sim")
     model._broken = float("nan")
-    broken = ask(model, cache, again=True)
-    queries = 1 if partition == "per_query" else len(task.test)
-    assert dict(model.usage.failures) == {NOT_FINITE: queries}
+    broken = ask(model, tmp_path, times=2)
+    number = 1 if partition == "per_query" else len(queries)
+    assert dict(model.usage.failures) == {NOT_FINITE: number}
     assert broken == [""] if name == "samsum" else np.isnan(broken).all()
     model._broken = None
-    assert ask(model, OutputCache(tmp_path)) == sound
+    assert ask(model, tmp_path) == sound
     calls = model.usage.forward_calls
-    assert ask(model, OutputCache(tmp_path)) == sound and model.usage.forward_calls == calls
+    assert ask(model, tmp_path) == sound and model.usage.forward_calls == calls
 
 
 def test_an_empty_answer_is_an_answer(samsum, tmp_path, monkeypatch):
@@ -218,23 +213,20 @@ def test_an_embedding_that_failed_is_made_again(agnews, monkeypatch):
             lambda self, texts: np.full((len(texts), self.dimension), np.nan),
         )
         assert not reader(agnews, cache=cache).embed(["a word", ""], "sim").any()
-    found = reader(agnews, cache=cache).embed(["a word", ""], "sim")
-    assert found[0].any() and not found[1].any()
+    vectors = reader(agnews, cache=cache).embed(["a word", ""], "sim")
+    assert vectors[0].any() and not vectors[1].any()
 
 
 @pytest.mark.parametrize("partition", ["per_query", "one_sample"])
 def test_empty_slots_ask_nothing_after_public_prompts(agnews, samsum, partition):
     scheme = SamplingScheme(3, 2, partition)
-    for task, ask in (
-        (agnews, lambda r, q: r.label_scores(q, [(), ()], calibrated=True)),
-        (samsum, lambda r, q: r.texts(q, [(), ()])),
-    ):
-        model = models.load("sim")
-        public = reader(task, scheme, queries_of(task), model)
+    for task in (agnews, samsum):
+        model, queries = models.load("sim"), queries_of(task)
+        public = reader(task, scheme, queries, model)
         public.read_public()
         calls = model.usage.forward_calls
-        for query in queries_of(task):
-            ask(public, query)
+        for query in queries:
+            say(public, task, query, [(), ()])
         assert 0 < calls == model.usage.forward_calls
 
 
