@@ -239,10 +239,10 @@ def _results(
     for source in sorted({result.cell.source for result in current}):
         chosen = suite.model_copy(update={"models": models, "source": source})
         cells += expand(chosen, mechanisms)
-    asked = suite.name
+    written_as = suite.name
     if CLONE and path not in shipped_suites().values():
-        asked = path.relative_to(CLONE).as_posix()
-    return results, damaged, Selection(asked, suite, dict(mechanisms), cells, store)
+        written_as = path.relative_to(CLONE).as_posix()
+    return results, damaged, Selection(written_as, suite, dict(mechanisms), cells, store)
 
 
 def _every_attack(options: OfBoard, html: Path | None) -> Answer:
