@@ -43,7 +43,7 @@ def test_demonstrations_come_from_a_table(monkeypatch, capsys, fresh_cache, tmp_
 def test_the_notebook_draws_a_forest(dpicl, monkeypatch, fresh_cache, tmp_path):
     results = EXAMPLES.parent / "results"
     site = tmp_path / "site"
-    assert dpicl("board", "ginc", "--results", results, "--html", site).code == 0
+    assert dpicl(f"board ginc --results {results} --html {site}").code == 0
     monkeypatch.chdir(tmp_path)
     notebook = json.loads((EXAMPLES / "forest.ipynb").read_text("utf-8"))
     names: dict[str, object] = {}

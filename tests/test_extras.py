@@ -65,14 +65,14 @@ def test_the_core_accounts_and_shows_boards_without_any_extra() -> None:
         "board open --html site": "board",
         "check pta": "run",
     }
-    codes, said = core(*works, *missing)
+    codes, output = core(*works, *missing)
     assert codes == str([0] * len(works) + [2] * len(missing))
-    found = re.findall(
+    imports = re.findall(
         r"^dpicl: \w+ is not installed; run `pip install 'dpicl-bench\[(\w+)\]'`\.$",
-        said,
+        output,
         re.MULTILINE,
     )
-    assert found == [*missing.values()]
+    assert imports == [*missing.values()]
 
 
 def test_the_extras_are_those_of_pyproject() -> None:

@@ -52,7 +52,7 @@ def modules() -> dict[str, Path]:
 
 def list_imports(path: Path, known: dict[str, Path]) -> set[str]:
     """The modules of the package that a file names in an import statement, wherever it stands."""
-    found = set()
+    imports = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         names = []
         if isinstance(node, ast.Import):
@@ -63,8 +63,8 @@ def list_imports(path: Path, known: dict[str, Path]) -> set[str]:
         for name in (name.removeprefix("dpicl.") for name in names if name.startswith("dpicl.")):
             while name and name not in known:
                 name = name.rpartition(".")[0]
-            found.add(name)
-    return found - {""}
+            imports.add(name)
+    return imports - {""}
 
 
 KNOWN = modules()

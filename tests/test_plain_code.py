@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-HARNESS = Path(__file__).parents[1] / "harness" / "dpicl"
+ROOT = Path(__file__).parents[1]
+HARNESS = ROOT / "harness" / "dpicl"
 #: From so many tokens on, a line is dense.
 DENSE = 25
 #: A string on one line, a number, a name, an operator. Not `tokenize`: it takes five times as long, and since Python
@@ -42,6 +43,33 @@ ROOMS = {
     "scaffold": (2.9, 0),
     "tables": (2.2, 0),
 }
+#: Folder of tests -> percent of its lines that are dense, at most. No name there is weak, and none of a test is longer
+#: than LONGEST.
+TESTS = {
+    "faults": 4.8,
+    "fuzz": 5.5,
+    "harness/accounting": 7.7,
+    "harness/api": 6.0,
+    "harness/attacks": 6.5,
+    "harness/cli": 3.2,
+    "harness/comparison": 7.0,
+    "harness/conformance": 4.2,
+    "harness/core": 2.2,
+    "harness/engines": 3.6,
+    "harness/evaluation": 7.7,
+    "harness/mechanism": 3.1,
+    "harness/plan": 5.0,
+    "harness/privacy": 11.8,
+    "harness/releasing": 4.9,
+    "harness/results": 2.0,
+    "harness/run": 4.6,
+    "harness/scaffold": 1.8,
+    "leaderboards/gate": 2.2,
+    "mechanisms": 9.1,
+    "tasks": 5.5,
+}
+LONGEST = 60
+LONG_NAME = re.compile(rf"def (test_\w{{{LONGEST - 4},}})")
 
 
 def list_prose(body: list[ast.stmt]) -> Iterator[int]:
@@ -68,9 +96,9 @@ def count_weak(tree: ast.Module) -> int:
     return sum(name in WEAK for name in names)
 
 
-def measure(room: str) -> tuple[float, int]:
+def measure(folder: Path) -> tuple[float, int]:
     lines, dense, weak = 0, 0, 0
-    for path in (HARNESS / room).rglob("*.py"):
+    for path in folder.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         tree = ast.parse(text)
         prose = set(list_prose(tree.body))
@@ -86,10 +114,18 @@ def measure(room: str) -> tuple[float, int]:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_gets_no_denser_and_its_names_no_weaker(room):
-    dense, weak = measure(room)
+    dense, weak = measure(HARNESS / room)
     most_dense, most_weak = ROOMS[room]
     assert dense <= most_dense
     assert weak <= most_weak
+
+
+@pytest.mark.parametrize("folder", TESTS)
+def test_tests_get_no_denser_and_their_names_stay_short(folder):
+    dense, weak = measure(ROOT / "tests" / folder)
+    assert dense <= TESTS[folder] and weak == 0
+    texts = (path.read_text("utf-8") for path in (ROOT / "tests" / folder).rglob("test_*.py"))
+    assert [name for text in texts for name in LONG_NAME.findall(text)] == []
 
 
 def test_a_line_is_measured_by_its_tokens():

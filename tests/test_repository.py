@@ -70,9 +70,9 @@ def test_what_is_installed_has_an_exact_version_and_hashes():
 
 
 def test_the_lock_of_uv_has_the_same_versions():
-    found = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
+    packages = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
     versions = {
-        normal(package["name"]): package["version"] for package in found if "version" in package
+        normal(package["name"]): package["version"] for package in packages if "version" in package
     }
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     needed = {normal(re.split(r"[<>=\[]", one)[0]) for one in project["dependencies"]}

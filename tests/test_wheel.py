@@ -56,8 +56,8 @@ def wheel(request, tmp_path_factory) -> Path:
     elif request.param == "zip":
         source = shutil.make_archive(place / "zip", "zip", place, "source")
     run(*PIP, "wheel", source, *ALONE, "--wheel-dir", place)
-    (made,) = place.glob("*.whl")
-    return made
+    (built,) = place.glob("*.whl")
+    return built
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +93,8 @@ def test_it_works_beside_files_of_the_same_names(installed, tmp_path):
         *(path.read_text().strip() for path in installed.glob("*.pth")),
     ]  # of an editable one
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "OMP_NUM_THREADS": "1"}
-    said = run(sys.executable, "script.py", cwd=tmp_path, env=environment)
-    assert said.startswith("1 ") and "'open'" in said
+    output = run(sys.executable, "script.py", cwd=tmp_path, env=environment)
+    assert output.startswith("1 ") and "'open'" in output
     quick = (
         "run",
         "quick",

@@ -113,10 +113,10 @@ class Watch:
                 self.step(name, words[0])
             paths = [self._find_inside(word) for word in words[: 1 + (name in _TWO_PATHS)]]
             new = name != "open" or not os.path.lexists(paths[0] or "")
-            given = call(*words, **more)
+            answer = call(*words, **more)
             if new:
                 self._note(name, paths)
-            return given
+            return answer
 
         return call_watched
 
@@ -131,13 +131,13 @@ def cuts(
     it was at the last fsync of the folder. Since then everything is lost, or contents alone, or some names by chance.
     """
     now: dict[str, Any] = {}  # path -> [content at the last fsync]; None for a folder
-    kept: dict[str, Any] = {}  # the same, as names were at the last fsync of their folder
-    chance, said, before = random.Random(0), "", dict[str, Any]()
+    on_disk: dict[str, Any] = {}  # the same, as names were at the last fsync of their folder
+    chance, names_said, before = random.Random(0), "", dict[str, Any]()
     for name, paths, content in journal:
         path = str(paths[-1])
         match name:
             case "said":
-                said += f"{path}\n"
+                names_said += f"{path}\n"
             case "open" | "mkdir":  # a file that is new
                 now[path] = [b""] if name == "open" else None
             case "unlink" | "rmdir":
@@ -145,25 +145,33 @@ def cuts(
             case "fsync" if content is not None and path in now:
                 now[path][0] = content
             case "fsync" if content is None:
-                for own in [each for each in {*now, *kept} if os.path.dirname(each) == path]:
-                    kept.pop(own, None)
-                    kept.update({own: now[own]} if own in now else {})
+                for path_in_folder in [
+                    each for each in {*now, *on_disk} if os.path.dirname(each) == path
+                ]:
+                    on_disk.pop(path_in_folder, None)
+                    on_disk.update(
+                        {path_in_folder: now[path_in_folder]} if path_in_folder in now else {}
+                    )
             case "link" | "replace" | "rename" if paths[0] in now:
                 now[path] = now[paths[0]] if name == "link" else now.pop(paths[0])
         for loss in ("all", "contents", "some"):
-            names = dict(kept)
-            for own in sorted({*now, *kept}):
+            names = dict(on_disk)
+            for path_in_folder in sorted({*now, *on_disk}):
                 if loss == "contents" or (loss == "some" and chance.random() < 0.5):
-                    names.pop(own, None)
-                    names.update({own: now[own]} if own in now else {})
+                    names.pop(path_in_folder, None)
+                    names.update(
+                        {path_in_folder: now[path_in_folder]} if path_in_folder in now else {}
+                    )
             left: dict[str, bytes | None] = {}
-            for own in sorted(names):  # a folder comes before what is in it
-                above = os.path.dirname(own)
+            for path_in_folder in sorted(names):  # a folder comes before what is in it
+                above = os.path.dirname(path_in_folder)
                 if above == str(top) or os.path.relpath(above, top) in left:
-                    left[os.path.relpath(own, top)] = names[own] and names[own][0]
+                    left[os.path.relpath(path_in_folder, top)] = (
+                        names[path_in_folder] and names[path_in_folder][0]
+                    )
             if name == "said" or before.get(loss) != left:
                 before[loss] = left
-                yield said, left
+                yield names_said, left
 
 
 def put(left: dict[str, bytes | None], folder: Path) -> None:
@@ -182,10 +190,10 @@ def run_child(work: Any, folder: Path, watch: Watch | None = None) -> tuple[int,
     here, there = fork.Pipe(duplex=False)
 
     def child() -> None:
-        said = (folder / "said").open("a", buffering=1)
-        os.dup2(said.fileno(), 1)
-        os.dup2(said.fileno(), 2)
-        sys.stdout = sys.stderr = sys.__stderr__ = said  # type: ignore[misc]
+        log = (folder / "said").open("a", buffering=1)
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+        sys.stdout = sys.stderr = sys.__stderr__ = log  # type: ignore[misc]
         if watch is not None:
             watch.install()
         code = int(work() or 0) if callable(work) else main([str(word) for word in work])

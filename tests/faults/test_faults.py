@@ -165,14 +165,14 @@ def charges_of(cache: Path, monkeypatch: pytest.MonkeyPatch) -> int:
 @pytest.mark.timeout(3600)
 def test_no_release_is_made_that_is_not_on_the_ledger(tmp_path, monkeypatch):
     """Whatever fails under the ledger, and whenever the power is cut; the same command then releases once more."""
-    own = write(tmp_path, "own", "train", rows_of("train", 9))
+    records = write(tmp_path, "own", "train", rows_of("train", 9))
 
     def run_release(
         folder: Path, watch: Watch | None = None, out: str = "files/out.jsonl"
     ) -> tuple[int, Any]:
         (folder / "files").mkdir(parents=True, exist_ok=True)
         monkeypatch.setenv("DPICL_CACHE", str(folder / "files" / "cache"))
-        return run_child(private_release(own, folder / out), folder, watch)
+        return run_child(private_release(records, folder / out), folder, watch)
 
     def check(folder: Path, again: bool) -> None:
         out, cache = folder / "files" / "out.jsonl", folder / "files" / "cache"
@@ -218,18 +218,18 @@ def test_what_was_done_is_whole_and_there_after_any_power_cut(tmp_path, monkeypa
             watch.say("charged")
 
     _, watched = run_child(work, tmp_path, watch)
-    seen: Counter[tuple[str, int]] = Counter()
-    for number, (said, left) in enumerate(cuts(watched.journal, files)):
+    counts: Counter[tuple[str, int]] = Counter()
+    for number, (names, left) in enumerate(cuts(watched.journal, files)):
         put(left, tmp_path / str(number))
-        found, damaged = Store(tmp_path / str(number) / "results", "quick").load_all()
-        assert damaged == [] and all(result == make_result() for result in found)
+        results, damaged = Store(tmp_path / str(number) / "results", "quick").load_all()
+        assert damaged == [] and all(result == make_result() for result in results)
         charges = charges_of(tmp_path / str(number) / "cache", monkeypatch)
-        for what, there in (("written", len(found)), ("charged", charges)):
-            assert said.count(what) <= there <= said.count(what) + 1
-            seen[what, there] += 1
+        for what, there in (("written", len(results)), ("charged", charges)):
+            assert names.count(what) <= there <= names.count(what) + 1
+            counts[what, there] += 1
     assert (
         min(
-            seen[key]
+            counts[key]
             for key in (("written", 0), ("written", 1), *(("charged", n) for n in range(3)))
         )
         > 2

@@ -161,8 +161,8 @@ def pack(sheet: bytes) -> bytes:
 
 
 def read_committed(pattern: str) -> Callable[[], list[bytes]]:
-    found = sorted((ROOT / "results").glob(pattern))
-    return of(*(path.read_bytes() for path in found[:: len(found) // 8]))
+    paths = sorted((ROOT / "results").glob(pattern))
+    return of(*(path.read_bytes() for path in paths[:: len(paths) // 8]))
 
 
 def _ledgers() -> list[bytes]:

@@ -92,6 +92,6 @@ class Lab:
 
     def outcomes(self, results: str) -> dict[str, Any]:
         """Label -> what a cell's result says, but for when and how fast."""
-        found, damaged = Store(self.folder / results, "mortal").load_all()
+        releases, damaged = Store(self.folder / results, "mortal").load_all()
         assert damaged == []
-        return {result.cell.label: result.model_dump(exclude=MAY_DIFFER) for result in found}
+        return {result.cell.label: result.model_dump(exclude=MAY_DIFFER) for result in releases}

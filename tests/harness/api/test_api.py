@@ -43,9 +43,9 @@ def test_every_public_name_is_there_and_mypy_sees_the_same():
     *_, block = (
         node for node in ast.parse(inspect.getsource(dpicl)).body if isinstance(node, ast.If)
     )
-    seen = {alias.name: each.module for each in block.body for alias in each.names}
-    assert sorted(seen) == dpicl.__all__
-    for name, module in seen.items():
+    imported = {alias.name: each.module for each in block.body for alias in each.names}
+    assert sorted(imported) == dpicl.__all__
+    for name, module in imported.items():
         assert getattr(dpicl, name) is getattr(importlib.import_module(module), name)
     assert set(dpicl.__all__) <= set(dir(dpicl))
     with pytest.raises(AttributeError, match="no_such_name"):
@@ -112,10 +112,10 @@ def test_what_does_not_fit_is_one_sentence(wrong, word):
         dpicl.evaluate("tang", **{**SMALL, **wrong})
 
 
-@pytest.mark.parametrize("given", [3, None, "tangg", "no_such_file.py"])
-def test_what_is_no_mechanism(given):
+@pytest.mark.parametrize("value", [3, None, "tangg", "no_such_file.py"])
+def test_what_is_no_mechanism(value):
     with pytest.raises(dpicl.DpiclError):
-        dpicl.evaluate(given, **SMALL)
+        dpicl.evaluate(value, **SMALL)
 
 
 def test_skipped_cells_are_notes():
@@ -149,10 +149,10 @@ def test_two_settings_of_one_mechanism_are_two_rows():
         dpicl.evaluate(["zero_shot", "zero_shot"], **SMALL)
 
 
-@pytest.mark.parametrize("given", ["zero_shot", pytest.param(Fixed, marks=pytest.mark.slow)])
-def test_check_finds_what_the_kit_finds(given):
-    found = dpicl.check(given, task="agnews", progress=False)
-    assert found.ok and {"check", "status"} <= set(found.to_frame().columns)
+@pytest.mark.parametrize("mechanism", ["zero_shot", pytest.param(Fixed, marks=pytest.mark.slow)])
+def test_check_finds_what_the_kit_finds(mechanism):
+    report = dpicl.check(mechanism, task="agnews", progress=False)
+    assert report.ok and {"check", "status"} <= set(report.to_frame().columns)
 
 
 def test_audits_become_a_frame(tmp_path):

@@ -81,5 +81,5 @@ def test_only_one_module_starts_programs():
         for folder in ("harness", "leaderboards", "mechanisms", "tasks")
         for path in (ROOT / folder).rglob("*.py")
     ]
-    found = [path for path in paths if starts.search(path.read_text(encoding="utf-8"))]
-    assert found == [ROOT / "harness/dpicl/core/git.py"]
+    starters = [path for path in paths if starts.search(path.read_text(encoding="utf-8"))]
+    assert starters == [ROOT / "harness/dpicl/core/git.py"]

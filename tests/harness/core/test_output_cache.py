@@ -67,12 +67,12 @@ VALUES = {key_of("text", i): f"answer {i} " * (1 + i % 40) for i in range(120)}
 def ask_again(folder):
     """Asks for every value as a run does, keeps what was missing; returns how many were there."""
     cache = OutputCache(folder)
-    found = cache.get("sim", "agnews", VALUES)
-    assert found.items() <= VALUES.items()
-    for key in VALUES.keys() - found.keys():
+    output = cache.get("sim", "agnews", VALUES)
+    assert output.items() <= VALUES.items()
+    for key in VALUES.keys() - output.keys():
         cache.put("sim", "agnews", {key: VALUES[key]})
     assert cache.get("sim", "agnews", VALUES) == VALUES
-    return len(found)
+    return len(output)
 
 
 @pytest.mark.parametrize("line", [0, 60, -1])

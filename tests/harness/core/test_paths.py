@@ -91,10 +91,10 @@ def test_budgets_that_a_variable_hides_are_named_first(home, dpicl, fresh_cache,
     charge()
     assert paths.uncounted_budgets() == []
     monkeypatch.setenv("DPICL_CACHE", str(fresh_cache))
-    made = dpicl(
-        "release", "tang", "--data", "tickets.csv", *ALWAYS, *SMALL, "--out", "demos.jsonl"
-    )
+    answer = dpicl("release tang --data tickets.csv", *ALWAYS, *SMALL, "--out", "demos.jsonl")
     assert (
-        made.code == 0 and str(home / NEW) in made.err and str(fresh_cache / "private") in made.out
+        answer.code == 0
+        and str(home / NEW) in answer.err
+        and str(fresh_cache / "private") in answer.out
     )
     assert releases() == [1]

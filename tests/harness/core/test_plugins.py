@@ -51,7 +51,7 @@ def test_a_task_of_a_known_name_is_an_error_with_both_origins(dpicl, tmp_path):
     path = tmp_path / "trec"
     shutil.copytree(EXAMPLES["task"], path)
     refuse(
-        dpicl("list", "tasks", "--plugin", path),
+        dpicl(f"list tasks --plugin {path}"),
         f"Two tasks are called 'trec': built in and plugin {path}",
     )
 
@@ -73,14 +73,16 @@ def test_a_plugin_may_import_a_module_whose_file_is_in_no_folder(tmp_path, monke
     """As torch has them: `torch.ops.__file__` is "_ops.py", which seems to lie in the working folder."""
     path = tmp_path / "plugins" / "theirs_torch.py"
     path.parent.mkdir()
-    made = "import sys, types\nmade = types.ModuleType('theirs_made')\nmade.__file__ = '_ops.py'\n"
-    added = f"{made}sys.modules['theirs_made'] = made\n# {here}\n"
+    source = (
+        "import sys, types\nmade = types.ModuleType('theirs_made')\nmade.__file__ = '_ops.py'\n"
+    )
+    added = f"{source}sys.modules['theirs_made'] = made\n# {here}\n"
     first = "import numpy as np\n"
     path.write_text(example("mechanism", "their_torch").replace(first, first + added))
     monkeypatch.delitem(sys.modules, "theirs_made", raising=False)
     monkeypatch.chdir(path.parent if here else tmp_path)
-    (found,) = registry.load_plugin(path.relative_to(Path.cwd()))
-    assert found.cls.name == "their_torch"
+    (registered,) = registry.load_plugin(path.relative_to(Path.cwd()))
+    assert registered.cls.name == "their_torch"
     del sys.modules["theirs_made"]
 
 

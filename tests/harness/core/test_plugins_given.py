@@ -35,8 +35,8 @@ def test_a_changed_task_is_another_version(meals):
 
 def test_a_folder_without_a_task_is_refused(dpicl, tmp_path):
     (tmp_path / "nothing").mkdir()
-    refuse(dpicl("list", "tasks", "--plugin", tmp_path / "nothing"), "holds no task.yaml")
-    missing = dpicl("list", "tasks", "--plugin", tmp_path / "nowhere")
+    refuse(dpicl(f"list tasks --plugin {tmp_path}/nothing"), "holds no task.yaml")
+    missing = dpicl(f"list tasks --plugin {tmp_path}/nowhere")
     assert missing.code == 2 and "is not there" in missing.err
 
 

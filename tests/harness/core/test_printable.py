@@ -22,15 +22,15 @@ def is_harmless(text: str) -> bool:
 
 
 def test_control_characters_are_written_out_and_line_breaks_stay():
-    said = make_printable(f"a\tb\n{EVIL}")
+    text = make_printable(f"a\tb\n{EVIL}")
     assert (
-        said.startswith("a\tb\n⟨U+001B⟩[2J")
-        and "⟨U+202E⟩" in said
-        and "⟨U+D800⟩" in said
-        and "⟨U+000D⟩" in said
+        text.startswith("a\tb\n⟨U+001B⟩[2J")
+        and "⟨U+202E⟩" in text
+        and "⟨U+D800⟩" in text
+        and "⟨U+000D⟩" in text
     )
-    assert is_harmless(said)
-    said.encode()
+    assert is_harmless(text)
+    text.encode()
 
 
 def test_colours_stay_in_a_styled_text_and_nothing_else_does():
@@ -43,9 +43,9 @@ def test_colours_stay_in_a_styled_text_and_nothing_else_does():
 def test_answers_messages_and_tables_are_safe(capfd):
     output.emit([EVIL, text_table(["name"], [[EVIL]], title=EVIL)])
     message(EVIL)
-    said = capfd.readouterr()
-    assert is_harmless(said.out) and is_harmless(said.err)
-    assert "⟨U+202E⟩" in said.out and "⟨U+202E⟩" in said.err
+    shown = capfd.readouterr()
+    assert is_harmless(shown.out) and is_harmless(shown.err)
+    assert "⟨U+202E⟩" in shown.out and "⟨U+202E⟩" in shown.err
 
 
 @pytest.mark.parametrize("command", ["board", "run"])
@@ -56,15 +56,8 @@ def test_messages_about_damaged_files_are_safe(dpicl, sim_suite, tmp_path: Path,
     data = json.loads(to_text(make_result()))
     data["scores"]["\x1b]0;evil\x07\u202e"] = {"value": "NaN"}
     (folder / "\x1b[31mname.json").write_text(json.dumps(data))
-    words = [command, sim_suite, "--results", results]
-    answer = dpicl(
-        *words,
-        *(
-            ["--mechanism", "zero_shot", "--task", "trec", "--seed", "0"]
-            if command == "run"
-            else []
-        ),
-    )
+    few = "--mechanism zero_shot --task trec --seed 0" if command == "run" else ""
+    answer = dpicl(f"{command} {sim_suite} --results {results} {few}")
     assert "damaged" in answer.err and is_harmless(answer.err) and is_harmless(answer.out)
 
 

@@ -157,20 +157,20 @@ def test_an_error_of_the_service_itself_ends_all(error: type[BaseException]) -> 
 
 
 def test_a_job_that_is_ended_cannot_go_on_waiting() -> None:
-    service, said = Squares(), []
+    service, steps = Squares(), []
 
     def ask_stubbornly() -> None:
         try:
             service.of(1)
         finally:
-            said.append(service.of(2))  # outside of jobs now: served at once
+            steps.append(service.of(2))  # outside of jobs now: served at once
 
     def fail() -> None:
         raise ValueError("stop")
 
     with pytest.raises(ValueError, match="stop"):
         run_together([ask_stubbornly, fail])
-    assert said == [4]
+    assert steps == [4]
 
 
 def test_other_threads_work_at_the_same_time() -> None:

@@ -57,9 +57,9 @@ def obey(pipe: Connection, job: Any) -> None:
 @pytest.fixture
 def pool(monkeypatch, tmp_path):
     monkeypatch.setattr(processes, "_work", obey)
-    made = Processes(2, Job(SuiteReference(name="quick", version=1, hash=""), tmp_path), print)
-    yield made
-    made.close()
+    workers = Processes(2, Job(SuiteReference(name="quick", version=1, hash=""), tmp_path), print)
+    yield workers
+    workers.close()
     assert not multiprocessing.active_children()
 
 

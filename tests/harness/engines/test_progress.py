@@ -74,12 +74,12 @@ def test_a_run_names_each_running_cell_with_what_it_does(impatient, capsys):
         for cell in cells:
             report(CellProgress(cell, 0, 1, "loading"))
         report(CellProgress(cells[1], 3, 10, "answers"))
-        said = ""
+        errors = ""
 
         def hear():
-            nonlocal said
-            said += capsys.readouterr().err
-            return f"{cells[0]}: loading for" in said and f"{cells[1]}: 3 of 10 answers" in said
+            nonlocal errors
+            errors += capsys.readouterr().err
+            return f"{cells[0]}: loading for" in errors and f"{cells[1]}: 3 of 10 answers" in errors
 
         wait_for(hear)
         report(Done(cells[0], "done", score=1.0))

@@ -30,9 +30,9 @@ def cluster() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     small = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
-    made = Cluster(initialize_head=True, head_node_args=small)
-    yield made
-    made.shutdown()
+    ray_cluster = Cluster(initialize_head=True, head_node_args=small)
+    yield ray_cluster
+    ray_cluster.shutdown()
 
 
 def wait_until(condition: Callable[[], bool], process: Any, seconds: float = 600) -> None:

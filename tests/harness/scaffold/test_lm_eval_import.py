@@ -53,23 +53,15 @@ def bring_in(dpicl, folder, content, *flags):
     (folder / "theirs.yaml").write_text(
         content if isinstance(content, str) else yaml.safe_dump(content)
     )
-    return dpicl("new", "task", "mine", "--from-lm-eval", folder / "theirs.yaml", *flags)
+    return dpicl(f"new task mine --from-lm-eval {folder}/theirs.yaml", *flags)
 
 
 def test_multiple_choice_becomes_a_classification_that_runs(dpicl, folder):
-    made = bring_in(dpicl, folder, CHOICE)
-    assert made.code == 0, made.err
-    assert "acc_norm" in made.err
+    answer = bring_in(dpicl, folder, CHOICE)
+    assert answer.code == 0, answer.err
+    assert "acc_norm" in answer.err
     run = dpicl(
-        "run",
-        "mine/suite.yaml",
-        "--plugin",
-        "mine",
-        "--model",
-        "sim",
-        "--results",
-        "results",
-        "--json",
+        "run mine/suite.yaml --plugin mine --model sim --results results --json",
     )
     assert run.code == 0, run.err
     select("mine/suite.yaml", folder / "results", plugins=[folder / "mine"])
@@ -79,12 +71,12 @@ def test_multiple_choice_becomes_a_classification_that_runs(dpicl, folder):
 
 
 def test_generate_until_becomes_a_generation_task(dpicl, folder):
-    made = bring_in(dpicl, folder, SUMMARY)
-    assert made.code == 0, made.err
+    answer = bring_in(dpicl, folder, SUMMARY)
+    assert answer.code == 0, answer.err
     content = yaml.safe_load((folder / "mine/task.yaml").read_text().replace("!function", ""))
     assert content["metadata"]["kind"] == "generation"
     assert content["generation_kwargs"]["max_gen_toks"] == 30
-    data = dpicl("data", "mine", "--plugin", "mine", "--json")
+    data = dpicl("data mine --plugin mine --json")
     assert data.code == 0, data.err
 
 
@@ -92,8 +84,8 @@ def test_files_of_records_can_be_named_beside_it(dpicl, folder):
     content = CHOICE | {"dataset_path": "nyu-mll/glue", "dataset_kwargs": None}
     refused = bring_in(dpicl, folder, content)
     assert refused.code == 2 and "--from FILE" in refused.err
-    made = bring_in(dpicl, folder, content, "--from", "train.csv", "--test", "test.csv")
-    assert made.code == 0, made.err
+    answer = bring_in(dpicl, folder, content, "--from", "train.csv", "--test", "test.csv")
+    assert answer.code == 0, answer.err
 
 
 def test_all_that_is_unsupported_is_said_at_once(dpicl, folder):

@@ -28,8 +28,8 @@ def run_flags(kind: str) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_new_mechanism_passes_the_kit_on_every_kind_of_task(dpicl, kind):
-    dpicl("new", "mechanism", "noisy_vote", "--kind", kind)
-    checked = dpicl("check", "noisy_vote.py", "--json")
+    dpicl(f"new mechanism noisy_vote --kind {kind}")
+    checked = dpicl("check noisy_vote.py --json")
     assert checked.code == 0, checked.out
     (document,) = checked.json["mechanisms"]
     assert document["tasks"] == (
@@ -39,14 +39,10 @@ def test_a_new_mechanism_passes_the_kit_on_every_kind_of_task(dpicl, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_new_mechanism_runs_and_is_on_the_board(dpicl, sim_suite, kind):
-    dpicl("new", "mechanism", "noisy_vote", "--kind", kind)
-    flags = ["--plugin", "noisy_vote.py"]
+    dpicl(f"new mechanism noisy_vote --kind {kind}")
+    flags = "--plugin noisy_vote.py"
     run = dpicl(
-        "run",
-        sim_suite,
-        *flags,
-        "--mechanism",
-        "noisy_vote",
+        f"run {sim_suite} {flags} --mechanism noisy_vote",
         *run_flags(kind),
         "--seed",
         0,
@@ -54,7 +50,7 @@ def test_a_new_mechanism_runs_and_is_on_the_board(dpicl, sim_suite, kind):
     )
     assert run.code == 0, run.err
     assert run.json["counts"]["done"] == 1
-    (table,) = dpicl("board", sim_suite, *flags, "--json").json["sections"][0]["tasks"]
+    (table,) = dpicl(f"board {sim_suite} {flags} --json").json["sections"][0]["tasks"]
     (row,) = table["rows"]
     assert row["mechanism"] == "noisy_vote"
     assert 0.98 * 2 <= row["proved"] <= 2
@@ -102,32 +98,32 @@ def test_a_name_that_cannot_be_used_is_refused(dpicl, tmp_path, what, name, reas
 @pytest.mark.parametrize(("what", "file"), [("mechanism", "mine.py"), ("task", "mine")])
 def test_nothing_is_overwritten(dpicl, tmp_path, what, file):
     (tmp_path / file).write_text("my work")
-    refuse(dpicl("new", what, "mine"), f"{file} already exists")
+    refuse(dpicl(f"new {what} mine"), f"{file} already exists")
     assert (tmp_path / file).read_text() == "my work"
 
 
 def test_a_folder_that_is_none_is_refused_and_a_new_one_is_made(dpicl, tmp_path):
     (tmp_path / "file").write_text("")
-    assert dpicl("new", "task", "mine", "--dir", "file").code == 2
-    assert dpicl("new", "task", "mine", "--dir", "a folder/below").code == 0
+    assert dpicl("new task mine --dir file").code == 2
+    assert dpicl("new task mine --dir", "a folder/below").code == 0
     assert (tmp_path / "a folder" / "below" / "mine" / "task.yaml").is_file()
 
 
 def test_kind_is_for_mechanisms_alone(dpicl, tmp_path):
-    refuse(dpicl("new", "task", "mine", "--kind", "answers"), "--kind is for `dpicl new mechanism`")
-    refuse(dpicl("new", "mechanisms", "mine"), "Did you mean 'mechanism'")
+    refuse(dpicl("new task mine --kind answers"), "--kind is for `dpicl new mechanism`")
+    refuse(dpicl("new mechanisms mine"), "Did you mean 'mechanism'")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_new_task_runs_and_is_on_its_board(dpicl, monkeypatch):
-    dpicl("new", "task", "meals")
-    flags = ["meals/suite.yaml", "--plugin", "meals", "--model", "sim"]
-    refuse(dpicl("run", *flags, "--source", "synthetic"), "Task meals has no synthetic corpus")
+    dpicl("new task meals")
+    flags = "meals/suite.yaml --plugin meals --model sim"
+    refuse(dpicl(f"run {flags} --source synthetic"), "Task meals has no synthetic corpus")
     monkeypatch.setenv("DPICL_DATA", ".")
-    run = dpicl("run", *flags, "--seed", 0, "--json")
+    run = dpicl(f"run {flags} --seed 0 --json")
     assert run.code == 0, run.err
     assert run.json["counts"]["done"] == 3
-    (table,) = dpicl("board", *flags, "--json").json["sections"][0]["tasks"]
+    (table,) = dpicl(f"board {flags} --json").json["sections"][0]["tasks"]
     assert [row["mechanism"] for row in table["rows"]] == [
         "zero_shot",
         "tang",
