@@ -361,7 +361,8 @@ def paired_tests(
     least = flips if both else [0.0] * len(pairs)
     p_values = [max(float(pair.p), p) for pair, p in zip(pairs, least, strict=True)]
     tested = max(len(columns), family)
-    adjusted = holm(p_values + [1.0] * (tested - len(columns)))[: len(columns)]
+    untested = [1.0] * (tested - len(columns))
+    adjusted = holm(p_values + untested)[: len(columns)]
     tests = []
     for pair, by_flips, together in zip(pairs, flips, adjusted, strict=True):
         mean, half = float(pair.mean), float(pair.half_width(1 - LEVEL))
