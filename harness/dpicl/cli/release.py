@@ -392,6 +392,7 @@ def _save(release: PrivateRelease, out: Path | str | None, format: str = "jsonl"
     except KeyboardInterrupt as stop:
         stop.add_note(STAYS)
         raise
+    release.finish()
     return release
 
 

@@ -219,6 +219,25 @@ def own_folder() -> Path:
     return folder
 
 
+def append_synced(path: Path, text: str) -> None:
+    """Adds to a file that is there; it holds the text after a power cut. Raises OSError."""
+    with open(path, "ab", opener=partial(_append, mode=0o600)) as file:
+        file.write(text.encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _append(path: str, flags: int, mode: int) -> int:
+    """An opener that makes no file."""
+    return _make(path, flags & ~os.O_CREAT, mode)
+
+
+def remove_synced(path: Path) -> None:
+    """The file is gone, also after a power cut. Raises OSError."""
+    path.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
 @contextmanager
 def hold_lock(path: Path, wait: bool = False, private: bool = False) -> Iterator[bool]:
     """Holds a lock file, which the operating system frees when its holder dies, however it dies (filelock, by flock).

@@ -4,8 +4,8 @@ A *private set* is the records of which a ledger on this machine has hashes (dpi
 charged to the set that it names, and to **every set that has one of its records**: the same file under another name, or
 with some records more, pays where it paid before. So does another file of the same people, where a field names them.
 The most that a release may cost is charged, written and synced before a record is read or noise is drawn, and nothing
-is ever given back: a crash, a failure or a retry costs budget, and no noise is drawn that is on no ledger. One lock
-serialises what happens to all ledgers.
+is ever given back: a crash or a failure costs budget, a retry costs it again unless it goes on with the same release
+(dpicl.own.unfinished), and no noise is drawn that is on no ledger. One lock serialises what happens to all ledgers.
 
 A limit bounds the **sum** of the epsilons of a set's releases, and the sum of their deltas (by one over the declared
 number of records, where nothing else was stated). The sums hold however the settings of later releases were chosen
@@ -78,11 +78,13 @@ def charge(
     to: ChargeTo,
     *,
     persons: Collection[str] = (),
+    number: str = "",
     trial: bool = False,
 ) -> tuple[str, ...]:
     """Puts a release on the ledger of every set that it concerns, and returns their names; a trial writes nothing.
 
     persons: whose the records are, where a field names them. A set that has a record of one of them pays.
+    number: of this release; sets that have paid under it pay nothing more. '': it has none yet.
 
     Raises BudgetExceeded where the releases of one of them would add up to more than its limit, UsageError for a limit
     above the one that was stated, ResultError for a ledger that cannot be read or written; then nothing may be
@@ -92,10 +94,20 @@ def charge(
         return ()
     hashes = hashes_of((record.text for record in records), persons)
     with _lock_ledgers():
-        charged = _charge_all(hashes, release, to)
+        if paid := names_charged(number):
+            return paid
+        charged = _charge_all(hashes, release, to, number)
         for ledger in () if trial else charged:
             ledger.write()
     return tuple(ledger.name for ledger in charged)
+
+
+def names_charged(number: str) -> tuple[str, ...]:
+    """The sets that have paid for the release of this number."""
+    ledgers = read_all() if number else []
+    return tuple(
+        ledger.name for ledger in ledgers if number in {charge.number for charge in ledger.charges}
+    )
 
 
 def set_limit(
@@ -171,10 +183,12 @@ def describe(ledger: PrivateLedger) -> dict[str, Any]:
 
 def _describe_entry(entry: Charge | Limit) -> dict[str, Any]:
     kind = "charge" if isinstance(entry, Charge) else "limit"
-    return {"kind": kind, **entry.model_dump(exclude={"records"})}
+    return {"kind": kind, **entry.model_dump(exclude={"records", "number"})}
 
 
-def _charge_all(hashes: frozenset[bytes], release: NewRelease, to: ChargeTo) -> list[PrivateLedger]:
+def _charge_all(
+    hashes: frozenset[bytes], release: NewRelease, to: ChargeTo, number: str
+) -> list[PrivateLedger]:
     """The ledgers of all sets that pay, with the charge on them but not yet written. Raises as `charge` does."""
     entry = Charge(
         when=_now(),
@@ -185,6 +199,7 @@ def _charge_all(hashes: frozenset[bytes], release: NewRelease, to: ChargeTo) -> 
         declared=to.declared,
         rows_per_person=to.rows_per_person,
         person_field=to.person_field,
+        number=number or None,
     )
     chosen = _choose_ledgers(read_all(), hashes, to)
     ledgers = [_lower_limits(ledger, to, release.delta) for ledger in chosen]

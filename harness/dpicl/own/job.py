@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -16,6 +17,7 @@ from dpicl.core.messages import count, duration, show_rounded_up
 from dpicl.core.vocabulary import Demonstration, Query, Record, Report, is_simulated
 from dpicl.data.concealed import conceal
 from dpicl.data.free_texts import describe_form
+from dpicl.data.splits import fingerprint
 from dpicl.data.tables import Table
 from dpicl.data.task import PublicTask, Task
 from dpicl.engines.progress import SILENT_SECONDS, Stages, repeat
@@ -25,16 +27,18 @@ from dpicl.mechanism.given import Given
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.models.base import LanguageModel
-from dpicl.own.budget import ChargeTo, charge, warn_of_uncounted
+from dpicl.own.budget import ChargeTo, charge, names_charged, warn_of_uncounted
 from dpicl.own.card import NOT_COMPARED, SIMULATED, AboutRelease, PersonUnit, PrivacyCard, card
 from dpicl.own.records import LoadedRecords, OwnRecords, load_own, read_public, require_different
 from dpicl.own.released import PrivateRelease, try_places
 from dpicl.own.state import require_readable, state_text
 from dpicl.own.texts import labels_without_text
+from dpicl.own.unfinished import UnfinishedRelease, hold_unfinished
 from dpicl.own.utility import Utility, measure
 from dpicl.releasing.release import (
     Charger,
     NewRelease,
+    Recorder,
     Release,
     expected_release,
     plan_labels,
@@ -45,6 +49,7 @@ from dpicl.run.pipeline import manifest_of
 
 #: What is said of a release that is stopped after it was charged.
 STAYS = "what was charged stays on the budget (`dpicl budget` shows it)"
+_GOES_ON = f"{STAYS}, and the same command goes on with this release at no further cost"
 #: What is said where a mechanism fails with records.
 _FAILS_WITH_RECORDS = (
     "The release fails with made-up records, so nothing was charged. To see the error, run the same mechanism with"
@@ -214,23 +219,25 @@ class ReleaseJob:
         nothing and its message is shown; a later one costs its epsilon and says little. With measure_only the trial is
         what is returned: its card has the measured utility and what the release would cost.
         """
-        paid: list[NewRelease] = []
+        stages = Stages(self.tell)
+        run = _Run(self, stages)
         try:
-            stages = Stages(self.tell)
             with repeat(stages.say_how_far):
-                return _Run(self, paid, stages).make()
+                return run.make()
         except KeyboardInterrupt as stop:
-            stop.add_note(STAYS if paid else "nothing was charged")
+            stop.add_note(run.describe_stop())
             raise
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Run:
-    """One job while it runs. paid: what was charged; a release is entered just before its charge."""
+    """One job while it runs. is_paid: whether it was charged. unfinished: what is kept of it, from before the charge
+    on; None where nothing is."""
 
     job: ReleaseJob
-    paid: list[NewRelease]
     stages: Stages
+    is_paid: bool = False
+    unfinished: UnfinishedRelease | None = None
 
     def make(self) -> PrivateRelease:
         """See `ReleaseJob.run`."""
@@ -242,6 +249,37 @@ class _Run:
             None if job.public_test is None else read_public(job.public_test, job.records, job.tell)
         )
         loaded = load_own(job.records, job.data, job.sizes, secure, job.public, job.tell)
+        if not secure or job.measure_only:
+            return self._make(loaded, public_test)
+        with hold_unfinished(self._made_from(loaded)) as unfinished:
+            digest = job.source.registered.plugin_hash
+            if digest is None or checked.has_passed(digest):
+                self.unfinished = unfinished
+            return self._make(loaded, public_test)
+
+    def describe_stop(self) -> str:
+        """What is said where it is stopped."""
+        if not self.is_paid:
+            return "nothing was charged"
+        is_kept = self.unfinished is not None and self.unfinished.is_kept
+        return _GOES_ON if is_kept else STAYS
+
+    def _made_from(self, loaded: LoadedRecords) -> list[Any]:
+        """All that decides what is released and who pays, as JSON."""
+        job, task = self.job, loaded.task
+        return [
+            fingerprint(loaded.read, task.train, task.public),
+            sorted(loaded.persons),
+            [job.source.registered.plugin_hash, job.mechanism.name, job.options],
+            [job.model, job.sizes],
+            job.record_config.model_dump(),
+            repr((job.records, job.charge_to)),
+            [(query.id, query.text) for query in job.queries],
+        ]
+
+    def _make(self, loaded: LoadedRecords, public_test: Sequence[Record] | None) -> PrivateRelease:
+        job = self.job
+        secure = job.config.secure
         empty_task = replace(loaded.task, train=())
         if secure and not job.measure_only:
             self._try_charge(loaded, empty_task)
@@ -258,18 +296,31 @@ class _Run:
             self.stages.begin("releasing")
             return releaser.release(loaded.task, job.record_config, None)
 
-        rehearsal = self._rehearse(releaser, empty_task)
-        if job.measure_only:
-            return rehearsal
-        rehearsed = self.stages.seconds
-        expected = self._estimate(releaser, empty_task, rehearsed)
-        pay = partial(
-            self._pay, loaded, f"releasing ({duration(rehearsed)} without a record)", expected
-        )
+        version = hashlib.sha256(manifest.model_dump_json().encode()).hexdigest()
+        expected, stage = None, "releasing"
+        if not self._names_charged(version):
+            rehearsal = self._rehearse(releaser, empty_task)
+            if job.measure_only:
+                return rehearsal
+            rehearsed = self.stages.seconds
+            expected = self._estimate(releaser, without, rehearsed)
+            stage = f"releasing ({duration(rehearsed)} without a record)"
+        pay = partial(self._pay, loaded, version, stage, expected)
         try:
-            return releaser.release(loaded.task, job.record_config, pay)
+            released = releaser.release(loaded.task, job.record_config, pay, self.unfinished)
+            return (
+                released
+                if self.unfinished is None
+                else replace(released, finish=self.unfinished.remove)
+            )
         except Concealed as error:
             raise Concealed(f"{error} What it may have cost stays on the budget.") from None
+
+    def _names_charged(self, version: str) -> tuple[str, ...]:
+        """The private sets that have paid for this release, where a run of the same version was stopped."""
+        if self.unfinished is None:
+            return ()
+        return names_charged(self.unfinished.number_of(version))
 
     def _try_charge(self, loaded: LoadedRecords, empty_task: Task) -> None:
         """Raises what charging the release will raise, before anything is loaded for it."""
@@ -278,7 +329,15 @@ class _Run:
             job.mechanism, empty_task, job.model, job.record_config, job.queries
         )
         price = job.price(expected)
-        charge(loaded.read, price, job.charge_to, persons=loaded.persons, trial=True)
+        number = "" if self.unfinished is None else self.unfinished.charged_as
+        charge(
+            loaded.read,
+            price,
+            job.charge_to,
+            persons=loaded.persons,
+            number=number,
+            trial=True,
+        )
 
     def _tell_of_settings(self, is_compared: bool) -> None:
         """Says what follows from the settings alone, before anything is charged."""
@@ -346,16 +405,30 @@ class _Run:
         return seconds if seconds > SILENT_SECONDS else None
 
     def _pay(
-        self, loaded: LoadedRecords, stage: str, expected: float | None, new: NewRelease
+        self,
+        loaded: LoadedRecords,
+        version: str,
+        stage: str,
+        expected: float | None,
+        new: NewRelease,
     ) -> tuple[str, ...]:
-        """Charges a release; returns the names of the private sets that paid."""
+        """Charges a release, unless that was done before it was stopped; returns the names of the private sets that
+        paid. version: of the program and the model."""
         job = self.job
         price = job.price(new)
+        self.is_paid = True
+        before = self._names_charged(version)
+        if before:
+            self.stages.begin(
+                stage,
+                f"going on with the release that was stopped, charged to {', '.join(map(repr, before))} before",
+            )
+            return before
         self.stages.begin(
             f"charging epsilon = {show_rounded_up(price.epsilon)} at delta = {price.delta:g}"
         )
-        self.paid.append(price)
-        names = charge(loaded.read, price, job.charge_to, persons=loaded.persons)
+        number = "" if self.unfinished is None else self.unfinished.begin(version)
+        names = charge(loaded.read, price, job.charge_to, persons=loaded.persons, number=number)
         sets = ", ".join(map(repr, names)) or "no private set"
         about = (
             ""
@@ -376,11 +449,25 @@ class _Releaser:
     utility: Utility | None
     report: Report
 
-    def release(self, task: Task, config: ReleaseConfig, pay: Charger | None) -> PrivateRelease:
-        """pay: charges the release, before a record is read; None where nothing is charged."""
+    def release(
+        self,
+        task: Task,
+        config: ReleaseConfig,
+        pay: Charger | None,
+        recorder: Recorder | None = None,
+    ) -> PrivateRelease:
+        """pay: charges it, and is called before a record is read; None for public or no records. recorder: see
+        `dpicl.releasing.release.release`."""
         job = self.job
         released = release(
-            job.mechanism, task, self.model, config, job.queries, report=self.report, charge=pay
+            job.mechanism,
+            task,
+            self.model,
+            config,
+            job.queries,
+            report=self.report,
+            charge=pay,
+            recorder=recorder,
         )
         about_it = self._card(task, released, config)
         state = None

@@ -67,7 +67,7 @@ class Charge(_Line):
     records: keyed hashes of the records (and persons) that are new in this set, in base64. declared: public number of
     records; None in lines of earlier versions. rows_per_person: epsilon and delta are those of a person, of whom at
     most so many records were used, and event is that of a record; None: they are those of a record. person_field: the
-    column that says whose a record is."""
+    column that says whose a record is. number: by which a release that goes on knows it (dpicl.own.unfinished)."""
 
     when: Moment
     what: dict[str, Any]
@@ -78,6 +78,7 @@ class Charge(_Line):
     declared: Annotated[Count, Field(ge=1)] | None = None
     rows_per_person: Annotated[Count, Field(ge=1)] | None = None
     person_field: str | None = None
+    number: str | None = None
 
     @property
     def unit(self) -> str | None:

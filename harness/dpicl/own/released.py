@@ -33,6 +33,10 @@ _BINARY = ("parquet", "hf")
 PLACE = "{text}"
 
 
+def _nothing() -> None:
+    """For a release of which nothing is kept."""
+
+
 @dataclass(frozen=True)
 class PrivateRelease:
     """What came out of one release, and its privacy card (a dictionary, as the card's JSON file has it).
@@ -40,6 +44,7 @@ class PrivateRelease:
     answers: id of the query -> its answer; empty for demonstrations and for a state. state: the content of the file
     from which `dpicl.answer` answers any query; None but for a prepared mechanism that was given no queries.
     charged_to: names of the private sets that paid. form: whether the texts have labels, and what they are else.
+    finish: to be called when the release is saved: until then the same command makes it again at no further cost.
     """
 
     card: Mapping[str, Any]
@@ -50,6 +55,7 @@ class PrivateRelease:
     state: str | None = field(default=None, repr=False)
     charged_to: tuple[str, ...] = ()
     form: Form = "labelled"
+    finish: Callable[[], None] = field(default=_nothing, repr=False)
 
     @property
     def demonstrations(self) -> list[dict[str, Any]]:

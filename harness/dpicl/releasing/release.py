@@ -7,6 +7,7 @@ record.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -41,6 +42,8 @@ from dpicl.mechanism.options import option_types
 from dpicl.mechanism.outputs import check_claim, name_failure, require_noise
 from dpicl.models import incompatibility
 from dpicl.models.base import LanguageModel
+from dpicl.privacy.private_set import SampleObserver
+from dpicl.privacy.release_hooks import NoisyRelease, observing
 from dpicl.privacy.secure_release import require_share
 from dpicl.releasing.execution import NOTHING, Answering, Execution, require_budget, sampling_of
 
@@ -60,6 +63,14 @@ class NewRelease:
     @property
     def free(self) -> bool:
         return isinstance(self.event, dp.NoOpDpEvent)
+
+
+class Recorder(SampleObserver, ABC):
+    """Keeps what a release draws, with the samples that it is drawn from."""
+
+    @abstractmethod
+    def intercept(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
+        """See `dpicl.privacy.release_hooks.Observer`."""
 
 
 #: Charges a release to private sets and returns their names.
@@ -174,6 +185,7 @@ def release(
     report: Report = report_nothing,
     phase: Phase = lambda _: nullcontext(),
     charge: Charger | None = None,
+    recorder: Recorder | None = None,
 ) -> Release:
     """Calibrates to the config's epsilon and releases once; with an answer mechanism, or a prepared one, the answers to
     ``queries`` (None: the test records).
@@ -182,6 +194,7 @@ def release(
         demonstrations of a mechanism that embeds nothing.
     report: called with (done, total, unit). phase: opened around 'calibrate', 'release' and 'account'.
     charge: charges a private set before a record is read; secure noise needs it.
+    recorder: sees every noisy value, and may give one that was drawn before.
     Raises UsageError for a model that does not go with the task; BudgetExceeded when the ledger proves more than the
     target: then nothing is returned. With secure noise raises UsageError without declared sizes or a private set to
     charge, for an infinite epsilon, and where the part of delta that is set aside does not pay for floating point;
@@ -229,9 +242,11 @@ def release(
         queries=declared,
         outputs=cached,
         report=report,
+        observer=recorder,
     )
 
-    with phase("release"), conceal(config.secure), name_failure(mechanism):
+    recording = nullcontext() if recorder is None else observing(recorder)
+    with phase("release"), recording, conceal(config.secure), name_failure(mechanism):
         with model.isolated_cache():
             # as a job, so that its shots are written at the same time
             (out,) = run_together([execution.run])
