@@ -5,6 +5,7 @@ A type is what a program may give; the flags of `dpicl` give texts, which are re
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
@@ -122,16 +123,19 @@ def options_of(
     return {name: value for _, name, value in changes}
 
 
+#: LABEL=N, as often as it is there: a comma after a number divides, and another one is part of a label.
+_LABEL_NUMBER = re.compile(r"(.+?)=\s*(\d+)\s*(?:,|$)")
+_LABEL_NUMBERS = re.compile(rf"(?:{_LABEL_NUMBER.pattern})+")
+
+
 def _numbers(flag: str, kind: Any) -> Callable[[Any], int | dict[str, int]]:
     """A check of a number, a number by label, or texts '100' and 'billing=100'. kind: of number."""
 
     def check(value: Any) -> int | dict[str, int]:
         if isinstance(value, Mapping):
             return make_validator(dict[str, kind])(value)
-        parts = [
-            one.rpartition("=") if isinstance(one, str) else ("", "", one) for one in _divide(value)
-        ]
-        numbers = {label: make_validator(kind)(number) for label, _, number in parts}
+        parts = [part for one in as_list(value) for part in _number_parts(one)]
+        numbers = {label: make_validator(kind)(number) for label, number in parts}
         if len(numbers) < len(parts) or (len(numbers) > 1 and "" in numbers):
             raise UsageError(
                 f"Give {flag} N once, for all labels, or {flag} LABEL=N once for each label."
@@ -139,6 +143,17 @@ def _numbers(flag: str, kind: Any) -> Callable[[Any], int | dict[str, int]]:
         return numbers.get("", numbers)
 
     return check
+
+
+def _number_parts(value: Any) -> list[tuple[str, Any]]:
+    """(label, number) of '100', 'billing=3,other=1' and 'a, b=2', whose label has a comma; '' without a label."""
+    if isinstance(value, str) and _LABEL_NUMBERS.fullmatch(value):
+        return [(label.strip(), number) for label, number in _LABEL_NUMBER.findall(value)]
+    parts = []
+    for one in _divide(value):
+        label, _, number = one.rpartition("=") if isinstance(one, str) else ("", "", one)
+        parts.append((label, number))
+    return parts
 
 
 def as_labels(value: Any) -> dict[str, str]:

@@ -204,8 +204,9 @@ def _utf_16_of(content: bytes) -> str:
 
 def describe_escaped(text: str) -> str:
     """What is wrong with lines that are not UTF-8: the end of a sentence, with what the whole text seems to be."""
-    rest = _ESCAPED.sub("", text)
-    if not rest.isascii():
+    rest, wrong = _ESCAPED.subn("", text)
+    right = sum(not character.isascii() for character in rest)
+    if right >= wrong:  # two bytes of another encoding may look like UTF-8
         return "is not UTF-8, while other lines are"
     if not _MANY.search(text):
         return "is not UTF-8 (from Windows or Latin-1? Then give --encoding WINDOWS-1252)"

@@ -4,52 +4,72 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from dpicl.core.vocabulary import Record
 from dpicl.data.splits import normalise
 
-#: Words of headers of columns that name a person, whatever stands around them (a public list).
+#: Words of headers of columns that name a person or what only one person has, whatever stands around them, without
+#: accents (a public list).
 _PERSONS = """
-    account applicant author borrower buyer caller client contact customer donor email employee handle member owner
-    participant passenger passport patient person phone poster recipient resident respondent reviewer sender speaker ssn
-    student subscriber tenant user username usr visitor voter worker writer nickname surname lastname firstname fullname
-    screenname kunde kundin nutzer benutzer patientin mitarbeiter cliente usuario paciente autor auteur utilisateur
-    correo telefono utente
+    account agent applicant assigned assignee author borrower buyer caller candidate client contact cookie creator cust
+    customer deviceid donor driver email employee guest handle holder household iban imei ip login member mobile msisdn
+    nick nickname owner participant passenger passport patient performer person phone poster pupil rater recipient
+    resident respondent reviewer sender sessionid speaker ssn staff student submitter subscriber telephone tenant user
+    username usr visitor voter worker writer surname lastname firstname fullname screenname
+    absender autor benutzer gast kunde kunden kundin mandant mitarbeiter nachname nutzer patientin teilnehmer telefon
+    vorname apellido cliente correo empleado paciente telefono usuario auteur identifiant patiente prenom utilisateur
+    cognome utente klant gebruiker musteri kullanici pelanggan pengguna
+    автор абонент имя клиент пациент пользователь сотрудник телефон фамилия
 """
 _PERSON_WORDS = frozenset(_PERSONS.split())
+#: Words of languages that put no blanks between theirs.
+_JOINED_WORDS = (
+    *(
+        "客户",
+        "顾客",
+        "用户",
+        "姓名",
+        "患者",
+        "病人",
+        "会员",
+        "员工",
+        "顧客",
+        "氏名",
+        "利用者",
+        "会員",
+    ),
+    *("ユーザー", "고객", "사용자", "이름", "환자", "عميل", "مستخدم", "مريض"),
+)
 #: Names of columns that are a person's as a whole, and seldom so inside a longer name.
 _WHOLE = frozenset(
     (
-        "name",
-        "names",
-        "from",
-        "subjectid",
-        "uid",
-        "userid",
-        "pid",
-        "mrn",
-        "nhsnumber",
-        "nom",
-        "nombre",
+        *("name", "names", "from", "by", "subjectid", "uid", "userid", "pid", "mrn", "nhsnumber"),
+        *("createdby", "postedby", "submittedby", "nom", "nombre", "mail", "mailaddress"),
     )
 )
 #: What may follow such a word.
-_ENDINGS = ("identifier", "number", "hash", "key", "ids", "id", "no", "nr", "s")
+_ENDINGS = ("identifier", "nummer", "number", "hash", "name", "key", "ids", "id", "no", "nr", "s")
 #: What a name of a column is made of; a longer one may be a text of a file without a header.
-_COLUMN = re.compile(r"[A-Za-z_][\w -]{0,39}", re.ASCII)
+_COLUMN = re.compile(r"[^\W\d][\w -]{0,39}")
 
 
 def looks_personal(column: str) -> bool:
     """Whether a column of this name looks like one that says whose a row is."""
     if not _COLUMN.fullmatch(column.strip()):
         return False
-    parts = [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", column)]
+    plain = re.sub("[\u0300-\u036f]", "", unicodedata.normalize("NFKD", column))
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\da-zA-Z_]+", plain)
+    parts = [word.lower() for word in words]
     if len(parts) > 3:
         return False
     whole = "".join(parts)
-    return whole in _WHOLE or any(_is_person(word) for word in (*parts, whole))
+    neighbours = map("".join, pairwise(parts))  # e-mail
+    is_named = any(_is_person(word) for word in (*parts, *neighbours, whole))
+    return is_named or whole in _WHOLE or any(word in column for word in _JOINED_WORDS)
 
 
 def _is_person(word: str) -> bool:

@@ -116,6 +116,16 @@ def test_the_hint_tells_encodings_apart(tmp_path, encoding, hint):
     assert hint in str(caught.value)
 
 
+def test_some_bytes_that_could_be_utf_8_hide_no_other_encoding(tmp_path):
+    content = CSV.replace("card", "é é é").encode("cp1252") + "card,ä\n".encode()
+    with pytest.raises(DataError, match="WINDOWS-1252"):
+        read(write(tmp_path / "mostly.csv", content)).check()
+    with pytest.raises(DataError, match="while other lines are"):
+        read(
+            write(tmp_path / "one.csv", CSV.replace("card", "ä" * 9).encode() + b"\xe9,x\n")
+        ).check()
+
+
 def test_what_is_no_text_is_not_taken_for_another_encoding(tmp_path):
     for content in (CSV.encode() + b"\0\0,billing\n", bytes(range(256)) * 9):
         with pytest.raises(DataError, match="no text: it holds NUL bytes"):

@@ -14,7 +14,7 @@ from dpicl.core.vocabulary import Demonstration
 from dpicl.data.concealed import conceal
 from dpicl.own.texts import labels_without_text, read_texts
 from tests.harness.helpers import refuse
-from tests.harness.own.desk import ALWAYS, LABELS, release
+from tests.harness.own.desk import ALWAYS, LABELS, SMALL, release
 
 
 def test_texts_that_repeat_are_cut_or_broken_are_counted():
@@ -77,6 +77,19 @@ def test_numbers_of_texts_by_label_are_paid_for_as_such(dpicl, desk):
     assert {row["partition"] for row in card["privacy"]["ledger"]} == {"billing", "refund"}
     assert card["privacy"]["epsilon_proved"] <= 1
     assert "No text is of the label technical" in " ".join(card["texts"])
+
+
+def test_labels_with_commas_and_equals_signs_have_numbers(dpicl, desk):
+    rows = "".join(f'text {n},"{label}"\n' for n in range(18) for label in ("a, b", "c=d"))
+    (desk / "odd.csv").write_text(f"text,label\n{rows}")
+    (desk / "labels.txt").write_text("a, b\nc=d\n")
+    words = ("--labels-file", "labels.txt", "--model", "sim", "--epsilon", 1, *SMALL)
+    numbers = ("--size", "a, b=20,c=d=18", "--shots", "a, b=2", "--shots", "c=d=1")
+    answer = dpicl("release", "tang", "--data", "odd.csv", *words, *numbers, "--out", "demos.jsonl")
+    assert answer.code == 0, answer.err
+    assert label_counts() == {"a, b": 2, "c=d": 1}
+    sizes = json.loads(Path("demos.card.json").read_text())["manifest"]["data"]["sizes"]
+    assert sizes == {"a, b": 20, "c=d": 18}
 
 
 def test_as_many_texts_of_every_label(dpicl, desk):
