@@ -51,6 +51,13 @@ _WHOLE = frozenset(
         *("createdby", "postedby", "submittedby", "nom", "nombre", "mail", "mailaddress"),
     )
 )
+#: Last words of columns that say something of a person and not who it is.
+_ATTRIBUTES = frozenset(
+    (
+        *("age", "category", "city", "count", "country", "gender", "language", "location"),
+        *("rating", "role", "score", "segment", "sex", "status", "type"),
+    )
+)
 #: What may follow such a word.
 _ENDINGS = ("identifier", "nummer", "number", "hash", "name", "key", "ids", "id", "no", "nr", "s")
 #: What a name of a column is made of; a longer one may be a text of a file without a header.
@@ -64,7 +71,7 @@ def looks_personal(column: str) -> bool:
     plain = re.sub("[\u0300-\u036f]", "", unicodedata.normalize("NFKD", column))
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\da-zA-Z_]+", plain)
     parts = [word.lower() for word in words]
-    if len(parts) > 3:
+    if len(parts) > 3 or not _ATTRIBUTES.isdisjoint(parts[-1:]):
         return False
     whole = "".join(parts)
     neighbours = map("".join, pairwise(parts))  # e-mail

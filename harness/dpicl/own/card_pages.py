@@ -134,6 +134,8 @@ def first_page(content: Mapping[str, Any]) -> list[Section]:
             content.get("contact") or "whoever gave you this card (no contact was named)",
         ),
         ("May it be published?", _may_be_published(content)),
+        ("Made on", str(content["created"])[:10]),
+        ("Signed (name, date)", "_" * 30),
     ]
     people = "People who are named in the rows of others, families, and copies that were edited."
     return [

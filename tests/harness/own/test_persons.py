@@ -351,7 +351,8 @@ def test_a_set_that_mixes_units_says_that_a_record_is_protected(dpicl, fresh_cac
      ("username", True), ("users", True), ("queue", False), ("sender", True), ("from", True),
      ("Kundennummer", True), ("usuário", True), ("cust_id", True), ("E-Mail Address", True), ("客户编号", True),
      ("клиент", True), ("created_by", True), ("ip_address", True), ("guest name", True), ("rating", False),
-     ("shipped", False), ("description", False), ("standby", False), ("trip", False), ("客服", False)],
+     ("shipped", False), ("description", False), ("standby", False),
+     ("author_country", False), ("userRating", False), ("trip", False), ("客服", False)],
 )  # fmt: skip
 def test_columns_that_look_like_people(name, expected):
     assert looks_personal(name) is expected
