@@ -193,6 +193,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("dpicl-bench")
+    if name == "data":  # a package that is called
+        return importlib.import_module("dpicl.data")
     if name not in _HOME:
         raise AttributeError(
             f"module 'dpicl' has no attribute '{name}'; docs/python.md lists what it has"

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Unpack
+from typing import Annotated, Any, Unpack
 
 from dpicl.api import parameters as p
 from dpicl.cli.output import Answer
@@ -25,7 +25,7 @@ from dpicl.data.counts import (
 from dpicl.data.persons import personal_columns
 from dpicl.data.reading import FileRecords, ranges, read_records
 from dpicl.data.sources import read, reading_of, resolve
-from dpicl.data.tables import NO_QUOTING, SUFFIXES, fields_of
+from dpicl.data.tables import NO_QUOTING, SUFFIXES, Table, as_table, fields_of
 from dpicl.data.task_file import SourceSpec
 from dpicl.engines.progress import Stages, repeat
 from dpicl.mechanism.registry import load_mechanisms
@@ -46,29 +46,35 @@ _SHOWN = 30
 
 @p.verb("dpicl data train.csv --test test.csv --labels 0=billing,1=refund")
 def data(
-    what: Annotated[str | Path, p.Flag(metavar="TASK_OR_FILE")],
+    what: Annotated[Any, p.Flag(metavar="TASK_OR_FILE")],
     *,
     source: p.SourceName = "auto",
     plugins: p.Plugins = (),
-    test: p.OnePath | None = None,
+    test: Annotated[Any, p.Flag(metavar="FILE")] = None,
     person_field: p.PersonField | None = None,
     rows_per_person: p.RowsPerPerson = 1,
     **file: Unpack[p.OwnFile],
 ) -> Answer:
     """Counts records, labels, lengths, repeats and errors. Raises DataError for what is no table of records.
 
-    what: a task, or a file with records.
+    what: a task, or a file with records (a program: also a DataFrame, a dataset, a list of dictionaries or of (text,
+        label)).
     test: the test records that belong to a FILE.
     person_field: the rows of each person are counted by it (default: by every column that looks like a person).
     """
     persons: list[PersonCounts] = []
     load_mechanisms(p.as_list(plugins))  # which also makes the tasks of plugin folders known
-    name = str(what)
-    if (Path(name) / "task.yaml").is_file() and name not in list_tasks():
+    table = as_table(what)
+    name = str(table)
+    if (
+        isinstance(table, Path)
+        and (Path(name) / "task.yaml").is_file()
+        and name not in list_tasks()
+    ):
         add_task_folder(Path(name))
         name = Path(name).resolve().name
-    if _is_file(name):
-        path = Path(name)
+    if not isinstance(table, Path) or _is_file(name):
+        path = table
         if source != "auto":
             raise UsageError(f"--source is for tasks, and {path} is a file; leave it out.")
         format = p.format_of(file)
@@ -76,7 +82,7 @@ def data(
         fields, form = spec.local.fields, spec.local.form
         with repeat(Stages(message).say_how_far):
             train = read_records(path, spec)
-            counted = None if test is None else read_records(Path(test), spec)
+            counted = None if test is None else read_records(as_table(test), spec)
         labels = spec.labels or (label_words(train, fields[1]) if form == "labelled" else ())
         counts = count_records(train, counted, labels)
         columns_of_persons = (
@@ -93,7 +99,7 @@ def data(
                     " release needs a person for each, or leaves these out with --skip-invalid"
                 )
                 counts = replace(counts, problems=[*counts.problems, nobody])
-        names = {"train": path.name, "test": "" if test is None else Path(test).name}
+        names = {"train": path.name, "test": "" if test is None else as_table(test).name}
         source_found, columns = "local", dict(zip(_FIELDS[form], fields, strict=True))
     else:
         options: dict[str, object] = {"test": test, "person_field": person_field, **file}
@@ -124,7 +130,7 @@ def data(
     return Answer(document, blocks, 1 if counts.problems else 0)
 
 
-def _spec_of(path: Path, file: p.OwnFile, format: FileFormat) -> SourceSpec:
+def _spec_of(path: Table, file: p.OwnFile, format: FileFormat) -> SourceSpec:
     """What to read from a file. Raises DataError, UsageError as its parts do."""
     form = p.form_of(file)
     if form == "labelled":

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -67,12 +67,14 @@ _COMMON = {
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """name: what messages call them. names: column -> the class names that its numbers stand for. columns: all that
-    every row has; () where each row names its own."""
+    """name: what messages call them. names: column -> the class names that its numbers stand for. numbers: of the rows,
+    ascending, as the program has them; None: from 0. columns: all that every row has; () where each row names its own.
+    """
 
     name: str
     rows: Sequence[Mapping[str, Any]] = field(repr=False)
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    numbers: Sequence[int] | None = field(default=None, repr=False)
     suffix: str = ""
     stem: str = "records"
     columns: Sequence[str] = ()
@@ -130,12 +132,9 @@ def open_table(
     Raises DataError, in one sentence, for what is no table.
     """
     if isinstance(path, Rows):
-        return FileTable(
-            "row",
-            (_row_in_memory(number, row) for number, row in enumerate(path.rows, start=1)),
-            path.names,
-            columns=path.columns,
-        )
+        numbers = range(len(path.rows)) if path.numbers is None else path.numbers
+        rows_in_memory = map(_row_in_memory, numbers, path.rows)
+        return FileTable("row", rows_in_memory, path.names, columns=path.columns)
     require_file(path, "records")
     is_packed = path.suffix.lower() in PACKED
     try:
@@ -183,8 +182,12 @@ def as_table(data: Any) -> Table:
         names = {name: each.names for name, each in data.features.items() if hasattr(each, "names")}
         return Rows("the dataset", data.to_list(), names, columns=list(data.features))
     if hasattr(data, "itertuples") and hasattr(data, "columns"):
-        names_of_columns = list(map(str, data.columns))
-        return Rows("the DataFrame", _rows_of_frame(data), columns=names_of_columns)
+        return Rows(
+            "the DataFrame",
+            _rows_of_frame(data),
+            numbers=_numbers_of_frame(data),
+            columns=list(map(str, data.columns)),
+        )
     if isinstance(data, Iterable) and not isinstance(data, Mapping):
         rows = [_row_of_tuple(row) if isinstance(row, tuple) else row for row in data]
         if all(isinstance(row, Mapping) for row in rows):
@@ -205,6 +208,14 @@ def _rows_of_frame(frame: Any) -> list[dict[str, Any]]:
     if len(set(names)) < len(names):
         raise UsageError("The DataFrame has two columns of one name; rename one of them.")
     return [dict(zip(names, row, strict=True)) for row in frame.itertuples(index=False, name=None)]
+
+
+def _numbers_of_frame(frame: Any) -> list[int] | None:
+    """Its index, where that is ascending whole numbers; else None."""
+    numbers = frame.index.tolist()
+    is_numbered = all(type(number) is int for number in numbers)
+    is_ascending = is_numbered and all(low < high for low, high in pairwise(numbers))
+    return numbers if is_ascending else None
 
 
 def _row_of_tuple(row: tuple[Any, ...]) -> Mapping[str, Any]:

@@ -541,11 +541,33 @@ def test_rows_in_memory_that_cannot_be_read_show_nothing(desk):
     given = {"labels": LABELS, "model": "sim", "noise": "seeded", "size": 20}
     for data, words in (
         (7, "Records are a file"),
-        ([("a swordfish", "weather")] * 3, "the list row 1"),
+        ([("a swordfish", "weather")] * 3, "the list row 0"),
     ):
         with pytest.raises(DpiclError, match=words) as error:
             package.release("tang", data=data, **given)
         assert "swordfish" not in str(error.value)
+
+
+def test_a_program_describes_its_rows_as_it_numbers_them(desk):
+    frame = pandas.DataFrame(
+        {
+            "text": ["a", "b", "c", None],
+            "label": ["billing", "refund", "other", "refund"],
+            "user": [*"ppqp"],
+        },
+        index=[5, 9, 12, 20],
+    )
+    described = package.data(frame, labels=["billing", "refund"])
+    (split,) = described.document["splits"]
+    assert described.document["what"] == "the DataFrame" and described.code == 1
+    assert sorted(line for lines in split["faults"].values() for line in lines) == [12, 20]
+    assert described.document["persons"][0]["largest"] == 2
+    for rows in (frame.loc[[20, 5]], [("", "billing"), ("a", "refund")]):
+        (split,) = package.data(rows, labels=["billing", "refund"]).document["splits"]
+        assert [*split["faults"].values()] == [[0]]
+    with pytest.raises(UsageError, match="person_field is for a file"):
+        package.data("trec", person_field="user")
+    assert "swordfish" not in str(package.data("tickets.csv", labels=LABELS).document)
 
 
 def test_records_known_under_another_name_are_refused(dpicl, desk):
