@@ -8,14 +8,14 @@ release is saved.
 *A release that goes on is one release.* Let run A be stopped after k noisy values, and let run B be given these k
 values and draw the others. A mechanism is a function of public things and noisy values alone (the check
 `post-processing` of the kit), so B comes to where A was stopped. Where every record is in a sample for certain (rate
-1), B's sample is that of A, so its next value has the law that A's would have had, with fresh noise of the same scale.
-So all values of B together have the law of one run without a stop, which is what was charged, and A published nothing.
-A value is given to the group of records alone that it was drawn from, so none is drawn from more often than was
-charged. QED.
+1) in a slot of its own, B's sample is that of A, so its next value has the law that A's would have had, with fresh
+noise of the same scale. So all values of B together have the law of one run without a stop, which is what was charged,
+and A published nothing. A value is given to the group of records alone that it was drawn from, so none is drawn from
+more often than was charged. QED.
 
-Where records are sampled with a rate below 1, B's sample is another one than A's, and two parts from two samples can
-cost more than the whole from one; in a round of AboveThreshold the noisy threshold would be another one. The file is
-removed before either is used, and a release that is stopped after that is lost, and charged again. So is one of a
+Where records are drawn or dealt to slots at random, B's sample is another one than A's, and two parts from two samples
+can cost more than the whole from one; in a round of AboveThreshold the noisy threshold would be another one. The file
+is removed before either is used, and a release that is stopped after that is lost, and charged again. So is one of a
 plug-in that has not passed the kit, and of a version or model that has changed.
 """
 
@@ -121,7 +121,7 @@ class UnfinishedRelease(Recorder):
 
     def end_sample(self, assigned: Assigned) -> None:
         self._groups.append(assigned.partition)
-        if assigned.rate < 1:
+        if assigned.rate < 1 or assigned.number is not None:
             self.remove()
 
     def note_spend(self, event: dp.DpEvent, permit: Permit, sample: int) -> None:

@@ -158,8 +158,14 @@ def make_release(count: int = 3, scale: float = 2.0, kind: Any = "gaussian") -> 
     return NoisyRelease(kind, np.zeros(count), 1.0, scale, permit=permit)
 
 
-def draw_from(kept: UnfinishedRelease, group: str, release: NoisyRelease, rate: float = 1.0) -> Any:
-    kept.end_sample(Assigned(group, rate, None, 3, ()))
+def draw_from(
+    kept: UnfinishedRelease,
+    group: str,
+    release: NoisyRelease,
+    rate: float = 1.0,
+    slots: int | None = None,
+) -> Any:
+    kept.end_sample(Assigned(group, rate, slots, 3, ()))
     assert release.permit is not None
     kept.note_spend(dp.GaussianDpEvent(1.0), release.permit, len(kept._groups) - 1)
     fresh = np.random.default_rng().normal
@@ -198,7 +204,11 @@ def test_what_rests_on_secret_coins_is_not_kept(tmp_path):
     sampled, asked = begin(tmp_path / "sampled.jsonl"), begin(tmp_path / "asked.jsonl")
     draw_from(sampled, "a", make_release(), rate=0.99)
     draw_from(asked, "a", make_release(1, kind="threshold"))
-    assert not sampled.is_kept and not asked.is_kept and not list(tmp_path.iterdir())
+    dealt = begin(tmp_path / "dealt.jsonl")
+    draw_from(dealt, "a", make_release(), slots=3)
+    assert not any(each.is_kept for each in (sampled, asked, dealt)) and not list(
+        tmp_path.iterdir()
+    )
 
 
 def test_a_value_that_was_cut_off_was_seen_by_nobody(tmp_path):
