@@ -36,6 +36,7 @@ body { font: 11pt/1.45 Georgia, serif; margin: 2em auto; max-width: 46em; paddin
 h1, h2, th, td { font-family: system-ui, sans-serif; } h1 { font-size: 1.4em; } h2 { font-size: 1.1em; }
 table { border-collapse: collapse; width: 100%; font-size: .9em; }
 th, td { border: 1px solid #999; padding: .3em .5em; text-align: left; vertical-align: top; overflow-wrap: anywhere; }
+table + table { margin-top: 1em; } td:first-child { min-width: 9em; }
 .warning { border: 2px solid #a00; padding: .6em; font-weight: bold; }
 @page { size: A4; margin: 18mm; }
 @media print { body { margin: 0; max-width: none; } .engineer { break-before: page; } tr { break-inside: avoid; } }
