@@ -69,7 +69,11 @@ class Recorder(SampleObserver, ABC):
     """Keeps what a release draws, with the samples that it is drawn from."""
 
     @abstractmethod
-    def intercept(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
+    def intercept(
+        self,
+        noisy_release: NoisyRelease,
+        draw: Callable[[], np.ndarray],
+    ) -> np.ndarray:
         """See `dpicl.privacy.release_hooks.Observer`."""
 
 
