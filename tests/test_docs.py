@@ -206,6 +206,13 @@ def stranger(fresh_cache, tmp_path, monkeypatch):
         for label in ("billing", "technical", "refund")
     ]
     (folder / "tickets.csv").write_text("\n".join(["text,label", *tickets]))
+    (folder / "public.csv").write_text("\n".join(["text,label", *tickets[:60]]))
+    orders = [
+        f"order {n} about {label},{label},C{n % 40}"
+        for n in range(80)
+        for label in ("billing", "refund")
+    ]
+    (folder / "orders.csv").write_text("\n".join(["text,label,customer_id", *orders]))
     asked = [
         json.dumps({"question": f"where is parcel {n}", "answer": f"on day {n}"}) for n in range(80)
     ]
