@@ -303,7 +303,7 @@ class _Run:
             if job.measure_only:
                 return rehearsal
             rehearsed = self.stages.seconds
-            expected = self._estimate(releaser, without, rehearsed)
+            expected = self._estimate(releaser, empty_task, rehearsed)
             stage = f"releasing ({duration(rehearsed)} without a record)"
         pay = partial(self._pay, loaded, version, stage, expected)
         try:
