@@ -33,7 +33,7 @@ from dpicl.core.files import put_whole
 from dpicl.data.config import load_config
 from dpicl.evaluation.intervals import seeds_interval
 from dpicl.plan.selection import Selection, selection_of
-from dpicl.plan.suite import suite_of_program
+from dpicl.plan.suite_files import suite_of_program
 from dpicl.results.schema import Result
 
 MODELS = ("embedded-float32", "qwen2.5-coder-0.5b-float32")

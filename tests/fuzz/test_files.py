@@ -41,7 +41,7 @@ from dpicl.own import budget
 from dpicl.own.private_ledger import machine_key
 from dpicl.own.records import OwnRecords, queries_of
 from dpicl.plan.expand import expand
-from dpicl.plan.suite import choice_path, load_suite
+from dpicl.plan.suite_files import choice_path, load_suite
 from dpicl.program import parse
 from dpicl.results.fingerprints import AtHand
 from dpicl.results.schema import from_text, to_text

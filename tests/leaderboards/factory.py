@@ -14,7 +14,7 @@ from dpicl.core.cell import Cell
 from dpicl.core.paths import find_suite
 from dpicl.mechanism.options import resolve_options
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.plan.suite import load_suite
+from dpicl.plan.suite_files import load_suite
 from dpicl.results.parts import Data, KnobValue, LedgerRow, Machine, Model
 from dpicl.results.schema import (
     Answer,

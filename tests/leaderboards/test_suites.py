@@ -10,7 +10,7 @@ from dpicl.leaderboards.compare.reading import read_side
 from dpicl.leaderboards.compare.releases import compare
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand
-from dpicl.plan.suite import load_suite
+from dpicl.plan.suite_files import load_suite
 
 RESULTS = Path(__file__).parents[2] / "results"
 

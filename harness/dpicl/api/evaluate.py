@@ -16,7 +16,7 @@ from dpicl.engines.local import make_engine
 from dpicl.engines.session import run_missing
 from dpicl.mechanism.given import GivenMechanism, entries_of, given_mechanism
 from dpicl.plan.selection import Selection, selection_of
-from dpicl.plan.suite import suite_of_program
+from dpicl.plan.suite_files import suite_of_program
 
 
 @p.check_arguments

@@ -12,7 +12,7 @@ from dpicl.core.paths import shipped_suites
 from dpicl.data.config import load_config, task_folders
 from dpicl.data.sources import resolve
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.plan.suite import load_suite
+from dpicl.plan.suite_files import load_suite
 
 Row = dict[str, Any]
 

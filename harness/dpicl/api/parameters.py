@@ -27,7 +27,7 @@ from dpicl.core.paths import DEFAULT_RESULTS, shipped_suites
 
 if TYPE_CHECKING:
     from dpicl.data.free_texts import Form
-    from dpicl.plan.suite import OptionChange
+    from dpicl.plan.suite_files import OptionChange
 
 
 def as_list(value: Any) -> list[Any]:
@@ -108,7 +108,7 @@ def _options(value: Any) -> dict[str, Any]:
 
 def option_changes(options: Mapping[str, Any] | None) -> list[OptionChange]:
     """Of options by name or by MECHANISM.NAME."""
-    from dpicl.plan.suite import OptionChange
+    from dpicl.plan.suite_files import OptionChange
 
     named = [(*name.rpartition(".")[::2], value) for name, value in (options or {}).items()]
     return [OptionChange(target or None, name, value) for target, name, value in named]

@@ -29,7 +29,7 @@ from dpicl.engines.progress import count_progress
 from dpicl.mechanism.given import Given, GivenMechanism, given_mechanism
 from dpicl.mechanism.options import build, sized_options
 from dpicl.plan.selection import Selection, select, selection_of
-from dpicl.plan.suite import Changes, load_suite, suite_of_program
+from dpicl.plan.suite_files import Changes, load_suite, suite_of_program
 from dpicl.run.workbench import Workbench
 from dpicl.tables.document import notes
 

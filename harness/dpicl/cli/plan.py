@@ -45,7 +45,7 @@ from dpicl.plan.presence import (
     which_of,
 )
 from dpicl.plan.selection import Selection
-from dpicl.plan.suite import AS_IT_IS
+from dpicl.plan.suite_files import AS_IT_IS
 from dpicl.plan.tuning import choices_in_use, tuning_table
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from dpicl.api.parameters import Cells, Flag, as_list, folder_of, option_changes
 from dpicl.plan.selection import Selection, select, shard
-from dpicl.plan.suite import Changes
+from dpicl.plan.suite_files import Changes
 
 
 def _shard(value: Any) -> tuple[int, int]:

@@ -25,7 +25,7 @@ from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError, require_known
 from dpicl.core.paths import DEFAULT_RESULTS, find_suite
 from dpicl.plan.selection import select, selection_of
-from dpicl.plan.suite import Changes, load_suite
+from dpicl.plan.suite_files import Changes, load_suite
 from dpicl.plan.suite_rows import Tuned
 from dpicl.plan.tuning import choose_settings, tuning_suite, tuning_table, write_choice
 

@@ -15,7 +15,8 @@ from dpicl.evaluation.carried import require_independent
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import build, fixed_epsilon, option_types, resolve_options
 from dpicl.mechanism.outputs import name_failure
-from dpicl.plan.suite import OptionChange, Suite
+from dpicl.plan.suite import Suite
+from dpicl.plan.suite_files import OptionChange
 from dpicl.plan.suite_rows import HEADROOM_MECHANISMS, MechanismEntry
 
 

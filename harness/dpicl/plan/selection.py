@@ -12,7 +12,8 @@ from dpicl.core.paths import DEFAULT_RESULTS, find_suite
 from dpicl.core.plugins import Registered
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand
-from dpicl.plan.suite import AS_IT_IS, Changes, Suite, apply_changes, load_suite
+from dpicl.plan.suite import Suite
+from dpicl.plan.suite_files import AS_IT_IS, Changes, apply_changes, load_suite
 from dpicl.results.schema import SuiteReference
 from dpicl.results.store import Store
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpicl.core.errors import unknown_name
 from dpicl.core.strict_yaml import Place
 from dpicl.models import name_in_results
+from dpicl.plan.suite import Suite
 from dpicl.plan.suite_rows import HEADROOM_MECHANISMS
-
-if TYPE_CHECKING:
-    from dpicl.plan.suite import Suite
 
 #: Where something is wrong, and what.
 Violation = tuple[Place, str]

@@ -25,7 +25,8 @@ from dpicl.data.config import load_config
 from dpicl.data.task import Task
 from dpicl.mechanism.options import build
 from dpicl.mechanism.outputs import skip_reason
-from dpicl.plan.suite import Suite, choice_path, load_suite
+from dpicl.plan.suite import Suite
+from dpicl.plan.suite_files import choice_path, load_suite
 from dpicl.plan.suite_rows import (
     SETTINGS,
     MechanismEntry,

@@ -15,7 +15,7 @@ from dpicl.engines.local import Inline
 from dpicl.engines.worker import Job
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand
-from dpicl.plan.suite import load_suite
+from dpicl.plan.suite_files import load_suite
 from dpicl.results.schema import Result, SuiteReference
 from dpicl.results.store import Store
 from tests.harness.local_suite import synthetic_suite

@@ -21,7 +21,7 @@ from dpicl.engines.local import Inline, Local, make_engine
 from dpicl.engines.worker import CellProgress, Done, Job, Worker
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand
-from dpicl.plan.suite import load_suite
+from dpicl.plan.suite_files import load_suite
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result, SuiteReference
 from dpicl.results.store import Store

@@ -14,7 +14,8 @@ from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand
-from dpicl.plan.suite import Changes, OptionChange, Suite, apply_changes, load_suite
+from dpicl.plan.suite import Suite
+from dpicl.plan.suite_files import Changes, OptionChange, apply_changes, load_suite
 
 MECHANISMS = load_mechanisms()
 TEXT = """\

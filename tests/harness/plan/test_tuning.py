@@ -9,7 +9,8 @@ import pytest
 from dpicl.core.errors import UsageError
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand
-from dpicl.plan.suite import Changes, Suite, apply_changes, load_suite
+from dpicl.plan.suite import Suite
+from dpicl.plan.suite_files import Changes, apply_changes, load_suite
 from dpicl.plan.suite_rows import Tuned
 from dpicl.plan.tuning import choose_settings, describe_tuning, tuning_suite, write_choice
 from dpicl.results.schema import Result

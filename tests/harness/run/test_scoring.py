@@ -13,7 +13,7 @@ from dpicl.engines.worker import Job
 from dpicl.leaderboards.compare.reading import Side, keep_one_version
 from dpicl.plan.presence import find_releases
 from dpicl.plan.selection import select
-from dpicl.plan.suite import load_suite
+from dpicl.plan.suite_files import load_suite
 from dpicl.results import manifest
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.store import Store

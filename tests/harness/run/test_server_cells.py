@@ -23,7 +23,7 @@ from dpicl.models import server, server_http
 from dpicl.models.server_settings import ServerRecord, ServerSettings
 from dpicl.models.simulated import SimulatedLM
 from dpicl.plan.selection import select
-from dpicl.plan.suite import Changes
+from dpicl.plan.suite_files import Changes
 from dpicl.results.schema import Result, from_text
 from dpicl.run import workbench
 from tests.harness.models import fake_server

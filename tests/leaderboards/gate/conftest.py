@@ -24,7 +24,7 @@ from dpicl.leaderboards.gate.examination import (
 )
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand
-from dpicl.plan.suite import Changes, apply_changes, load_suite
+from dpicl.plan.suite_files import Changes, apply_changes, load_suite
 from dpicl.results import manifest
 from dpicl.results.schema import Result, SuiteReference, from_text, to_text
 from dpicl.results.store import Store

@@ -32,7 +32,8 @@ from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand
 from dpicl.plan.selection import Selection
-from dpicl.plan.suite import Suite, load_suite
+from dpicl.plan.suite import Suite
+from dpicl.plan.suite_files import load_suite
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
 from dpicl.results.store import Damaged, Store, report_damaged

@@ -31,7 +31,8 @@ from dpicl.leaderboards.gate.examination import (
     known_suites,
     places_check,
 )
-from dpicl.plan.suite import Suite, load_suite
+from dpicl.plan.suite import Suite
+from dpicl.plan.suite_files import load_suite
 
 #: The suite of a new submission: everybody has its records, and it has five seeds.
 _FIRST_SUITE = "open"

@@ -27,7 +27,8 @@ from dpicl.leaderboards.gate.card import CARD, README, is_name
 from dpicl.leaderboards.gate.case import Case, Finding, NotChecked, Outcome
 from dpicl.leaderboards.gate.contents import fault, read_contents
 from dpicl.leaderboards.model.submissions import PLACEHOLDER, Submission
-from dpicl.plan.suite import Suite, load_suite
+from dpicl.plan.suite import Suite
+from dpicl.plan.suite_files import load_suite
 
 #: The submissions that ship with the project.
 ROOT = (CLONE or PACKAGE) / "leaderboards" / "submissions"
