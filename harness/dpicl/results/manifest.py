@@ -89,7 +89,8 @@ def _cpu_model() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor() or "unknown"
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    named = [line for line in lines if line.startswith("model name")]
+    names = [line.split(":", 1)[1].strip() for line in named]
     return names[0] if names else platform.processor() or "unknown"
 
 

@@ -81,7 +81,8 @@ def test_one_more_point_moves_scores_inside_the_stated_interval(
 
 def test_the_stated_interval_of_moves_is_reached():
     """Rank 0 of 12 becomes 1 of 12 at a position beside the new point, whose own interval fills."""
-    inside, grid = np.full((20, 1), 1.0), np.array([-0.5, -0.25, 0.5])
+    inside = np.full((20, 1), 1.0)
+    grid = np.array([-0.5, -0.25, 0.5])
     with_it = np.vstack([inside, [[-0.5]]])
     move = split_scores(with_it, grid, 0.2, 20.0) - split_scores(inside, grid, 0.2, 20.0)
     assert move[0].tolist() == pytest.approx([-5, 3.6, 3.6])
@@ -224,7 +225,8 @@ def test_without_noise_the_tree_is_dpm_done_slowly(seed):
 def test_counts_and_sums_have_noise_of_the_stated_scale():
     """Two points far apart on one axis and a grid of one position: the split is certain."""
     rows = np.repeat([[-1.0], [1.0]], 50, axis=0)
-    tree, noise, counts, sums = ClusterTree(0.4, 1.0, levels=1, intervals=1), make_noise(), [], []
+    tree, noise = ClusterTree(0.4, 1.0, levels=1, intervals=1), make_noise()
+    counts, sums = [], []
     for _ in range(600):
         got = tree.clusters(rows, pay(tree, noise))
         counts += [c.weight - 50 for c in got]
@@ -238,7 +240,8 @@ def test_counts_and_sums_have_noise_of_the_stated_scale():
 
 def test_a_split_has_the_chances_of_the_exponential_mechanism():
     rows = np.array([[-0.8], [-0.7], [-0.4], [-0.3], [0.1], [0.2], [0.3], [0.4], [0.8], [0.9]])
-    tree, draws, grid = ClusterTree(1.0, 1.0, levels=1, intervals=4), 1500, grid_positions(1.0, 4)
+    tree, draws = ClusterTree(1.0, 1.0, levels=1, intervals=4), 1500
+    grid = grid_positions(1.0, 4)
     scores = split_scores(rows, grid, 0.5, 10.0)[0]
     expected = np.exp(log_softmax(scores * tree.split_epsilon / (2 * SCORE_RANGE)))
     below = [

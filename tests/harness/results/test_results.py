@@ -248,7 +248,8 @@ def fill(before: Any, after: Any) -> Any:
 
 def test_the_knob_is_the_largest_of_its_labels():
     whole = json.loads(to_text(make_result()))
-    whole["privacy"]["knob"] = {"name": "sigma", "value": 3.0, "by_label": {"a": 3.0, "b": 2.0}}
+    by_label = {"a": 3.0, "b": 2.0}
+    whole["privacy"]["knob"] = {"name": "sigma", "value": 3.0, "by_label": by_label}
     assert from_text(json.dumps(whole)).privacy.knob.value == 3.0
     whole["privacy"]["knob"]["by_label"]["b"] = 4.0
     with pytest.raises(ValueError, match="not the largest"):

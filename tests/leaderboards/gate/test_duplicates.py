@@ -155,7 +155,8 @@ def test_methods_without_noise_may_agree_in_everything(open_results: list[Result
     zero_shot = [
         one for one in open_results if one.cell.mechanism == "zero_shot" and one.cell.task == "trec"
     ]
-    assert len({tuple(one.documents[one.main_metric].outcomes) for one in zero_shot}) == 1
+    documents = [one.documents[one.main_metric] for one in zero_shot]
+    assert len({tuple(each.outcomes) for each in documents}) == 1
     assert list_copies([copy(one, epsilon=1.0) for one in zero_shot], open_results) == []
 
 
