@@ -111,7 +111,7 @@ def test_every_row_has_a_key_of_its_own_that_stays():
 
 
 def test_a_name_that_no_text_can_hold_is_written_out_in_json(dpicl, tmp_path):
-    folder = tmp_path / "not utf\udcff8"
+    folder = tmp_path / "not_utf\udcff8"
     answer = dpicl(f"submit {folder} --new team/method --json")
     assert answer.code == 0
     assert (
