@@ -98,7 +98,7 @@ def claims_and_costs() -> list[str]:
     frame = read_board("ginc").to_frame()
     rows = frame[frame.epsilon == 1].set_index("label")
     lines = [
-        "| method, claim of ε = 1 | its code costs at most | our row at ε = 1: audited ε | recovery on GINC (95%) |",
+        "| method, whose paper claims ε = 1 | ε of its code, at most | audited ε of our row | recovery on GINC (95%) |",
         "|---|---|---|---|",
     ]
     for method, (label, bound, setting) in CLAIMS.items():

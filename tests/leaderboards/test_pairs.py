@@ -252,7 +252,7 @@ def test_only_rows_that_beat_the_control_are_advised():
     ]
     (answer,) = build_board([*references, *make("a", 0.3), *make("b", 0.3)]).sections[0].answers
     assert answer.beating == ()
-    assert "nothing is shown to be better than zero_shot" in answer.line
+    assert "no method is shown to beat zero_shot" in answer.line
     tang = [one for one in results() if one.cell.label == "tang"]
     (answer, _) = build_board([*references, *tang]).sections[0].answers
     assert answer.verdict == "the only row"

@@ -44,8 +44,9 @@ if TYPE_CHECKING:
 
 _READING = (
     "Scores are means over the seeds and test records that both rows have; differences are first minus second, paired"
-    " on the seeds; positive: the first row is better, also where lower scores are. Intervals cover together, and p is"
-    " adjusted, for all pairs of one table: this explores. Planned claims are in `dpicl board SUITE --full`."
+    " on the seeds; positive: the first row is better, also where lower scores are. Intervals and p are adjusted for"
+    " all pairs of one table, since this is exploratory. Claims that a suite plans (`contrasts` in its file) are in"
+    " `dpicl board SUITE --full`."
 )
 #: Characters of a row's name in the head of a column.
 _LONGEST_HEAD = 12

@@ -107,7 +107,7 @@ class BoardAnswer:
         if self.beating is None:
             return f"{self.where}: {_list_rows(self.best)}, {self.verdict}"
         if not self.useful:
-            return f"{self.where}: nothing is shown to be better than {self.to_beat}, which reads no record"
+            return f"{self.where}: no method is shown to beat {self.to_beat}, which reads no record"
         verb = "is" if len(self.useful) == 1 else "are"
         return f"{self.where}: {_list_rows(self.useful)} {verb} better than {self.to_beat}, which reads no record"
 

@@ -164,7 +164,7 @@ def methods_table(
     notes = [f"A cell is a score. {order}"]
     if ranked:
         notes = [
-            "A cell is a score, then the ranks that are possible among methods at the same ε and Q (95%);"
+            "A cell is a score and its rank among methods at the same ε and Q: 1–7 is between 1 and 7 (95%);"
             f" *: no other method is shown to be better. {order}"
         ]
     if places and any(method.useful for method in methods):
@@ -425,7 +425,8 @@ def contrasts_table(
     family = section.contrasts[0].family
     note = (
         f"Claims that the suite names before it runs: Student's t of differences by seed and flips of their signs (the"
-        f" larger p counts), Holm over all {family}, tested or not. All other pairs explore (`dpicl compare`)."
+        f" larger p counts), Holm over all {family}, tested or not. All other comparisons are exploratory (`dpicl"
+        " compare`)."
     )
     shown = [claim for claim in section.contrasts if only in ("", claim.name)]
     return make_table(
