@@ -168,6 +168,8 @@ def scales(cls: type[Mechanism], task: str, fixed: Mapping[str, Any]) -> list[Sc
         ),
         _near_limits(cls, 2 if kind.partitioned else None),
     ]
+    if not getattr(cls, "slot_per_record", False):
+        chosen.append(_at_limit(2 if kind.partitioned else None))
     if "tokens" in names:
         long = {"tokens": beyond("tokens", 72)}
         chosen.append(Scale("long texts", queries=4, shots=1, least=long))
@@ -204,6 +206,21 @@ def _near_limits(cls: type[Mechanism], labels: int | None) -> Scale:
         most={**SMALL, **BRIEF, **least},
         least={**least, "prompts": 256},
         groups=(64, 128, 150, 256, 300, 600, 1200),
+        labels=labels,
+        limits=True,
+    )
+
+
+def _at_limit(labels: int | None) -> Scale:
+    """128 slots that share 1,600 records, so that none is empty, and all agree: the first sum that 8 bits with a sign
+    cannot hold."""
+    slots = {"slots": 128, "examples_per_slot": 12}
+    return Scale(
+        "sums of 128",
+        queries=3,
+        most={**SMALL, **BRIEF, **slots},
+        least=slots,
+        groups=(1600,),
         labels=labels,
         limits=True,
     )

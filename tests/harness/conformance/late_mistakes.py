@@ -82,6 +82,13 @@ class BallotsInEightBits(SoundOwnSlots):
         return super().noisy(counts.astype(np.uint8).astype(np.float64), sample, context)
 
 
+class BallotsInSignedBytes(SoundVoting):
+    """Counts of shared slots in one byte each, with a sign: 128 are -128."""
+
+    def noisy(self, counts, sample, context):
+        return super().noisy(counts.astype(np.int8).astype(np.float64), sample, context)
+
+
 class BallotsInBfloat16(SoundVoting):
     """Counts in the model's own type, which has no odd numbers above 256."""
 
