@@ -78,6 +78,7 @@ def test_scales_have_many_of_everything_and_other_classes():
         "many queries, demonstrations and records",
         "its own sizes, many slots and records",
         "two classes of unequal size, and sums above 256",
+        "sums of 128",
     }
     many, large, limits, long, words = (
         set_up(SoundTokens, "agnews", {}, 0, scale) for scale in scales(SoundTokens, "agnews", {})
