@@ -168,7 +168,7 @@ def scales(cls: type[Mechanism], task: str, fixed: Mapping[str, Any]) -> list[Sc
         ),
         _near_limits(cls, 2 if kind.partitioned else None),
     ]
-    if not getattr(cls, "slot_per_record", False):
+    if not cls.releases_texts and not getattr(cls, "slot_per_record", False):
         chosen.append(_at_limit(2 if kind.partitioned else None))
     if "tokens" in names:
         long = {"tokens": beyond("tokens", 72)}
