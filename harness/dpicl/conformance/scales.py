@@ -147,6 +147,8 @@ def scales(cls: type[Mechanism], task: str, fixed: Mapping[str, Any]) -> list[Sc
         return 1 + max([least - 1, *(number for number in numbers if number <= _FARTHEST[name])])
 
     kind = Task.read_public(task)
+    two_labels = 2 if kind.partitioned else None
+    own_slots = getattr(cls, "slot_per_record", False)
     slots = {name: beyond(name, 66) for name in ("slots", "prompts")}
     many = {**slots, "examples_per_slot": beyond("examples_per_slot", 4)}
     chosen = [
@@ -166,10 +168,10 @@ def scales(cls: type[Mechanism], task: str, fixed: Mapping[str, Any]) -> list[Sc
             unequal=True,
             least_records=beyond("records", 2000),
         ),
-        _near_limits(cls, 2 if kind.partitioned else None),
+        _near_limits(own_slots, two_labels),
     ]
-    if not cls.releases_texts and not getattr(cls, "slot_per_record", False):
-        chosen.append(_at_limit(2 if kind.partitioned else None))
+    if not cls.releases_texts and not own_slots:
+        chosen.append(_at_limit(two_labels))
     if "tokens" in names:
         long = {"tokens": beyond("tokens", 72)}
         chosen.append(Scale("long texts", queries=4, shots=1, least=long))
@@ -191,13 +193,12 @@ def scales(cls: type[Mechanism], task: str, fixed: Mapping[str, Any]) -> list[Sc
     return chosen
 
 
-def _near_limits(cls: type[Mechanism], labels: int | None) -> Scale:
+def _near_limits(own_slots: bool, labels: int | None) -> Scale:
     """Every record is in every sample (q = 1 for the smallest groups), and most slots agree: either each record has its
     own slot, or 600 records leave about 259 of 300 slots with one at least."""
-    slot_per_record = getattr(cls, "slot_per_record", False)
     least = (
         {"slots": 256, "examples_per_slot": 1}
-        if slot_per_record
+        if own_slots
         else {"slots": 300, "examples_per_slot": 2}
     )
     return Scale(

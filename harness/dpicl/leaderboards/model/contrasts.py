@@ -36,7 +36,7 @@ class JudgedContrast:
     than: str
     compared: str
     seeds: int
-    family: int = 0
+    family: int
     test: PairedTest | None = None
     reason: str = ""
 
@@ -57,18 +57,15 @@ def judge_contrasts(
     planned: Sequence[Contrast], tables: Sequence[TaskTable]
 ) -> tuple[JudgedContrast, ...]:
     """The planned claims, in the order of the suite, on the tables that have both rows."""
-    claims = [claim for contrast in planned for claim in _find_rows(contrast, tables)]
-    testable = [differences for claim, differences in claims if not claim.reason]
     family = sum(len(contrast.tasks) for contrast in planned)
+    claims = [claim for contrast in planned for claim in _find_rows(contrast, tables, family)]
+    testable = [differences for claim, differences in claims if not claim.reason]
     tests = iter(paired_tests(testable, both=True, family=family))
-    return tuple(
-        replace(claim, family=family, test=None if claim.reason else next(tests))
-        for claim, _ in claims
-    )
+    return tuple(claim if claim.reason else replace(claim, test=next(tests)) for claim, _ in claims)
 
 
 def _find_rows(
-    contrast: Contrast, tables: Sequence[TaskTable]
+    contrast: Contrast, tables: Sequence[TaskTable], family: int
 ) -> Iterator[tuple[JudgedContrast, np.ndarray]]:
     """The claim on every table that has both rows, without its test, and their differences float64[S] at common
     seeds."""
@@ -91,7 +88,14 @@ def _find_rows(
         seeds = len(differences)
         compared = f"{_name_in_compare(one)} {_name_in_compare(other)}"
         claim = JudgedContrast(
-            contrast.name, table.task, one.title, other.title, compared, seeds, reason=reason
+            contrast.name,
+            table.task,
+            one.title,
+            other.title,
+            compared,
+            seeds,
+            family,
+            reason=reason,
         )
         yield claim, differences
 
