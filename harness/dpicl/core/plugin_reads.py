@@ -95,10 +95,13 @@ def _note(
     module = _find_reader(file)
     if module is None:
         return
-    name = _name_of(module, file)
+    writes = isinstance(flags, int) and bool(
+        flags & os.O_ACCMODE == os.O_WRONLY or flags & os.O_TRUNC
+    )
+    name = _name_of(module, file, may_be_absent=writes)
     if name is None:
         return
-    if isinstance(flags, int) and (flags & os.O_ACCMODE == os.O_WRONLY or flags & os.O_TRUNC):
+    if writes:
         _written[module].add(name)
         _reads[module].pop(name, None)
     elif name not in _written[module]:
@@ -107,7 +110,7 @@ def _note(
         _reads[module][name] = digest if noted == digest else CHANGED
 
 
-def _name_of(module: str, file: str) -> str | None:
+def _name_of(module: str, file: str, *, may_be_absent: bool) -> str | None:
     """The path below the plug-in's folder, of compiled code that of its source; the last name of a file elsewhere. None
     of a hidden file, or one of an installed package: an environment may lie beside a plug-in."""
     place = _source_of(Path(file))
@@ -118,7 +121,7 @@ def _name_of(module: str, file: str) -> str | None:
                 below = known.relative_to(folder)
                 return None if _is_installed(below) else below.as_posix()
     is_system = file.startswith(tuple(f"{prefix}/" for prefix in _PREFIXES))
-    if is_system or _is_installed(place) or not place.is_file():
+    if is_system or _is_installed(place) or not (may_be_absent or place.is_file()):
         return None
     places = _outside[module]
     noted = {where: name for name, where in places.items()}

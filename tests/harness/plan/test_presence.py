@@ -383,6 +383,10 @@ class Elsewhere(ZeroShot):
         sqlite3.connect(FOLDER / "words.db").close()
         if file := os.environ.get("WORDS_FILE"):
             Path(file).read_text()
+            own = Path(file).with_name("its-own-log")
+            with own.open("a") as log:
+                log.write("a line")
+            own.read_text()
         return super().release(private, context)
 """
 
