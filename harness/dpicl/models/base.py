@@ -134,6 +134,12 @@ class LanguageModel(ABC):
     def encode(self, prompt: str | ChatPrompt) -> list[int]:
         """Tokens of a prompt. A string gets no template and no special tokens; a ChatPrompt gets the chat template."""
 
+    @property
+    def splits_at_blanks(self) -> bool:
+        """Whether a text that ends in no white space, and one that begins with a blank, have the same tokens joined as
+        each by itself; False where that is not known."""
+        return False
+
     @abstractmethod
     def decode(self, tokens: Tokens) -> str:
         """Text of tokens, special tokens left out."""

@@ -5,11 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from dpicl.core.errors import ModelError
 from dpicl.models.base import ChatPrompt, LanguageModel, Tokens
 from dpicl.models.weights import reason
+
+#: Byte-level splitting by GPT-2's expression, as the rules of a tokenizer write it.
+_GPT2_SPLITTERS = tuple(
+    {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": trims, "use_regex": True}
+    for trims in (True, False)
+)
 
 
 class Tokenizer:
@@ -27,6 +34,31 @@ class Tokenizer:
     def encode(self, content: str) -> list[int]:
         """Tokens of a text, without any that the tokenizer adds."""
         return list(self.tokenizer(content, add_special_tokens=False, verbose=False)["input_ids"])
+
+    @cached_property
+    def splits_at_blanks(self) -> bool:
+        """Whether a text's tokens are those of its two parts wherever one ends in no white space and the other begins
+        with a blank.
+
+        So it is where words are split off by GPT-2's expression (and digits, one by one), in which a blank that follows
+        no white space begins a word, and what comes before is decided without it. Other rules are not looked into.
+        """
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            return False
+        rules = json.loads(backend.to_str())
+        splitter = rules["pre_tokenizer"] or {}
+        steps = splitter.get("pretokenizers", [splitter])
+        return (
+            rules["normalizer"] is None
+            and not rules["model"].get("dropout")
+            and steps[-1] in _GPT2_SPLITTERS
+            and all(step["type"] == "Digits" for step in steps[:-1])
+            and not any(
+                token["rstrip"] or any(map(str.isspace, token["content"]))
+                for token in rules["added_tokens"]
+            )
+        )
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of tokens, special ones left out."""
@@ -88,6 +120,10 @@ class ByteTokenizer(Tokenizer):
             "utf-8", errors="ignore"
         )
 
+    @property
+    def splits_at_blanks(self) -> bool:
+        return True
+
     def text_of(self, ids: Sequence[int]) -> str:
         return self.decode(ids)
 
@@ -107,6 +143,10 @@ class TokenizedModel(LanguageModel):
         return self._tokens.encode(
             self._tokens.chat(prompt) if isinstance(prompt, ChatPrompt) else prompt
         )
+
+    @property
+    def splits_at_blanks(self) -> bool:
+        return self._tokens.splits_at_blanks
 
     def decode(self, tokens: Tokens) -> str:
         """Text of tokens, special tokens left out."""
