@@ -21,7 +21,7 @@ from transformers.pytorch_utils import Conv1D
 
 from dpicl.models.pieces import PIECE
 from dpicl.models.products import linear_layers, use_products
-from dpicl.models.reading import OUTPUT_SHAPES, SHAPES, Shapes, shape_of
+from dpicl.models.reading import BETWEEN, OUTPUT_SHAPES, SHAPES, Shapes, shape_of
 
 #: What a product costs besides its lines, in lines: the weights are fetched, and kernels started. It was 61 to 69 lines
 #: for the embedded model in bfloat16 on an AMD EPYC.
@@ -50,6 +50,17 @@ def choose(model: Any) -> Shapes | None:
     body = cheapest(classes(probes(model, rest), SHAPES), SHAPES, PIECE)
     output = cheapest(classes(probes(model, [last]), OUTPUT_SHAPES), OUTPUT_SHAPES)
     return Shapes(body, output) if body and output else None
+
+
+def add_between(model: Any, shapes: Shapes) -> Shapes:
+    """The chosen shapes, and sizes of passes between them at which a line has the same bits."""
+    last = model.get_output_embeddings()
+    measured = probes(model, [module for module in model.modules() if module is not last])
+    first = shapes.body[0]
+    (alike,) = (group for group in classes(measured, [first, *BETWEEN]) if first in group)
+    largest = shapes.body[-1]
+    added = {size for size in alike if size < largest}
+    return Shapes(tuple(sorted({*shapes.body, *added})), shapes.output)
 
 
 def choose_single(shapes: Shapes) -> Shapes:

@@ -29,7 +29,7 @@ from dpicl.core.files import put_whole
 from dpicl.core.paths import models_folder
 from dpicl.models import attention, pass_shapes, products
 from dpicl.models.base import READING_VERSION, LanguageModel, ModelIdentity, Usage
-from dpicl.models.reading import OUTPUT_SHAPES, SHAPES, Shapes
+from dpicl.models.reading import BETWEEN, OUTPUT_SHAPES, SHAPES, Shapes
 from dpicl.models.transformers import CausalModel, PlainLM, TransformersLM, explain_unsupported
 
 #: Lengths of the rows that are watched: one token, odd ones, and more than a piece.
@@ -118,6 +118,7 @@ def find_measured(model: TransformersLM) -> Measured:
         identity.dtype,
         device,
         torch.get_num_threads(),
+        BETWEEN,
     ]
     versions = [
         torch.__version__,
@@ -145,17 +146,22 @@ def find_measured(model: TransformersLM) -> Measured:
 
 def _require_sound(measured: Measured) -> Measured:
     """Raises ValueError for sizes that no passes have."""
-    for sizes, known in ((measured.body, SHAPES), (measured.output, OUTPUT_SHAPES)):
-        if not sizes or sorted(set(sizes) & set(known)) != sizes:
+    known_sizes = {*SHAPES, *BETWEEN}, {*OUTPUT_SHAPES}
+    for sizes, known in zip((measured.body, measured.output), known_sizes, strict=True):
+        if not sizes or sorted(known.intersection(sizes)) != sizes:
             raise ValueError("no sizes of passes")
     return measured
 
 
 def measure(model: TransformersLM) -> Measured:
-    """Chooses the sizes of passes, and reads the rows in all ways: with one size where several do not hold what their
-    products promised. Takes seconds."""
+    """Chooses the sizes of passes, and reads the rows in all ways: with fewer sizes, and at last with one, where
+    several do not hold what their products promised. Takes seconds."""
     chosen = pass_shapes.choose(model.model)
-    for shapes in (chosen, pass_shapes.choose_single(chosen)) if chosen else (Shapes(),):
+    candidates = [Shapes()]
+    if chosen is not None:
+        finer = pass_shapes.add_between(model.model, chosen)
+        candidates = [finer, chosen, pass_shapes.choose_single(chosen)]
+    for shapes in dict.fromkeys(candidates):
         model.read_in(shapes)
         alone, bits = _read_alone(model)
         if alone:

@@ -29,8 +29,10 @@ from dpicl.models import attention
 from dpicl.models.base import Usage
 from dpicl.models.pieces import PIECE, Memory, Piece
 
-#: The numbers of tokens that a pass may have at all.
+#: The numbers of tokens among which a pass's are chosen.
 SHAPES = (16, 32, 64, 128, 256, 384, 512, 768, 1024)
+#: More of them, which passes have too where they change no bit of the chosen ones: less is filled up.
+BETWEEN = (48, 96, 192, 320, 448, 576, 640, 704, 832, 896, 960)
 #: The most tokens that pieces share a pass for the successors of: a row of float32 each, as wide as the vocabulary.
 MOST_PREDICTED = 128
 #: The numbers of tokens that the output layer may read at once.

@@ -54,6 +54,17 @@ def test_classes_are_those_in_which_all_layers_agree():
     assert pass_shapes.classes(probes[:1], SHAPES) == [(16, 32), SHAPES[2:]]
 
 
+def test_sizes_between_are_added_where_their_bits_are_those_of_the_chosen(tiny, monkeypatch):
+    def below_600(lines: int) -> bool:
+        return lines < 600
+
+    monkeypatch.setattr(products, "_product", partial(round_by_class, below_600))
+    chosen = Shapes((16, 256, 512), (64,))
+    assert pass_shapes.add_between(tiny.model, chosen) == Shapes(
+        (16, 48, 96, 192, 256, 320, 448, 512), (64,)
+    )
+
+
 def test_a_class_that_holds_no_piece_is_not_chosen():
     assert pass_shapes.cheapest([(16, 32, 64, 128), (1024,)], SHAPES, PIECE) == (1024,)
     assert pass_shapes.cheapest([(16, 32, 64, 128)], SHAPES, PIECE) == ()
