@@ -54,7 +54,7 @@ def test_classes_are_those_in_which_all_layers_agree():
     assert pass_shapes.classes(probes[:1], SHAPES) == [(16, 32), SHAPES[2:]]
 
 
-def test_sizes_between_are_added_where_their_bits_are_those_of_the_chosen(tiny, monkeypatch):
+def test_sizes_between_are_added_where_bits_are_the_same(tiny, monkeypatch):
     def below_600(lines: int) -> bool:
         return lines < 600
 
