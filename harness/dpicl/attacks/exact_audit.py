@@ -5,11 +5,10 @@ every sample and without, on the same sampling and public randomness (dpicl.atta
 values of every release and the noise that it states give the losses of all samples, and these the epsilon
 (dpicl.attacks.exact_pairs). The largest of many exact bounds is as valid as one, so many canaries are tried.
 
-Who the adversary is (docs/accounting.md, exact audits, has the proofs). With the deal ``alone`` the neighbours are the
-empty set and the canary alone, with the row's sampling rate and noise, since sizes are public constants: there is
-nobody else's sampling. With the deal ``sampled`` the row's own records are there, and the adversary knows which of them
-were sampled, and where they went: every proof of this project holds for that adversary. Where later releases follow
-from earlier ones, the adversary also says what was released so far, as adaptive composition allows.
+Who the adversary is (docs/accounting.md, exact audits, has the proofs). The neighbours are the empty set and the canary
+alone, with the row's sampling rate and noise, since sizes are public constants: there is nobody else's sampling. Where
+later releases follow from earlier ones, the adversary also says what was released so far, as adaptive composition
+allows.
 
 The noise itself is trusted: it is taken as the release hooks state it. Sampled audits and `dpicl check` test it.
 """
@@ -62,15 +61,11 @@ from dpicl.releasing.release import Declared, calibrate_mechanism, declare
 from dpicl.run.pipeline import Meter, manifest_of
 from dpicl.run.workbench import Workbench
 
-#: The records beside the canary: none, or those of the row with the sampling of its seed.
-Deal = Literal["alone", "sampled"]
 #: The queries: the row's own, or every time the one of them that moves the releases most, as an adversary who chooses
 #: the queries may ask.
 QueryChoice = Literal["own", "chosen"]
 #: Queries on which every canary of an answer mechanism is tried; the best goes on to all of them.
 _TRIAL = 8
-#: Canaries of demonstrations that are tried where each costs two whole releases.
-_MOST_WHOLE = 4
 #: How often a text that ended is lengthened.
 _LENGTHENED = 6
 _NOISELESS = path_of({})
@@ -78,21 +73,15 @@ _NOISELESS = path_of({})
 _MOST_LABELS = 60
 #: The largest number of shares of single releases that a file holds.
 _MOST_SHARES = 200
-_NEIGHBOURS = {
-    "alone": "neighbours: no record, and the canary alone, at the row's sampling rate and noise",
-    "sampled": "neighbours: the row's records, and the canary besides; the adversary knows the others' sampling",
-}
 
 
 @dataclass(frozen=True)
 class ExactJob:
-    """A row to be audited, as one of its cells; beside which records, by which queries, and with how many copies of the
-    canary."""
+    """A row to be audited, as one of its cells; by which queries, and with how many copies of the canary."""
 
     cell: Cell
     mechanism: Mechanism
     task: Task
-    deal: Deal = "alone"
     query_choice: QueryChoice = "own"
     copies: int = 1
 
@@ -115,7 +104,7 @@ class ExactJob:
     def attempt(self) -> Attempt:
         """Known before the model is read."""
         cell = self.cell
-        settings: dict[str, Any] = {"deal": self.deal, "queries": self.declared.sizes.queries}
+        settings: dict[str, Any] = {"deal": "alone", "queries": self.declared.sizes.queries}
         if self.query_choice != "own":
             settings["asked"] = self.query_choice
         if self.copies != 1:
@@ -154,7 +143,6 @@ class ExactRuns:
         cell = job.cell
         self._job, self._mechanism = job, job.mechanism
         self._model, self._outputs = model, outputs
-        self._others = job.task.train if job.deal == "sampled" else ()
         self._public, self._streams = job.task.public_view(), streams(cell.seed)
         self.calibration = calibrate_mechanism(
             job.mechanism, job.declared.sizes, cell.epsilon, cell.delta
@@ -167,9 +155,7 @@ class ExactRuns:
     def strongest(self, report: Report) -> tuple[Comparison, int]:
         """(what the strongest canary shows, how many were tried). report: of the runs of the mechanism, first of none;
         a text that ends early has a few more."""
-        job, tried, trials = self._job, self._canaries(), self._trials()
-        if job.declared.shots and job.deal == "sampled":
-            tried = tried[:_MOST_WHOLE]
+        tried, trials = self._canaries(), self._trials()
         leading = (True, False) if self._mechanism.reads_all else (True,)
         pairs = [*itertools.product(tried, trials, leading)]
         total = 2 * len(pairs)
@@ -268,7 +254,7 @@ class ExactRuns:
             self._model,
             self.calibration.knob,
             self.calibration.by_label,
-            records=[*self._others, *canary],
+            records=list(canary),
             sizes=job.declared.sizes,
             ledger=Ledger(self.calibration.event, self.calibration.epsilon),
             sampling=world,
@@ -340,12 +326,8 @@ def exact_audit(
     report: Report,
 ) -> AttackResult:
     """The result of one row that nothing speaks against (`reason_against`). Raises UsageError for worlds whose releases
-    differ in more than their values, and for copies beside other records."""
+    differ in more than their values."""
     start, meter, delta = time.perf_counter(), Meter(model), job.cell.delta
-    if job.copies > 1 and job.deal != "alone":
-        raise UsageError(
-            "Copies of a canary are audited alone; leave --other-records out, or --copies."
-        )
     runs = ExactRuns(job, model, outputs)
     comparison, tried = runs.strongest(report)
     upper = runs.bounds.upper
@@ -431,7 +413,7 @@ def _label_only(job: ExactJob, comparison: Comparison, upper: float) -> float | 
 
 def _notes(job: ExactJob, upper: float) -> list[str]:
     notes = [
-        f"exact: no sampling error; {_NEIGHBOURS[job.deal]}",
+        "exact: no sampling error; neighbours: no record, and the canary alone, at the row's sampling rate and noise",
         f"{ATTAINED}; sampled audits and `dpicl check` test the noise",
     ]
     if job.query_choice == "chosen":

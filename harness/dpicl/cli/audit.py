@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -13,7 +13,7 @@ from dpicl.api import parameters as p
 from dpicl.api.tables import Audits, failure
 from dpicl.attacks.audit_runs import DEMONSTRATION_SIZES, SIZES, AuditJob, Question, sampled_audits
 from dpicl.attacks.driver import Job, Outcome, run_jobs
-from dpicl.attacks.exact_audit import Deal, ExactJob, QueryChoice, reason_against
+from dpicl.attacks.exact_audit import ExactJob, QueryChoice, reason_against
 from dpicl.attacks.results import Access, AttackResult
 from dpicl.attacks.table import attacks_table, pair_with_settings
 from dpicl.cli import call
@@ -26,7 +26,7 @@ from dpicl.core.paths import DEFAULT_RESULTS, find_suite
 from dpicl.core.vocabulary import Report, report_nothing
 from dpicl.data.task import Task
 from dpicl.engines.progress import count_progress
-from dpicl.mechanism.given import Given, GivenMechanism, given_mechanism
+from dpicl.mechanism.given import GivenMechanism, given_mechanism
 from dpicl.mechanism.options import build, sized_options
 from dpicl.plan.selection import Selection, select, selection_of
 from dpicl.plan.suite_files import Changes, load_suite, suite_of_program
@@ -62,7 +62,6 @@ def audit(
     epsilon: p.SomeEpsilons = (),
     exact: bool = False,
     suite: p.SuiteName | None = None,
-    other_records: Deal | None = None,
     queries: QueryChoice | None = None,
     copies: Annotated[p.Count, Field(le=100), p.Flag(metavar="K")] | None = None,
     test_records: p.Limit | None = None,
@@ -92,7 +91,6 @@ def audit(
     task: where records and prompts come from.
     exact: the noisy releases and one canary, no sampling error: see the page on audits.
     suite: with --exact: the rows of a suite, with their own options.
-    other_records: with --exact: the canary alone (default), or beside the row's records, whose sampling is known.
     queries: with --exact: the row's queries (default), or the one that the canary moves most, every time.
     copies: with --exact: of the canary at once, for group privacy (default: 1).
     test_records: with --exact: test records, asked as queries (default: 100).
@@ -111,7 +109,6 @@ def audit(
     }
     exact_only = {  # by the names of their flags
         "suite": suite,
-        "other-records": other_records,
         "queries": queries,
         "copies": copies,
         "limit": test_records,
@@ -129,7 +126,7 @@ def audit(
     folder = Path(results or DEFAULT_RESULTS)
     files = p.as_list(plugins)
     epsilons = list(dict.fromkeys(p.as_list(epsilon)))
-    adversary = _Adversary(other_records or "alone", queries or "own", copies or 1)
+    adversary: dict[str, Any] = {"query_choice": queries or "own", "copies": copies or 1}
     if suite is not None:
         of_row = {"delta": delta, "model": model, "source": source, "seed": seed}
         sentence = "Rows of a suite are audited with their own settings; leave {} out, or --suite."
@@ -140,79 +137,40 @@ def audit(
     owner = None if mechanism is None else given_mechanism(mechanism, files)
     required = {"MECHANISM": owner, "--task T": task, "--epsilon E": epsilons}
     missing = [name for name, value in required.items() if not value]
-    if missing:
+    if owner is None or task is None or missing:
         raise UsageError(
             f"An audit needs {' and '.join(missing)}; or --exact --suite SUITE, for the rows of a suite."
         )
-    assert owner is not None and task is not None
-    row = _Row(
-        owner,
-        {**owner.options, **p.options_of(owner.name, options)},
-        task,
-        epsilons,
-        delta or 1e-5,
-        model or "embedded",
-        source or "auto",
-        seed or 0,
-    )
+    set_options = {**owner.options, **p.options_of(owner.name, options)}
+    delta, model, seed = delta or 1e-5, model or "embedded", seed or 0
+    source = source or "auto"
     if exact:
-        return _audit_exactly(row.select(test_records or 100, folder, files), adversary, auditor)
-    return _audit_by_sampling(row, sampled, auditor)
-
-
-class _Adversary(NamedTuple):
-    """What an exact audit gives its adversary: fields of `ExactJob`, in its order."""
-
-    other_records: Deal
-    queries: QueryChoice
-    copies: int
-
-
-@dataclass(frozen=True)
-class _Row:
-    """A mechanism on a task that was named without a suite. options: those that were chosen."""
-
-    owner: Given
-    options: dict[str, Any]
-    task: str
-    epsilons: list[float]
-    delta: float
-    model: str
-    source: str
-    seed: int
-
-    def select(self, test_records: int, folder: Path, files: list[Any]) -> Selection:
-        """Its cells, for an exact audit."""
-        suite = suite_of_program(
-            source=self.source,
-            models=[self.model],
-            seeds=[self.seed],
-            epsilons=self.epsilons,
-            delta=self.delta,
-            test_records=test_records,
-            tasks=[self.task],
-            mechanisms=[{"name": self.owner.name, "options": self.options}],
+        row = suite_of_program(
+            source=source,
+            models=[model],
+            seeds=[seed],
+            epsilons=epsilons,
+            delta=delta,
+            test_records=test_records or 100,
+            tasks=[task],
+            mechanisms=[{"name": owner.name, "options": set_options}],
         )
-        plugin = self.owner.plugin
-        if plugin is not None and plugin not in files:
-            files = [*files, plugin]
-        return selection_of(suite, folder, files)
-
-    def sampling_job(self, chosen: Mapping[str, Any]) -> AuditJob:
-        """Its audit by sampling. chosen: question, access, runs, records, confidence; None stands for the default."""
-        cls = self.owner.cls
-        options = sized_options(cls, self.task, DEMONSTRATION_SIZES, SIZES, self.options)
-        settings = {name: value for name, value in chosen.items() if value is not None}
-        return AuditJob(
-            build(cls, options),
-            Task.load(self.task, self.source, limit_test=1),
-            self.model,
-            options,
-            self.owner.registered.plugin_hash,
-            delta=self.delta,
-            seed=self.seed,
-            **settings,
-        )
+        if owner.plugin is not None and owner.plugin not in files:
+            files = [*files, owner.plugin]
+        return _audit_exactly(selection_of(row, folder, files), adversary, auditor)
+    all_options = sized_options(owner.cls, task, DEMONSTRATION_SIZES, SIZES, set_options)
+    job = AuditJob(
+        build(owner.cls, all_options),
+        Task.load(task, source, limit_test=1),
+        model,
+        all_options,
+        owner.registered.plugin_hash,
+        delta=delta,
+        seed=seed,
+        **{name: value for name, value in sampled.items() if value is not None},
+    )
+    bench = Workbench({owner.name: owner.registered})
+    return _audit_by_sampling(job, epsilons, bench, auditor)
 
 
 def _rows_of(
@@ -282,37 +240,26 @@ class _Auditor:
         return report
 
 
-def _audit_by_sampling(row: _Row, chosen: Mapping[str, Any], auditor: _Auditor) -> Audits:
+def _audit_by_sampling(
+    job: AuditJob, epsilons: list[float], bench: Workbench, auditor: _Auditor
+) -> Audits:
     """The audits of all target epsilons, with one canary; the model is asked only for those that the folder lacks."""
-    job = row.sampling_job(chosen)
     job.check()
-    bench = Workbench({row.owner.name: row.owner.registered})
     audits = []
-    for outcome in auditor.run(sampled_audits(job, row.epsilons, bench), bench):
+    for outcome in auditor.run(sampled_audits(job, epsilons, bench), bench):
         if outcome.result is None:
             raise outcome.error or AssertionError("unreachable: an outcome is a result or an error")
         audits.append(outcome.result)
     return Audits(audits)
 
 
-def _audit_exactly(
-    selection: Selection,
-    adversary: _Adversary,
-    auditor: _Auditor,
-) -> Audits:
-    """The audit of the first cell of every row. Raises UsageError where no row can be audited."""
+def _audit_exactly(selection: Selection, adversary: Mapping[str, Any], auditor: _Auditor) -> Audits:
+    """The audit of the first cell of every row. adversary: fields of `ExactJob`. Raises UsageError where no row can be
+    audited."""
     bench = Workbench(selection.mechanisms)
-    cells, skipped = _find_auditable(selection, bench, adversary.queries)
+    cells, skipped = _find_auditable(selection, bench, adversary["query_choice"])
     auditor.say(f"Exact audits of {count(len(cells), 'row')}.")
-    jobs = (
-        ExactJob(
-            cell,
-            bench.mechanism(cell),
-            bench.task(cell),
-            *adversary,
-        )
-        for cell in cells
-    )
+    jobs = (ExactJob(cell, bench.mechanism(cell), bench.task(cell), **adversary) for cell in cells)
     audits: list[AttackResult] = []
     failed: list[str] = []
     for outcome in auditor.run(jobs, bench):

@@ -59,8 +59,6 @@ WHOLE = (
     "embedding_centroids",
     "esa",
 )
-#: Every record is in the one sample.
-ALL_RECORDS = ("private_evolution", "one_vote", "topic_words", "embedding_centroids")
 FAST = ("invisible_ink", "voting", "topic_words", "embedding_centroids")
 #: States 1 where one record moves by root two.
 BROKEN = Path(__file__).parents[1] / "conformance" / "broken" / "sensitivity_one_for_root_two.py"
@@ -83,16 +81,15 @@ def audit_mechanism(mechanism, task="agnews", **changes):
 )
 def test_every_mechanism_is_audited_and_stays_below_its_proof(own_cache, name):
     task, options = ROWS[name]
-    for deal in ("alone", "sampled") if name not in ALL_RECORDS else ("alone",):
-        result = audit_mechanism(name, task, options=options, other_records=deal)
-        bound, proved = result.bound, result.privacy.epsilon_proved
-        assert 0 <= bound.epsilon <= proved <= 1
-        assert (bound.method, bound.confidence, result.settings["deal"]) == ("exact", 1.0, deal)
-        assert 0 <= result.details["share_of_bound"]["most"] <= 1 + 1e-9
-        assert result.details["label_only"] is None or result.details["label_only"] <= bound.epsilon
-        assert attack_from_text(to_text(result)) == result
-        if name in WHOLE and deal == "alone":
-            assert bound.epsilon >= 0.95 * proved
+    result = audit_mechanism(name, task, options=options)
+    bound, proved = result.bound, result.privacy.epsilon_proved
+    assert 0 <= bound.epsilon <= proved <= 1
+    assert (bound.method, bound.confidence) == ("exact", 1.0)
+    assert 0 <= result.details["share_of_bound"]["most"] <= 1 + 1e-9
+    assert result.details["label_only"] is None or result.details["label_only"] <= bound.epsilon
+    assert attack_from_text(to_text(result)) == result
+    if name in WHOLE:
+        assert bound.epsilon >= 0.95 * proved
 
 
 def test_queries_that_an_adversary_chose_show_what_was_proved(own_cache):
@@ -160,8 +157,6 @@ def test_copies_in_samples_cost_less_than_group_privacy_allows(own_cache):
         < two.measures["group_epsilon"].value
         < two.measures["group_bound"].value
     )
-    with pytest.raises(UsageError, match="leave --other-records out"):
-        audit_mechanism("voting", task, options=options, copies=2, other_records="sampled")
 
 
 def test_weights_are_the_chances_of_copies_in_different_slots():

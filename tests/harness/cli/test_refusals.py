@@ -74,7 +74,7 @@ REFUSALS = {
     "audit voting --task agnews --exact": "--epsilon E",
     "audit voting --suite quick --exact": "Unknown row of quick 'voting'",
     "audit --exact --suite quick --epsilon 3": "Unknown epsilon of quick",
-    **{f"{AUDIT} {flag}": "add --exact" for flag in ("--copies 2", "--other-records alone")},
+    f"{AUDIT} --copies 2": "add --exact",
     **{
         f"{AUDIT} --exact {flag}": "leave --"
         for flag in ("--records 8", "--runs 200", "--question inquiry")
