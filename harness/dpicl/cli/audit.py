@@ -19,7 +19,7 @@ from dpicl.attacks.table import attacks_table, pair_with_settings
 from dpicl.cli import call
 from dpicl.cli.output import Answer
 from dpicl.core.cell import Cell
-from dpicl.core.errors import UsageError, require_known
+from dpicl.core.errors import UsageError, refuse, require_known
 from dpicl.core.field_types import Number
 from dpicl.core.messages import count, epsilon_text, message
 from dpicl.core.paths import DEFAULT_RESULTS, find_suite
@@ -107,7 +107,7 @@ def audit(
         "records": records,
         "confidence": confidence,
     }
-    exact_only = {  # by the names of their flags
+    exact_only = {
         "suite": suite,
         "queries": queries,
         "copies": copies,
@@ -117,9 +117,9 @@ def audit(
         sentence = (
             "An exact audit has no runs, and the row's own records and queries; leave {} out."
         )
-        _refuse(sampled, sentence)
+        refuse(sampled, sentence)
     else:
-        _refuse(exact_only, "{} goes with --exact; add --exact, or leave it out.")
+        refuse(exact_only, "{} goes with --exact; add --exact, or leave it out.")
     if results is None and call.COMMAND.get():  # a program may keep nothing
         results = DEFAULT_RESULTS
     auditor = _Auditor(None if results is None else Path(results), progress)
@@ -128,9 +128,16 @@ def audit(
     epsilons = list(dict.fromkeys(p.as_list(epsilon)))
     adversary: dict[str, Any] = {"query_choice": queries or "own", "copies": copies or 1}
     if suite is not None:
-        of_row = {"delta": delta, "model": model, "source": source, "seed": seed}
+        of_row = {
+            "delta": delta,
+            "model": model,
+            "source": source,
+            "seed": seed is not None,
+            "option": options,
+            "limit": test_records,
+        }
         sentence = "Rows of a suite are audited with their own settings; leave {} out, or --suite."
-        _refuse({**of_row, "option": options or None, "limit": test_records}, sentence)
+        refuse(of_row, sentence)
         rows = [] if mechanism is None else [str(mechanism)]
         selection = _rows_of(str(suite), rows, task, epsilons, folder, files)
         return _audit_exactly(selection, adversary, auditor)
@@ -195,13 +202,6 @@ def _rows_of(
     )
     changes = Changes(tasks=[task] if task else [], mechanisms=rows, epsilons=epsilons)
     return select(suite, folder, files, changes)
-
-
-def _refuse(flags: Mapping[str, object], sentence: str) -> None:
-    """Raises UsageError with the sentence about the first of these flags that has a value, if one has."""
-    for flag, value in flags.items():
-        if value is not None:
-            raise UsageError(sentence.format(f"--{flag}"))
 
 
 @dataclass(frozen=True)

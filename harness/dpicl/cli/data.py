@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Unpack
 
 from dpicl.api import parameters as p
 from dpicl.cli.output import Answer
-from dpicl.core.decoding import FileFormat
-from dpicl.core.errors import UsageError
+from dpicl.core.errors import UsageError, refuse
 from dpicl.core.messages import count, message
 from dpicl.data.config import add_task_folder, list_tasks, load_config
 from dpicl.data.counts import (
@@ -44,6 +43,17 @@ _FIELDS = {
 _SHOWN = 30
 
 
+@dataclass(frozen=True)
+class _Described:
+    """Records of a task or of a file. fields: what it is -> the column that holds it. names: split -> its file."""
+
+    source: str
+    counts: DataCounts
+    fields: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    persons: Sequence[PersonCounts] = ()
+
+
 @p.verb("dpicl data train.csv --test test.csv --labels 0=billing,1=refund")
 def data(
     what: Annotated[Any, p.Flag(metavar="TASK_OR_FILE")],
@@ -62,90 +72,97 @@ def data(
     test: the test records that belong to a FILE.
     person_field: the rows of each person are counted by it (default: by every column that looks like a person).
     """
-    persons: list[PersonCounts] = []
     load_mechanisms(p.as_list(plugins))  # which also makes the tasks of plugin folders known
     table = as_table(what)
     name = str(table)
-    if (
-        isinstance(table, Path)
-        and (Path(name) / "task.yaml").is_file()
-        and name not in list_tasks()
-    ):
-        add_task_folder(Path(name))
-        name = Path(name).resolve().name
-    if not isinstance(table, Path) or _is_file(name):
-        path = table
-        if source != "auto":
-            raise UsageError(f"--source is for tasks, and {path} is a file; leave it out.")
-        format = p.format_of(file)
-        spec = _spec_of(path, file, format)
-        fields, form = spec.local.fields, spec.local.form
-        with repeat(Stages(message).say_how_far):
-            train = read_records(path, spec)
-            counted = None if test is None else read_records(as_table(test), spec)
-        labels = spec.labels or (label_words(train, fields[1]) if form == "labelled" else ())
-        counts = count_records(train, counted, labels)
-        columns_of_persons = (
-            [person_field] if person_field else personal_columns(train.columns, fields)
+    if isinstance(table, Path) and (table / "task.yaml").is_file() and name not in list_tasks():
+        add_task_folder(table)
+        name = table.resolve().name
+    if isinstance(table, Path) and not _is_file(name):
+        of_file: dict[str, object] = {"test": test, "person_field": person_field, **file}
+        refuse(
+            of_file, "{} is for a file of records; a task's own file says it (metadata.data.local)."
         )
-        for column in columns_of_persons:
-            local = spec.local.model_copy(update={"person": column})
-            with repeat(Stages(message).say_how_far):
-                by_person = read_records(path, spec.model_copy(update={"local": local}))
-            persons.append(count_persons(by_person, column, rows_per_person))
-            if person_field and by_person.nobody and not file.get("skip_invalid"):
-                nobody = (
-                    f"{path} has {count(len(by_person.nobody), by_person.unit)} that name nobody as their '{column}'; a"
-                    " release needs a person for each, or leaves these out with --skip-invalid"
-                )
-                counts = replace(counts, problems=[*counts.problems, nobody])
-        names = {"train": path.name, "test": "" if test is None else as_table(test).name}
-        source_found, columns = "local", dict(zip(_FIELDS[form], fields, strict=True))
+        described = _describe_task(name, source)
+    elif source != "auto":
+        raise UsageError(f"--source is for tasks, and {table} is a file; leave it out.")
     else:
-        options: dict[str, object] = {"test": test, "person_field": person_field, **file}
-        if wrong := [name for name, value in options.items() if value]:
-            flag = "--" + wrong[0].replace("_", "-")
-            raise UsageError(
-                f"{flag} is for a file of records; a task's own file says it (metadata.data.local)."
-            )
-        spec, names, columns = load_config(name).source, {}, {}
-        source_found = resolve(source, spec)
-        counts = count_records(*_readings(spec, source_found), spec.labels)
+        tested = None if test is None else as_table(test)
+        described = _describe_file(table, tested, file, person_field, rows_per_person)
+    counts, persons = described.counts, described.persons
     document = {
         "what": name,
-        "source": source_found,
+        "source": described.source,
         "ok": not counts.problems,
-        "fields": columns,
+        "fields": described.fields,
         **asdict(counts),
     }
     if persons:
         document["persons"] = [asdict(each) for each in persons]
     message("These are counts of private records: for you, and not for publication.")
-    read_as = [f"Read as {what}: field '{column}'." for what, column in columns.items()]
     blocks = [
-        *_show(name, source_found, counts, names),
-        *read_as,
+        *_show(name, described),
+        *(f"Read as {what}: field '{column}'." for what, column in described.fields.items()),
         *map(_describe_persons, persons),
     ]
     return Answer(document, blocks, 1 if counts.problems else 0)
 
 
-def _spec_of(path: Table, file: p.OwnFile, format: FileFormat) -> SourceSpec:
+def _describe_task(name: str, source: str) -> _Described:
+    spec = load_config(name).source
+    resolved = resolve(source, spec)
+    return _Described(resolved, count_records(*_readings(spec, resolved), spec.labels))
+
+
+def _describe_file(
+    path: Table,
+    test: Table | None,
+    file: p.OwnFile,
+    person_field: str | None,
+    rows_per_person: int,
+) -> _Described:
+    """Raises DataError, UsageError as its parts do."""
+    spec = _spec_of(path, file)
+    local = spec.local
+    with repeat(Stages(message).say_how_far):
+        train = read_records(path, spec)
+        tested = None if test is None else read_records(test, spec)
+    is_labelled = local.form == "labelled"
+    labels = spec.labels or (label_words(train, local.label) if is_labelled else ())
+    counts = count_records(train, tested, labels)
+    persons = []
+    for column in [person_field] if person_field else personal_columns(train.columns, local.fields):
+        of_column = local.model_copy(update={"person": column})
+        with repeat(Stages(message).say_how_far):
+            by_person = read_records(path, spec.model_copy(update={"local": of_column}))
+        persons.append(count_persons(by_person, column, rows_per_person))
+        if person_field and by_person.nobody and not local.skip_invalid:
+            nobody = (
+                f"{path} has {count(len(by_person.nobody), by_person.unit)} that name nobody as their '{column}'; a"
+                " release needs a person for each, or leaves these out with --skip-invalid"
+            )
+            counts = replace(counts, problems=[*counts.problems, nobody])
+    fields = dict(zip(_FIELDS[local.form], local.fields, strict=True))
+    names = {"train": path.name, "test": "" if test is None else test.name}
+    return _Described("local", counts, fields, names, persons)
+
+
+def _spec_of(path: Table, file: p.OwnFile) -> SourceSpec:
     """What to read from a file. Raises DataError, UsageError as its parts do."""
-    form = p.form_of(file)
+    format, form, labels = p.format_of(file), p.form_of(file), p.labels_of(file)
     if form == "labelled":
         fields = fields_of(path, file.get("text_field"), file.get("label_field"), format)
-        spec = own_spec(path.name, *fields, p.labels_of(file), format)
+        spec = own_spec(path.name, *fields, labels, format)
     else:
-        spec = OwnRecords(
-            p.labels_of(file),
+        texts = OwnRecords(
+            labels,
             text_field=file.get("text_field"),
             label_field=file.get("label_field"),
             format=format,
             form=form,
             output_field=file.get("output_field"),
-        ).spec(path)
-        spec = spec.model_copy(update={"labels": ()})
+        )
+        spec = texts.spec(path).model_copy(update={"labels": ()})
     skip = {name: bool(file.get(name)) for name in ("skip_invalid", "skip_other_labels")}
     return spec.model_copy(update={"local": spec.local.model_copy(update=skip)})
 
@@ -190,16 +207,11 @@ def _readings(spec: SourceSpec, source: str) -> tuple[FileRecords, FileRecords |
     return train, test
 
 
-def _show(
-    name: str,
-    source: str,
-    counts: DataCounts,
-    names: Mapping[str, str],
-) -> Iterator[Block | str]:
-    """names: split -> its file's name, where files were given; those of a task are called train and test."""
+def _show(name: str, described: _Described) -> Iterator[Block | str]:
+    counts, names = described.counts, described.names
     splits = [replace(each, split=names.get(each.split, each.split)) for each in counts.splits]
     columns = ["", "records", "labels", "words (5%, median, 95%, longest)", "repeated", "wrong"]
-    yield text_table(columns, map(_row, splits), f"{name}, {source} records")
+    yield text_table(columns, map(_row, splits), f"{name}, {described.source} records")
     for each in splits:
         if each.labels:
             shown = [f"{label} {number:,}" for label, number in each.labels.items()]

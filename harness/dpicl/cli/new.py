@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Unpack
 
 from dpicl.api.parameters import Flag, OnePath, RecordFile, format_of, labels_of, verb
 from dpicl.cli.output import Answer
-from dpicl.core.errors import UsageError
+from dpicl.core.errors import UsageError, refuse
 from dpicl.core.messages import message
 from dpicl.data.config import list_tasks
 from dpicl.mechanism.registry import load_mechanisms
@@ -63,7 +63,7 @@ def new(
     folder = Path(dir)
     test_file = None if test is None else Path(test)
     if what == "task" and from_lm_eval is not None:
-        _refuse(file, "{}: the file of --from-lm-eval says it; leave it out.")
+        refuse(file, "{}: the file of --from-lm-eval says it; leave it out.")
         train_file = None if train is None else Path(train)
         written = lm_eval_task.write_lm_eval_task(
             name, Path(from_lm_eval), train_file, test_file, list(list_tasks()), folder
@@ -83,18 +83,11 @@ def new(
         )
         return _show_task(name, folder, written)
     options = {"from": train, "from_lm_eval": from_lm_eval, "test": test, **file}
-    _refuse(options, "{} is for `dpicl new task NAME --from FILE`; leave it out.")
+    refuse(options, "{} is for `dpicl new task NAME --from FILE`; leave it out.")
     example = "task" if what == "task" else kind or "demonstrations"
     taken = list_tasks() if what == "task" else load_mechanisms()
     files = writing.write_example(writing.EXAMPLES[example], name, taken, folder)
     return _show(what, name, folder, files, _NEXT[what])
-
-
-def _refuse(options: Mapping[str, object], sentence: str) -> None:
-    """Raises UsageError with the sentence about the first of these options that has a value."""
-    for name, value in options.items():
-        if value:
-            raise UsageError(sentence.format(f"--{name.replace('_', '-')}"))
 
 
 def _show_task(name: str, folder: Path, written: own_task.WrittenTask) -> Answer:

@@ -11,9 +11,9 @@ import gzip
 import re
 import zipfile
 import zlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path, PurePath
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from dpicl.core.errors import DataError
 from dpicl.core.files import content_of, open_regular
@@ -60,6 +60,13 @@ class FileFormat:
     header: bool = True
     encoding: str = ""
     delimiter: str = ""
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """What is not the default, by name."""
+        return {
+            name: value for name, value in asdict(self).items() if value != getattr(PLAIN, name)
+        }
 
 
 #: UTF-8, with a line of names and quotation marks around values.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import traceback
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from dpicl.core.printable import shorten
@@ -101,3 +101,10 @@ def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> No
     for name in names:
         if name not in known:
             raise unknown_name(kind, name, known)
+
+
+def refuse(options: Mapping[str, object], sentence: str) -> None:
+    """Raises UsageError with the sentence about the flag of the first of these options that has a value."""
+    for name, value in options.items():
+        if value:
+            raise UsageError(sentence.format(f"--{name.replace('_', '-')}"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from dpicl.core.cell import Cell
-from dpicl.core.errors import UsageError, require_known
+from dpicl.core.errors import UsageError, refuse, require_known
 from dpicl.engines.dispatch import report_cells
 from dpicl.engines.processes import Processes
 from dpicl.engines.ray_engine import Ray, import_ray
@@ -65,12 +65,11 @@ def make_engine(
     support.
     """
     require_known("engine", [name], ENGINES)
-    settings = {"address": address, "cpus": cpus, "gpus": gpus}
     if name == "ray":
         import_ray()
         return Ray(workers, address, cpus, gpus)
-    if flags := [flag for flag, value in settings.items() if value is not None]:
-        raise UsageError(f"--{flags[0]} goes with --engine ray, not with '{name}'; leave it out.")
+    of_ray = {"address": address, "cpus": cpus, "gpus": gpus is not None}
+    refuse(of_ray, f"{{}} goes with --engine ray, not with '{name}'; leave it out.")
     if name == "local":
         return Local(workers or max(1, cores() // 2))
     if workers not in (None, 1):

@@ -13,7 +13,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from string import Template
@@ -184,14 +184,12 @@ class OwnRecords:
             raise UsageError(
                 f"--person-field names '{self.person_field}', which holds the text or the label."
             )
-        changes: dict[str, Any] = {
+        changes = {
             "skip_invalid": self.skip_invalid or local.skip_invalid,
             "skip_other_labels": self.skip_other_labels or local.skip_other_labels,
             "person": self.person_field or "",
+            **self.format.changes,
         }
-        for name, value in asdict(self.format).items():
-            if value != getattr(PLAIN, name):
-                changes[name] = value
         local = local.model_copy(update=changes)
         open_table(path, local.columns, local.format)
         return source.model_copy(update={"local": local})

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dpicl.core.decoding import PLAIN, FileFormat
+from dpicl.core.decoding import FileFormat
 from dpicl.core.errors import UsageError
 from dpicl.data.counts import count_records, label_words
 from dpicl.data.reading import read_records
@@ -82,8 +82,8 @@ def write_own_task(
         "text": columns[0],
         "label": columns[1],
         **relative_paths(paths, target),
+        **format.changes,
     }
-    local |= {key: value for key, value in asdict(format).items() if value != getattr(PLAIN, key)}
     if mapped := {key: word for key, word in labels.items() if key != word}:
         local["labels"] = mapped
     listed = f" as {', '.join(words[:-1])} or {words[-1]}" if len(words) <= _LISTED else ""
