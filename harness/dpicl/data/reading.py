@@ -142,19 +142,17 @@ def read_records(path: Table, spec: SourceSpec) -> FileRecords:
         [],
         {},
         columns=dict.fromkeys(table.columns),
+        columns_by_row=not table.columns,
     )
-    reading.columns_by_row = not table.columns
     keys: list[str] = []
-    rows_read = False
     try:
         for row in table.rows:
             if row.fault == BLANK:
                 continue
-            keys = keys or list(row.values)
             if not table.columns and row.values:
-                shared = reading.columns if rows_read else row.values
+                shared = reading.columns if keys else row.values
                 reading.columns = {name: None for name in shared if name in row.values}
-                rows_read = True
+            keys = keys or list(row.values)
             try:
                 if row.fault:
                     raise RowFault(row.fault) if row.alone else JoinedRows(row.fault)
@@ -275,17 +273,12 @@ def _joins_rows(
 ) -> bool:
     """Whether a line of the text has a known label where a row has its own: the end of one that a quotation mark opens,
     or the beginning of one that it closes; or a line of another cell has one anywhere."""
-    others = [
-        value for name, value in values.items() if name not in fields and isinstance(value, str)
-    ]
-    joined = [
-        line.split(mark)
-        for value in others
-        if value.splitlines()[1:]
-        for line in value.splitlines()
-    ]
-    if any(len(cells) > 1 and any(cell in words for cell in cells) for cells in joined):
-        return True
+    for name, value in values.items():
+        if name in fields or not isinstance(value, str) or not value.splitlines()[1:]:
+            continue
+        joined = [line.split(mark) for line in value.splitlines()]
+        if any(len(cells) > 1 and any(cell in words for cell in cells) for cells in joined):
+            return True
     text, label = (list(values).index(name) for name in fields)
     place = label if label < text else label - len(values)
     lines = [line.split(mark) for line in values[fields[0]].splitlines()]

@@ -252,15 +252,12 @@ def _plain_value(value: Any) -> Any:
 def require_file(path: Path, what: str) -> None:
     """Raises DataError for what is not there, or no plain file (a device, a pipe: read without an end). what: the file
     should hold."""
-    if not path.is_file():
-        problem = (
-            "is not a regular file"
-            if path.exists()
-            else "is a broken link"
-            if path.is_symlink()
-            else "is not there"
-        )
-        raise DataError(f"{path} {problem}; give a file with {what}.")
+    if path.is_file():
+        return
+    problem = "is a broken link" if path.is_symlink() else "is not there"
+    if path.exists():
+        problem = "is not a regular file"
+    raise DataError(f"{path} {problem}; give a file with {what}.")
 
 
 def fields_of(
@@ -321,12 +318,8 @@ def text_field_of(
 
 def _first_sound(path: Table, format: FileFormat) -> list[Mapping[str, Any]]:
     """The values of the first rows that can be read."""
-    return list(
-        islice(
-            (row.values for row in open_table(path, (), format).rows if not row.fault),
-            _FIRST_ROWS,
-        )
-    )
+    sound = (row.values for row in open_table(path, (), format).rows if not row.fault)
+    return list(islice(sound, _FIRST_ROWS))
 
 
 def _usual_name(names: Sequence[str], usual: Sequence[str]) -> str | None:
@@ -398,11 +391,9 @@ def _json_row(number: int, line: str, escaped: str = "") -> FileRow:
 
 
 def _object(number: int, value: Any) -> FileRow:
-    return (
-        FileRow(number, value)
-        if isinstance(value, dict)
-        else FileRow(number, {}, "is not a JSON object")
-    )
+    if isinstance(value, dict):
+        return FileRow(number, value)
+    return FileRow(number, {}, "is not a JSON object")
 
 
 def _csv(
@@ -422,19 +413,13 @@ def _csv(
         raise UnreadableContent(f"{path} line 1 {escaped}.")
     usual = "\t" if kind == ".tsv" else ",;\t|" if format.header else ","
     style: Literal[0, 3] = csv.QUOTE_MINIMAL if format.quoting else csv.QUOTE_NONE
+
+    def read(lines: Iterable[str], mark: str, strict: bool = False) -> Iterator[list[str]]:
+        return csv.reader(lines, delimiter=mark, quoting=style, strict=strict)
+
     try:
         heads = {
-            mark: [
-                name.strip()
-                for name in next(
-                    csv.reader(
-                        [head],
-                        delimiter=mark,
-                        quoting=style,
-                    ),
-                    [],
-                )
-            ]
+            mark: [name.strip() for name in next(read([head], mark), [])]
             for mark in format.delimiter or usual
         }
     except csv.Error as error:
@@ -443,24 +428,12 @@ def _csv(
         heads.items(), key=lambda entry: (sum(name in entry[1] for name in columns), len(entry[1]))
     )
     if not format.header:
-        first = next(
-            csv.reader(
-                io.StringIO(text, newline=""),
-                delimiter=mark,
-                quoting=style,
-            ),
-            [],
-        )
+        first = next(read(io.StringIO(text, newline=""), mark), [])
         names = [str(number) for number in range(1, len(first) + 1)]
         _require_numbers(path, columns, names)
     elif head:
         _require_columns(path, columns, names)
-    reader = csv.reader(
-        io.StringIO(text, newline=""),
-        delimiter=mark,
-        quoting=style,
-        strict=True,
-    )
+    reader = read(io.StringIO(text, newline=""), mark, strict=True)
     rows = _csv_rows(reader, names, mark, format.header, escaped)
     return FileTable("line", rows, mark=mark, columns=names if format.header else ())
 
@@ -501,13 +474,7 @@ def _csv_rows(
         except csv.Error as error:
             more = reader.line_num - number
             is_open = more > 0 or "unexpected end" in str(error)
-            yield FileRow(
-                number,
-                {},
-                _csv_fault(str(error), more),
-                joined=is_open,
-                alone=not is_open,
-            )
+            yield FileRow(number, {}, _csv_fault(str(error), more), is_open, alone=not is_open)
             continue
         if header and number == 1:
             continue
@@ -525,13 +492,8 @@ def _csv_rows(
             alone = alone and header
         elif mark == "\t" and joined and any(_holds_rows(cells, at) for at in range(len(cells))):
             fault = JOINS_ROWS
-        yield FileRow(
-            number,
-            {} if fault else dict(zip(names, cells, strict=True)),
-            fault,
-            joined,
-            alone or not fault,
-        )
+        values = {} if fault else dict(zip(names, cells, strict=True))
+        yield FileRow(number, values, fault, joined, alone or not fault)
 
 
 def _holds_rows(cells: Sequence[str], at: int) -> bool:
@@ -569,21 +531,13 @@ def _excel(path: Path, columns: Sequence[str], header: bool) -> FileTable:
     if sheets > 1:
         _say_others_unread(path, sheets)
     cells = list(frame.itertuples(index=False, name=None))
-    head = cells.pop(0) if header and cells else ()
-    names = (
-        [str(name).strip() for name in head]
-        if header
-        else [str(at) for at in range(1, frame.shape[1] + 1)]
-    )
+    head = cells.pop(0) if header and cells else range(1, frame.shape[1] + 1)
+    names = [str(name).strip() for name in head]
     require = _require_columns if header else _require_numbers
     require(path, columns, names)
-    first = 2 if header else 1
     rows = (
-        FileRow(
-            number,
-            dict(zip(names, row, strict=True)),
-        )
-        for number, row in enumerate(cells, start=first)
+        FileRow(number, dict(zip(names, row, strict=True)))
+        for number, row in enumerate(cells, start=2 if header else 1)
     )
     return FileTable("line", rows, columns=names if header else ())
 
