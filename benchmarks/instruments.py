@@ -138,10 +138,10 @@ def main() -> None:
             continue
         for metric in METRICS:
             records = len(scores[0].documents[metric].ids)
-            found = {"model": model, "task": task, "metric": metric, "records": records}
-            found |= measure(scores_of(scores, metric), 1 / len(load_config(task).classes))
-            measured.append(found)
-            print(json.dumps(found), flush=True)
+            report = {"model": model, "task": task, "metric": metric, "records": records}
+            report |= measure(scores_of(scores, metric), 1 / len(load_config(task).classes))
+            measured.append(report)
+            print(json.dumps(report), flush=True)
     if arguments.out:
         document = {"source": arguments.source, **SETTINGS, "enough": ENOUGH, "measured": measured}
         put_whole(arguments.out, json.dumps(document, indent=1) + "\n")

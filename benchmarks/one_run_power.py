@@ -38,8 +38,8 @@ def measure(candidates: int, epsilon: float, runs: int) -> dict[str, object]:
     bounds = []
     for _ in range(runs):
         inside = generator.random(candidates) < 0.5
-        seen = inside / multiplier + generator.normal(size=candidates)
-        bounds.append(find_bounds(guess_by_rules(seen, inside, DELTA), multiplier))
+        noisy = inside / multiplier + generator.normal(size=candidates)
+        bounds.append(find_bounds(guess_by_rules(noisy, inside, DELTA), multiplier))
     table = np.array(bounds)
     steinke, curve = table.mean(axis=0).round(3).tolist()
     false_steinke, false_curve = (table > epsilon).mean(axis=0).tolist()

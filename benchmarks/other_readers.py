@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +27,7 @@ from dpicl.evaluation.intervals import seeds_interval
 from dpicl.evaluation.nearest import CLASSIFIERS, logistic, predict_nearest
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.models.embeddings import load_embeddings
+from dpicl.models.static_vectors import load_static_vectors
 from dpicl.releasing.release import release
 from dpicl.results.schema import Result
 from dpicl.results.store import Store
@@ -47,31 +47,10 @@ Reader = Callable[[Sequence[str], Sequence[str], Sequence[str]], list[str]]
 
 def make_static_reader() -> Reader:
     """The nearest demonstration by the mean vector of a text's tokens."""
-    from safetensors.numpy import load_file
-    from tokenizers import Tokenizer
-
-    package = find_spec("wordllama")
-    if package is None or package.origin is None:
-        raise SystemExit(
-            "WordLlama is missing; run `pip install --no-deps wordllama==0.4.0.post1`."
-        )
-    folder = Path(package.origin).parent
-    tokenizer = Tokenizer.from_file(
-        str(folder / "tokenizers" / "l2_supercat_tokenizer_config.json")
+    vectors = load_static_vectors()
+    return lambda queries, shown, labels: predict_nearest(
+        vectors.encode(queries), vectors.encode(shown), labels
     )
-    (vectors,) = load_file(folder / "weights" / "l2_supercat_256.safetensors").values()
-
-    def embed(texts: Sequence[str]) -> np.ndarray:
-        ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
-        means = np.array(
-            [
-                vectors[tokens].mean(axis=0) if tokens else np.zeros(vectors.shape[1])
-                for tokens in ids
-            ]
-        )
-        return means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
-
-    return lambda queries, shown, labels: predict_nearest(embed(queries), embed(shown), labels)
 
 
 def read_by_tfidf(queries: Sequence[str], shown: Sequence[str], labels: Sequence[str]) -> list[str]:

@@ -71,8 +71,8 @@ def measure(centred: np.ndarray, seeds: int, tables: int) -> dict[str, Any]:
         "tables": tables,
         **{name: round(count / tables, 4) for name, count in shares.items()},
         "standard_error": round((0.05 * 0.95 / tables) ** 0.5, 4),
-        "power": {str(gap): round(found / tables, 3) for gap, found in power.items()},
-        "planned": {str(gap): round(found / tables, 3) for gap, found in planned.items()},
+        "power": {str(gap): round(hits / tables, 3) for gap, hits in power.items()},
+        "planned": {str(gap): round(hits / tables, 3) for gap, hits in planned.items()},
     }
 
 

@@ -47,9 +47,9 @@ def main() -> int:
         "documents", nargs=2, type=Path, metavar="JSON", help="the old one and the new one"
     )
     old, new = (json.loads(path.read_text("utf-8")) for path in parser.parse_args().documents)
-    found = list(differences(old, new))
-    print(*found, f"{len(found)} differences in {size(old)} values", sep="\n")
-    return 1 if found else 0
+    changed = list(differences(old, new))
+    print(*changed, f"{len(changed)} differences in {size(old)} values", sep="\n")
+    return 1 if changed else 0
 
 
 if __name__ == "__main__":

@@ -55,15 +55,15 @@ def write(folder: Path, shape: str, cells: int = 10_000) -> None:
     for cell in selection.cells:
         score = ENDS.get(cell.mechanism, random.Random(cell.label).uniform(0.35, 0.75))
         score += random.Random(cell.id).uniform(-0.05, 0.05)
-        made = make_result(
+        result = make_result(
             cell.mechanism,
             score,
             documents=100,
             epsilon=cell.epsilon,
             fingerprint=records[cell.task],
         )
-        own = {"suite": selection.reference, "cell": cell, "cell_id": cell.id}
-        selection.store.write(made.model_copy(update=own))
+        of_sweep = {"suite": selection.reference, "cell": cell, "cell_id": cell.id}
+        selection.store.write(result.model_copy(update=of_sweep))
 
 
 if __name__ == "__main__":

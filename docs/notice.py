@@ -64,10 +64,10 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    made, there = page(), ROOT / "NOTICE"
+    text, there = page(), ROOT / "NOTICE"
     if "--check" not in sys.argv:
-        there.write_text(made, encoding="utf-8")
-    elif made != there.read_text("utf-8"):
+        there.write_text(text, encoding="utf-8")
+    elif text != there.read_text("utf-8"):
         sys.exit(
             "NOTICE is not current; run `.venv/bin/python docs/notice.py` and read what changed"
         )

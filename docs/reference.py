@@ -57,8 +57,8 @@ def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
     name = page.file.src_uri
     if name in SHOWN:
         return f"{markdown}\n{show(name)}"
-    made = {"command-line.md": commands, "mechanisms.md": mechanisms}.get(name)
-    return f"{markdown}\n{made()}" if made else markdown
+    write = {"command-line.md": commands, "mechanisms.md": mechanisms}.get(name)
+    return f"{markdown}\n{write()}" if write else markdown
 
 
 def show(page: str) -> str:
@@ -81,14 +81,14 @@ def mechanisms() -> str:
 
 def _mechanism(row: dict[str, Any], cls: type) -> str:
     options = ", ".join(f"`{name}` ({value})" for name, value in row["options"].items())
-    own = (
+    docstring = (
         cls.__doc__
         if cls.__dict__.get("__doc__") and not cls.__doc__.startswith(f"{cls.__name__}(")
         else ""
     )
     about = [
         inspect.getmodule(cls).__doc__,
-        own,
+        docstring,
         f"Options with their defaults: {options}." if options else "",
     ]
     return "\n\n".join(

@@ -100,24 +100,24 @@ class OneVote(DemonstrationMechanism):
         for label in context.shots:
             groups.setdefault(private.partition_of(label), Counter())[label] += 1
         best: dict[str, Iterator[Demonstration]] = {}
-        for done, (group, wanted) in enumerate(groups.items(), start=1):
-            chosen = self.choose_texts(group, wanted, private, context)
+        for done, (group, numbers) in enumerate(groups.items(), start=1):
+            chosen = self.choose_texts(group, numbers, private, context)
             best |= {label: cycle(texts) for label, texts in chosen.items()}
             context.progress(len(context.shots) * done // len(groups))
         return [next(best[label]) for label in context.shots]
 
     def choose_texts(
-        self, group: Partition, wanted: Mapping[str, int], private: PrivateSet, context: Context
+        self, group: Partition, numbers: Mapping[str, int], private: PrivateSet, context: Context
     ) -> dict[str, list[Demonstration]]:
-        """For each label of the group its texts, the best first: as many as are wanted, where so many differ."""
-        numbers = {label: max(self.candidates, count) for label, count in wanted.items()}
-        texts = self.write_first(numbers, group, context)
+        """For each label of the group its texts, the best first: as many as `numbers` says, where so many differ."""
+        candidates = {label: max(self.candidates, count) for label, count in numbers.items()}
+        texts = self.write_first(candidates, group, context)
         sample = self.draw_all(group, private, context.knob)
         votes = find_votes(self.embed_records(sample, context), self.embed_texts(texts, context))
-        places = find_places(texts, wanted)
-        ranked = VoteHistogram(context.knob).best(votes, places, max(wanted.values()), sample)
+        places = find_places(texts, numbers)
+        ranked = VoteHistogram(context.knob).best(votes, places, max(numbers.values()), sample)
         return {
-            label: [texts[at] for at in best] for label, best in zip(wanted, ranked, strict=True)
+            label: [texts[at] for at in best] for label, best in zip(numbers, ranked, strict=True)
         }
 
     def draw_all(self, group: Partition, private: PrivateSet, knob: float) -> Sample:

@@ -76,32 +76,30 @@ class PrivateEvolution(OneVote):
         return epsilon(self.events(knob, sizes), delta).upper
 
     def choose_texts(
-        self, group: Partition, wanted: Mapping[str, int], private: PrivateSet, context: Context
+        self, group: Partition, numbers: Mapping[str, int], private: PrivateSet, context: Context
     ) -> dict[str, list[Demonstration]]:
         histogram, stream = VoteHistogram(context.knob, self.threshold), stream_name(group)
         generator = context.streams.stream(stream)
-        parents = max(self.candidates, *wanted.values())
+        parents = max(self.candidates, *numbers.values())
         sample = self.draw_all(group, private, context.knob)
-        numbers = dict.fromkeys(wanted, parents * (1 + self.variations))
-        texts = self.write_first(numbers, group, context)
+        candidates = dict.fromkeys(numbers, parents * (1 + self.variations))
+        texts = self.write_first(candidates, group, context)
         points = self.embed_records(sample, context)
         for done in range(1, self.rounds + 1):
-            votes, places = (
-                find_votes(points, self.embed_texts(texts, context)),
-                find_places(texts, wanted),
-            )
+            votes = find_votes(points, self.embed_texts(texts, context))
+            places = find_places(texts, numbers)
             if done == self.rounds:
-                ranked = histogram.best(votes, places, max(wanted.values()), sample)
+                ranked = histogram.best(votes, places, max(numbers.values()), sample)
                 return {
                     label: [texts[at] for at in best]
-                    for label, best in zip(wanted, ranked, strict=True)
+                    for label, best in zip(numbers, ranked, strict=True)
                 }
             if self.selection == "rank":
                 chosen = histogram.best(votes, places, parents, sample)
             else:
                 chosen = histogram.draw(votes, places, parents, sample, generator)
-            kept = [texts[at] for best in chosen for at in best]
-            shown = [text for text in kept for _ in range(self.variations)]
+            survivors = [texts[at] for best in chosen for at in best]
+            shown = [text for text in survivors for _ in range(self.variations)]
             varied = self.write_after(shown, context, f"{stream}: {done}")
-            texts = remove_repetitions([*kept, *varied], wanted)
+            texts = remove_repetitions([*survivors, *varied], numbers)
         raise AssertionError("unreachable: the last round returns")

@@ -23,12 +23,12 @@ def documents(*, name: str, **metadata: Any) -> dict[str, datasets.Dataset]:
     """
     up = find_served()
     if up is not None:
-        task, asked = up
+        task, served = up
         if task.name != name:
             raise UsageError(
                 f"lm-eval asked for task '{name}' while '{task.name}' is being evaluated; run one at a time."
             )
-        return {"test": datasets.Dataset.from_list([dict(document) for document in asked])}
+        return {"test": datasets.Dataset.from_list([dict(document) for document in served])}
     task = Task.load(
         name,
         metadata.get("source") or os.environ.get("DPICL_SOURCE") or "auto",

@@ -35,9 +35,9 @@ def is_plausible(text: str) -> bool:
 
     It tells an e-mail from an empty answer, a copy of the prompt and a loop, and nothing more.
     """
-    said = list(_words(text))
-    different = set(said)
-    return len(different - _prompt_words()) >= FEWEST_WORDS and 2 * len(different) >= len(said)
+    words = list(_words(text))
+    different = set(words)
+    return len(different - _prompt_words()) >= FEWEST_WORDS and 2 * len(different) >= len(words)
 
 
 def results(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:

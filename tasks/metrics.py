@@ -48,10 +48,10 @@ def generation_results(doc: Mapping[str, Any], results: Sequence[str]) -> dict[s
     this machine cannot compute is left out.
     """
     answer = results[0].strip().split("\n")[0].rstrip().removesuffix('"')
-    found: dict[str, Any] = text_metrics.scores(answer, doc["label"])
+    scores: dict[str, Any] = text_metrics.scores(answer, doc["label"])
     if "similarity" not in text_metrics.list_unavailable():
-        found["similarity"] = (answer, doc["label"])
-    return found
+        scores["similarity"] = (answer, doc["label"])
+    return scores
 
 
 def similarity(pairs: Sequence[text_metrics.Pair]) -> float:

@@ -15,23 +15,23 @@ def measure_distinguishable(released: Sequence[str], test: Sequence[str]) -> flo
 
     c*: the concept that most likely said the test records. A text that c* never says is not distinguishable.
     """
-    own = int(
+    true_concept = int(
         np.argmax([sum(row) for row in np.transpose([log_likelihoods(text) for text in test])])
     )
-    others = [concept for concept in range(PRETRAINING) if concept != own]
-    costs = [delimiter_cost(own, concept) for concept in others]
-    found = []
+    others = [concept for concept in range(PRETRAINING) if concept != true_concept]
+    costs = [delimiter_cost(true_concept, concept) for concept in others]
+    distinguishable = []
     for text in released:
         likelihoods = log_likelihoods(text)
         gains = (
-            [likelihoods[own] - likelihoods[concept] for concept in others]
-            if np.isfinite(likelihoods[own])
+            [likelihoods[true_concept] - likelihoods[concept] for concept in others]
+            if np.isfinite(likelihoods[true_concept])
             else []
         )
-        found.append(
+        distinguishable.append(
             bool(gains) and all(gain > cost for gain, cost in zip(gains, costs, strict=True))
         )
-    return float(np.mean(found))
+    return float(np.mean(distinguishable))
 
 
 def log_likelihoods(text: str) -> list[float]:
@@ -40,14 +40,14 @@ def log_likelihoods(text: str) -> list[float]:
     return [concept.log_likelihood(symbols) for concept in language().concepts[:PRETRAINING]]
 
 
-def delimiter_cost(own: int, other: int) -> float:
+def delimiter_cost(first: int, other: int) -> float:
     """How much delimiters between texts may speak for the other concept, in nats: the term
     2 (log c2 - log c1) + log c4 - log c3 of condition 1 of Xie et al. 2022.
 
     c1, c2: the least and greatest probability, of both concepts, to go from a property to the delimiter's; c3, c4: from
     the delimiter's to another one. Moves that never happen are left out: with them there is no finite bound.
     """
-    moves = [language().properties[concept] for concept in (own, other)]
+    moves = [language().properties[concept] for concept in (first, other)]
     to, away = (
         np.concatenate(each)
         for each in ([move[1:, 0] for move in moves], [move[0, 1:] for move in moves])

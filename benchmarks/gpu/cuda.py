@@ -118,14 +118,14 @@ if __name__ == "__main__":
     )
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N or cpu")
     parser.add_argument("--out", type=Path, metavar="FILE", help="where the report goes")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     try:
-        report = run(given.device)
+        report = run(arguments.device)
     except DpiclError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
     text = json.dumps(report, indent=1)
     print(text)
-    if given.out is not None:
-        given.out.write_text(text, encoding="utf-8")
+    if arguments.out is not None:
+        arguments.out.write_text(text, encoding="utf-8")
     sys.exit(0 if report["agreement"] else 1)

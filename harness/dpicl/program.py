@@ -68,9 +68,9 @@ _DESCRIPTION = "Differentially private in-context learning, compared at the same
 _EXAMPLE = "\b\nexample:\n  dpicl run quick && dpicl board quick --html site"
 
 
-def build(wanted: Sequence[str] = tuple(VERBS)) -> Any:
-    """The program with the commands that are wanted; of the others it knows what they do."""
-    return commands.build(VERBS, wanted, _DESCRIPTION, _EXAMPLE, _version)
+def build(verbs: Sequence[str] = tuple(VERBS)) -> Any:
+    """The program with the commands of these verbs; of the others it knows what they do."""
+    return commands.build(VERBS, verbs, _DESCRIPTION, _EXAMPLE, _version)
 
 
 def parse(argv: Sequence[str]) -> commands.Call | None:
@@ -115,9 +115,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BaseException as error:
         from dpicl.core.plugins import plugin_failure
 
-        if not (said := plugin_failure(error)):
+        sentence = plugin_failure(error)
+        if not sentence:
             raise
-        message(f"dpicl: {said}")
+        message(f"dpicl: {sentence}")
         return BAD_USE
     finally:
         COMMAND.reset(running)

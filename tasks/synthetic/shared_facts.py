@@ -33,13 +33,13 @@ class Fact:
 def facts(seed: int) -> list[Fact]:
     """All facts of a seed, with those that no record has: a function of the seed alone."""
     passwords = _passwords(seed, "facts")
-    found = [
+    with_records = [
         _fact(password, seed, held)
         for held, count in HELD.items()
         for password in _first(passwords, count)
     ]
     coins = random.Random(f"{seed}/shared_facts/coins")
-    return found + [
+    return with_records + [
         _fact(password, seed, int(coins.random() < 0.5)) for password in _first(passwords, LONE)
     ]
 
@@ -67,17 +67,17 @@ def _note(fact: Fact, generator: random.Random) -> str:
 
 
 def _fact(password: str, seed: int, held: int) -> Fact:
-    own = random.Random(f"{seed}/shared_facts/{password}")
-    return Fact(password, GRAMMAR.expand("organisation", own), held)
+    generator = random.Random(f"{seed}/shared_facts/{password}")
+    return Fact(password, GRAMMAR.expand("organisation", generator), held)
 
 
 def _passwords(seed: int, stream: str) -> Iterator[str]:
     """Each once."""
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for each in generators(seed, "shared_facts", stream, "passwords"):
         password = GRAMMAR.expand("fact", each)
-        if password not in seen:
-            seen.add(password)
+        if password not in earlier:
+            earlier.add(password)
             yield password
 
 

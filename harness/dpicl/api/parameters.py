@@ -240,7 +240,7 @@ OneMechanism = Flag(
     "see `dpicl list mechanisms`",
     metavar="MECHANISM",
     complete="mechanisms",
-    check=lambda given: given,
+    check=lambda mechanism: mechanism,
 )
 SourceName = Annotated[
     Literal["auto", "hub", "local", "synthetic"], Flag("where records come from")
@@ -370,29 +370,29 @@ class OwnFile(RecordFile, total=False):
     skip_other_labels: SkipOtherLabels
 
 
-def format_of(given: RecordFile) -> FileFormat:
-    is_quoted, has_header = not given.get("no_quoting"), not given.get("no_header")
+def format_of(file: RecordFile) -> FileFormat:
+    is_quoted, has_header = not file.get("no_quoting"), not file.get("no_header")
     return FileFormat(
-        is_quoted, has_header, given.get("encoding") or "", given.get("delimiter") or ""
+        is_quoted, has_header, file.get("encoding") or "", file.get("delimiter") or ""
     )
 
 
-def form_of(given: OwnFile) -> Form:
+def form_of(file: OwnFile) -> Form:
     """Whether texts have labels, and what they are where they have none. Raises UsageError for two of these."""
-    if given.get("output_field") and given.get("dialogues"):
+    if file.get("output_field") and file.get("dialogues"):
         raise UsageError(
             "--output-field is for pairs and --dialogues for messages; give one of the two."
         )
-    if given.get("dialogues"):
+    if file.get("dialogues"):
         return "dialogues"
-    if given.get("output_field"):
+    if file.get("output_field"):
         return "pairs"
-    return "plain" if given.get("no_labels") else "labelled"
+    return "plain" if file.get("no_labels") else "labelled"
 
 
-def labels_of(given: RecordFile) -> dict[str, str]:
+def labels_of(options: RecordFile) -> dict[str, str]:
     """Label as a file has it -> label word; {} where none are given. Raises UsageError, DataError."""
-    labels, file = given.get("labels"), given.get("labels_file")
+    labels, file = options.get("labels"), options.get("labels_file")
     if labels and file is not None:
         raise UsageError("Give --labels or --labels-file, one of the two.")
     if file is None:
@@ -426,6 +426,6 @@ class Cells(OfResults, total=False):
     options: Options
 
 
-def folder_of(given: OfResults | Cells) -> Path:
+def folder_of(options: OfResults | Cells) -> Path:
     """The results folder."""
-    return Path(given.get("results") or DEFAULT_RESULTS)
+    return Path(options.get("results") or DEFAULT_RESULTS)

@@ -67,10 +67,12 @@ class Results(ResultTable[Result]):
 class Findings(ResultTable[CheckFinding]):
     """What the checks of the conformance kit saw. ok: whether none of them failed.
 
-    own: mechanism -> (tasks, its findings). seed: of the runs.
+    by_mechanism: mechanism -> (tasks, its findings). seed: of the runs.
     """
 
-    own: Mapping[str, tuple[Sequence[str], Sequence[CheckFinding]]] = field(default_factory=dict)
+    by_mechanism: Mapping[str, tuple[Sequence[str], Sequence[CheckFinding]]] = field(
+        default_factory=dict
+    )
     seed: int = 0
 
     @property

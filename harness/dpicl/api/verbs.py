@@ -228,7 +228,7 @@ class Verb:
     """
 
     example: str
-    answer: Callable[[Any, Mapping[str, Any]], Any] = lambda found, given: found
+    answer: Callable[[Any, Mapping[str, Any]], Any] = lambda answer, arguments: answer
     needs: tuple[str, ...] = ()
     apart: Callable[[Mapping[str, Any]], float | None] | None = None
 

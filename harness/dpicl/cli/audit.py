@@ -259,7 +259,15 @@ def _audit_exactly(selection: Selection, adversary: Mapping[str, Any], auditor: 
     bench = Workbench(selection.mechanisms)
     cells, skipped = _find_auditable(selection, bench, adversary["query_choice"])
     auditor.say(f"Exact audits of {count(len(cells), 'row')}.")
-    jobs = (ExactJob(cell, bench.mechanism(cell), bench.task(cell), **adversary) for cell in cells)
+    jobs = (
+        ExactJob(
+            cell,
+            bench.mechanism(cell),
+            bench.task(cell),
+            **adversary,
+        )
+        for cell in cells
+    )
     audits: list[AttackResult] = []
     failed: list[str] = []
     for outcome in auditor.run(jobs, bench):

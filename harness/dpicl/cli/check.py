@@ -29,7 +29,7 @@ _MOST_PROCESSES = 8
 
 def _answer(verdicts: Findings, arguments: Mapping[str, Any]) -> Answer:
     documents, shown = [], list[Block | str]()
-    for name, (tasks, findings) in verdicts.own.items():
+    for name, (tasks, findings) in verdicts.by_mechanism.items():
         failures = sum(finding.status == "failed" for finding in findings)
         checks = [asdict(finding) for finding in findings]
         documents.append({"mechanism": name, "ok": not failures, "tasks": tasks, "checks": checks})
@@ -95,7 +95,7 @@ def check(
         )
         by_name[each.name] = tasks, findings
     every_finding = [finding for _, findings in by_name.values() for finding in findings]
-    verdicts = Findings(every_finding, own=by_name, seed=seed)
+    verdicts = Findings(every_finding, by_mechanism=by_name, seed=seed)
     digest = every[0].registered.plugin_hash if every else None
     if digest and task is None and not options:
         _note(digest, verdicts.ok)

@@ -75,10 +75,11 @@ def data(
     load_mechanisms(p.as_list(plugins))  # which also makes the tasks of plugin folders known
     table = as_table(what)
     name = str(table)
-    if isinstance(table, Path) and (table / "task.yaml").is_file() and name not in list_tasks():
-        add_task_folder(table)
-        name = table.resolve().name
-    if isinstance(table, Path) and not _is_file(name):
+    is_path = isinstance(table, Path)
+    if is_path and (Path(name) / "task.yaml").is_file() and name not in list_tasks():
+        add_task_folder(Path(name))
+        name = Path(name).resolve().name
+    if is_path and not _is_file(name):
         of_file: dict[str, object] = {"test": test, "person_field": person_field, **file}
         refuse(
             of_file, "{} is for a file of records; a task's own file says it (metadata.data.local)."
@@ -149,19 +150,15 @@ def _describe_file(
 
 def _spec_of(path: Table, file: p.OwnFile) -> SourceSpec:
     """What to read from a file. Raises DataError, UsageError as its parts do."""
-    format, form, labels = p.format_of(file), p.form_of(file), p.labels_of(file)
+    format, form = p.format_of(file), p.form_of(file)
+    labels = p.labels_of(file)
     if form == "labelled":
         fields = fields_of(path, file.get("text_field"), file.get("label_field"), format)
         spec = own_spec(path.name, *fields, labels, format)
     else:
-        texts = OwnRecords(
-            labels,
-            text_field=file.get("text_field"),
-            label_field=file.get("label_field"),
-            format=format,
-            form=form,
-            output_field=file.get("output_field"),
-        )
+        names = ("text_field", "label_field", "output_field")
+        fields_given: dict[str, Any] = {name: file.get(name) for name in names}
+        texts = OwnRecords(labels, format=format, form=form, **fields_given)
         spec = texts.spec(path).model_copy(update={"labels": ()})
     skip = {name: bool(file.get(name)) for name in ("skip_invalid", "skip_other_labels")}
     return spec.model_copy(update={"local": spec.local.model_copy(update=skip)})
@@ -175,7 +172,7 @@ def _describe_persons(each: PersonCounts) -> str:
         f"Column '{each.column}', taken as whose a row is: {each.persons:,} people with {each.rows:,} rows{nobody}; the"
         f" largest number of rows of one is {each.largest:,}, and {each.above:.0%} of the people have more than"
         f" {each.most}. A release with --person-field {shlex.quote(each.column)} --rows-per-person {each.most} protects"
-        f" a person and uses {each.kept:,} rows."
+        f" a person and uses {each.used:,} rows."
     )
 
 

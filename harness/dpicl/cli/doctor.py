@@ -9,7 +9,6 @@ import os
 import platform
 import shlex
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -91,13 +90,7 @@ def doctor(*, model: Models = (), results: Results = DEFAULT_RESULTS) -> Answer:
 
 
 def _software() -> Iterator[Check]:
-    version = platform.python_version()
-    yield Check(
-        "python",
-        sys.version_info >= (3, 11),
-        version,
-        "" if sys.version_info >= (3, 11) else "Python 3.11",
-    )
+    yield Check("python", True, platform.python_version())
     yield Check("dpicl-bench", True, version_of("dpicl-bench") or "not installed")
     for name in (*manifest.PACKAGES, *_LOADERS):
         # the models say how to install their wheels

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from dpicl.cli import call, output
 from dpicl.cli.output import Answer
 from dpicl.core.cell import ReleaseConfig, large_delta
 from dpicl.core.decoding import name_of
-from dpicl.core.errors import ResultError, UsageError
+from dpicl.core.errors import ResultError, UsageError, refuse
 from dpicl.core.field_types import Number, TargetDelta
 from dpicl.core.field_types import Shots as AnyShots
 from dpicl.core.messages import capitalize, count, message, show_rounded_up
@@ -136,8 +136,13 @@ class Own(p.OwnFile, total=False):
     ]
 
 
-#: Parameters that are tables.
+#: Parameters that are tables, and those that are fields of `OwnRecords` and of `ReleaseConfig`.
 _TABLES = ("data", "public", "public_test")
+_OF_RECORDS = (
+    *("task", "text_is", "text_field", "label_field", "output_field"),
+    *("person_field", "rows_per_person", "per_record", "skip_invalid", "skip_other_labels"),
+)
+_OF_CONFIG = ("epsilon", "delta", "seed", "noise", "allow_large_delta")
 #: What `answer` takes with a state; all else of `Own` is about private records.
 _WITH_STATE = {
     *("model", "options", "plugins", "out"),
@@ -158,75 +163,81 @@ def _show(
     arguments: Mapping[str, Any],
     budgets: Sequence[Mapping[str, Any]],
 ) -> Iterator[str]:
-    epsilon, delta = guarantee_of(release.card)
+    card = release.card
+    epsilon, delta = guarantee_of(card)
     if arguments.get("measure_only"):
-        yield Utility.model_validate(release.card["utility"]).sentence
+        yield Utility.model_validate(card["utility"]).sentence
         yield (
             "Nothing was charged or written; the release, without --measure-only, would cost epsilon ="
             f" {show_rounded_up(epsilon)}."
         )
-        if release.card["manifest"].get("plugin_checked") is False:
-            yield f"{release.card['mechanism']} has not passed `dpicl check`, without which it releases nothing."
+        if card["manifest"].get("plugin_checked") is False:
+            yield f"{card['mechanism']} has not passed `dpicl check`, without which it releases nothing."
         return
     out = Path(arguments["out"])
-    if release.card["warning"]:
-        message(f"dpicl: {release.card['warning']}")
-    texts = (
-        count(len(release.answers), "answer")
-        if release.queries
-        else count(len(release.prompt.texts), "text")
-    )
-    what = f"The state of {release.card['mechanism']}" if release.state is not None else texts
-    cost = (
-        f"epsilon = {show_rounded_up(epsilon)} {describe_proof(release.card)} at delta = {delta:g}"
-    )
-    card = out.with_name(f"{out.stem}.card.md")
-    yield f"{what} in {out}; {cost}, for {unit_of_card(release.card)}; card: {card}"
+    if card["warning"]:
+        message(f"dpicl: {card['warning']}")
+    if release.state is not None:
+        what = f"The state of {card['mechanism']}"
+    elif release.queries:
+        what = count(len(release.answers), "answer")
+    else:
+        what = count(len(release.prompt.texts), "text")
+    cost = f"epsilon = {show_rounded_up(epsilon)} {describe_proof(card)} at delta = {delta:g}"
+    page = out.with_name(f"{out.stem}.card.md")
+    yield f"{what} in {out}; {cost}, for {unit_of_card(card)}; card: {page}"
 
-    yield from release.card.get("texts", ())
-    if release.card["utility"] is None:
+    yield from card.get("texts", ())
+    if card["utility"] is None:
         yield f"{capitalize(NOT_MEASURED)}."
     if release.state is not None:
-        words = [
-            "dpicl",
-            "answer",
-            str(arguments["mechanism"]),
-            "--state",
-            str(out),
-            "--queries",
-            "FILE",
-        ]
-        for name, value in (arguments.get("options") or {}).items():
-            words += ["--option", f"{name.rpartition('.')[2]}={value}"]
-        words += (
-            []
-            if arguments.get("model", "embedded") == "embedded"
-            else ["--model", arguments["model"]]
-        )
-        words += [
-            word
-            for plugin in p.as_list(arguments.get("plugins", ()))
-            for word in ("--plugin", str(plugin))
-        ]
-        yield f"It answers any number of queries at no further cost: {shlex.join([*words, '--out', 'FILE'])}"
-    if "state_sha256" in release.card:
+        command = _command_to_answer(arguments)
+        yield f"It answers any number of queries at no further cost: {command}"
+    if "state_sha256" in card:
         yield "Nothing was charged: the answers follow from what was released before."
-    declared = sum(release.card["manifest"]["data"]["sizes"].values())
-    for each in budgets:
-        name, limit, delta_limit = each["private_set"], each["total_epsilon"], each["total_delta"]
-        of_epsilon, of_delta = (
-            "" if one is None else f" of {one:g}" for one in (limit, delta_limit)
-        )
-        yield (
-            f"Private set '{name}': {count(each['releases'], 'release')}, epsilon in all ="
-            f" {show_rounded_up(each['sum_epsilon'])}{of_epsilon} (delta = {each['sum_delta']:g}{of_delta}), for a"
-            f" {'person' if each['unit'] == 'person' else 'record'}. See: dpicl"
-            f" budget --private-set {name}"
-        )
-        if each["releases"] > 1 and (warning := large_delta(each["sum_delta"], declared)):
-            yield f"All releases of '{name}' together: {warning}."
-        if each["releases"] == 1:
-            yield f"This budget is new; it is kept in {private_folder()}"
+    declared = sum(card["manifest"]["data"]["sizes"].values())
+    for budget in budgets:
+        yield from _show_budget(budget, declared)
+
+
+def _command_to_answer(arguments: Mapping[str, Any]) -> str:
+    """What answers from the state that a command with these arguments released."""
+    options = arguments.get("options") or {}
+    model = arguments.get("model") or "embedded"
+    flags: dict[str, Sequence[object]] = {
+        "--state": [arguments["out"]],
+        "--queries": ["FILE"],
+        "--option": [f"{name.rpartition('.')[2]}={value}" for name, value in options.items()],
+        "--model": [] if model == "embedded" else [model],
+        "--plugin": p.as_list(arguments.get("plugins", ())),
+        "--out": ["FILE"],
+    }
+    words = ["dpicl", "answer", str(arguments["mechanism"])]
+    for flag, values in flags.items():
+        for value in values:
+            words += [flag, str(value)]
+    return shlex.join(words)
+
+
+def _show_budget(budget: Mapping[str, Any], declared: int) -> Iterator[str]:
+    """declared: number of records."""
+    name, releases, delta = budget["private_set"], budget["releases"], budget["sum_delta"]
+    of_epsilon, of_delta = (
+        "" if budget[limit] is None else f" of {budget[limit]:g}"
+        for limit in ("total_epsilon", "total_delta")
+    )
+    unit = "person" if budget["unit"] == "person" else "record"
+    yield (
+        f"Private set '{name}': {count(releases, 'release')}, epsilon in all ="
+        f" {show_rounded_up(budget['sum_epsilon'])}{of_epsilon} (delta = {delta:g}{of_delta}), for a"
+        f" {unit}. See: dpicl budget --private-set {name}"
+    )
+    if releases == 1:
+        yield f"This budget is new; it is kept in {private_folder()}"
+        return
+    warning = large_delta(delta, declared)
+    if warning:
+        yield f"All releases of '{name}' together: {warning}."
 
 
 @p.verb(
@@ -323,13 +334,10 @@ def answer(
 def _answer_from(
     file: Path, mechanism: GivenMechanism | None, queries: Any, arguments: Own
 ) -> PrivateRelease:
-    if extra := [
-        name for name in arguments if name not in _WITH_STATE and arguments.get(name) is not None
-    ]:
-        raise UsageError(
-            f"--state answers from what was released before, and reads no record; leave out"
-            f" --{extra[0].replace('_', '-')}."
-        )
+    refuse(
+        {name: value is not None for name, value in arguments.items() if name not in _WITH_STATE},
+        "--state answers from what was released before, and reads no record; leave out {}.",
+    )
     unfit = {
         "answers": "prepares nothing: it pays for each query, and needs --data",
         "demonstrations": f"releases demonstrations, and no state. {OF_A_PROMPT.removesuffix('.')}",
@@ -432,45 +440,31 @@ def _job(
         raise UsageError(
             "--out is missing: say where to write what is released (only --measure-only writes nothing)."
         )
-    chosen = _given_of(mechanism, arguments, unfit)
-    epsilon, out = arguments.get("epsilon") or 1.0, arguments.get("out")
+    source = _given_of(mechanism, arguments, unfit)
     data, public, test = (
         None if table is None else as_table(table) for table in map(arguments.get, _TABLES)
     )
     assert data is not None
-    default = (
-        re.sub(
-            r"[^A-Za-z0-9_.-]",
-            "_",
-            name_of(data) if isinstance(data, Path) else data.stem,
-        ).lstrip("_.-")[:80]
-        or "records"
-    )
+    out = arguments.get("out")
+    stem = name_of(data) if isinstance(data, Path) else data.stem
+    set_name = re.sub(r"[^A-Za-z0-9_.-]", "_", stem).lstrip("_.-")[:80] or "records"
+    set_by_user = {name: value for name, value in arguments.items() if value is not None}
+
+    def chosen_of(names: Iterable[str]) -> dict[str, Any]:
+        return {name: set_by_user[name] for name in names if name in set_by_user}
+
     job = ReleaseJob(
-        source=chosen,
-        chosen=p.options_of(chosen.name, arguments.get("options")),
+        source=source,
+        chosen=p.options_of(source.name, arguments.get("options")),
         records=OwnRecords(
             p.labels_of(arguments),
-            arguments.get("task"),
-            text_field=arguments.get("text_field"),
-            label_field=arguments.get("label_field"),
-            text_is=arguments.get("text_is") or "text",
             format=p.format_of(arguments),
-            person_field=arguments.get("person_field"),
-            rows_per_person=arguments.get("rows_per_person") or 1,
-            per_record=bool(arguments.get("per_record")),
             form=p.form_of(arguments),
-            output_field=arguments.get("output_field"),
-            skip_invalid=bool(arguments.get("skip_invalid")),
-            skip_other_labels=bool(arguments.get("skip_other_labels")),
+            **chosen_of(_OF_RECORDS),
         ),
         model=arguments.get("model") or "embedded",
-        config=ReleaseConfig(
-            epsilon=epsilon,
-            delta=arguments.get("delta") or 1e-6,
-            seed=arguments.get("seed") or 0,
-            noise=arguments.get("noise") or "secure",
-            allow_large_delta=bool(arguments.get("allow_large_delta")),
+        config=ReleaseConfig.model_validate(
+            {"epsilon": 1.0, "delta": 1e-6, "noise": "secure"} | chosen_of(_OF_CONFIG)
         ),
         size=arguments.get("size"),
         data=data,
@@ -478,15 +472,13 @@ def _job(
         public_test=test,
         payer=ChargeTo(
             arguments.get("private_set"),
-            default,
+            set_name,
             arguments.get("total_epsilon"),
             arguments.get("total_delta"),
         ),
         out=None if out is None else Path(out),
         tell=_tell(),
-        allow_unchecked=bool(arguments.get("allow_unchecked")),
-        measure_only=bool(arguments.get("measure_only")),
-        contact=arguments.get("contact") or "",
+        **chosen_of(("allow_unchecked", "measure_only", "contact")),
     )
     if shots is not None:
         job = replace(job, config=shots.of(job))

@@ -119,7 +119,7 @@ def _counts(split: str, reading: FileRecords, labels: Sequence[str]) -> SplitCou
 @dataclass(frozen=True)
 class PersonCounts:
     """Rows of each person, by one column. rows: with a person. nobody: lines of the others. largest: rows of one
-    person. above: share of persons with more than ``most`` rows. kept: rows that are used where at most ``most``
+    person. above: share of persons with more than ``most`` rows. used: rows that are used where at most ``most``
     are. unit: what lines are called."""
 
     column: str
@@ -129,7 +129,7 @@ class PersonCounts:
     largest: int
     most: int
     above: float
-    kept: int
+    used: int
     unit: str
 
 
@@ -148,7 +148,7 @@ def count_persons(reading: FileRecords, column: str, most: int) -> PersonCounts:
         largest=max(numbers.values(), default=0),
         most=most,
         above=above / len(numbers) if numbers else 0.0,
-        kept=sum(min(most, len(rows)) for rows in texts.values()),
+        used=sum(min(most, len(rows)) for rows in texts.values()),
         unit=reading.unit,
     )
 

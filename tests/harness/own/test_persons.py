@@ -361,7 +361,7 @@ def test_columns_that_look_like_people(name, expected):
 def test_data_says_how_many_rows_people_have(dpicl, desk):
     assert "21 people with 103 rows" in dpicl("data", "tickets.csv").out
     (counted,) = dpicl("data", "tickets.csv", "--rows-per-person", 2, "--json").json["persons"]
-    assert (counted["column"], counted["kept"], counted["largest"]) == ("customer_id", 42, 63)
+    assert (counted["column"], counted["used"], counted["largest"]) == ("customer_id", 42, 63)
     assert counted["above"] == pytest.approx(1 / 21)
 
 
