@@ -168,7 +168,9 @@ def open_table(
         raise DataError(
             f"{path} holds {what}; give it the ending of what it is, for example {name_of(path)}{ending}."
         )
-    return _csv(path, kind, text, columns, format) if kind in _TABLES else _json(path, kind, text)
+    if kind in _TABLES:
+        return _csv(path, kind, text, columns, format)
+    return _json(path, kind, text)
 
 
 def as_table(data: Any) -> Table:
@@ -308,7 +310,8 @@ def text_field_of(
             "With --no-header columns are called 1, 2, …; say which holds the text: --text-field 1."
         )
     sound = _first_sound(path, format)
-    names = [name for name in (sound[0] if sound else ()) if all(name in row for row in sound)]
+    first = sound[0] if sound else {}
+    names = [name for name in first if all(name in row for row in sound)]
     usual = ("messages", "conversation", "dialogue") if dialogues else _USUAL[0]
     known = _usual_name(names, usual)
     if known is None and names:
@@ -318,8 +321,8 @@ def text_field_of(
 
 def _first_sound(path: Table, format: FileFormat) -> list[Mapping[str, Any]]:
     """The values of the first rows that can be read."""
-    sound = (row.values for row in open_table(path, (), format).rows if not row.fault)
-    return list(islice(sound, _FIRST_ROWS))
+    rows = open_table(path, (), format).rows
+    return list(islice((row.values for row in rows if not row.fault), _FIRST_ROWS))
 
 
 def _usual_name(names: Sequence[str], usual: Sequence[str]) -> str | None:
@@ -363,8 +366,9 @@ def _json(path: Path, kind: str, text: str) -> FileTable:
             "line",
             (_json_row(number, line, escaped) for number, line in enumerate(lines, start=1)),
         )
-    if wrong := next((number for number, line in enumerate(lines, start=1) if is_escaped(line)), 0):
-        raise UnreadableContent(f"{path} line {wrong} {describe_escaped(text)}.")
+    for number, line in enumerate(lines, start=1):
+        if is_escaped(line):
+            raise UnreadableContent(f"{path} line {number} {describe_escaped(text)}.")
     try:
         value = json_text.loads(text, LARGEST, plain=False)
     except ValueError as error:
@@ -414,7 +418,7 @@ def _csv(
     usual = "\t" if kind == ".tsv" else ",;\t|" if format.header else ","
     style: Literal[0, 3] = csv.QUOTE_MINIMAL if format.quoting else csv.QUOTE_NONE
 
-    def read(lines: Iterable[str], mark: str, strict: bool = False) -> Iterator[list[str]]:
+    def read(lines: Iterable[str], mark: str, strict: bool = False) -> Any:
         return csv.reader(lines, delimiter=mark, quoting=style, strict=strict)
 
     try:
@@ -428,8 +432,8 @@ def _csv(
         heads.items(), key=lambda entry: (sum(name in entry[1] for name in columns), len(entry[1]))
     )
     if not format.header:
-        first = next(read(io.StringIO(text, newline=""), mark), [])
-        names = [str(number) for number in range(1, len(first) + 1)]
+        number = len(next(read(io.StringIO(text, newline=""), mark), []))
+        names = list(map(str, range(1, number + 1)))
         _require_numbers(path, columns, names)
     elif head:
         _require_columns(path, columns, names)
@@ -474,7 +478,8 @@ def _csv_rows(
         except csv.Error as error:
             more = reader.line_num - number
             is_open = more > 0 or "unexpected end" in str(error)
-            yield FileRow(number, {}, _csv_fault(str(error), more), is_open, alone=not is_open)
+            fault = _csv_fault(str(error), more)
+            yield FileRow(number, {}, fault, is_open, alone=not is_open)
             continue
         if header and number == 1:
             continue
@@ -531,8 +536,9 @@ def _excel(path: Path, columns: Sequence[str], header: bool) -> FileTable:
     if sheets > 1:
         _say_others_unread(path, sheets)
     cells = list(frame.itertuples(index=False, name=None))
-    head = cells.pop(0) if header and cells else range(1, frame.shape[1] + 1)
-    names = [str(name).strip() for name in head]
+    names = list(map(str, range(1, frame.shape[1] + 1)))
+    if header and cells:
+        names = [str(name).strip() for name in cells.pop(0)]
     require = _require_columns if header else _require_numbers
     require(path, columns, names)
     rows = (
