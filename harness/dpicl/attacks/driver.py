@@ -129,9 +129,53 @@ class AttackJob:
         subject = self.attempt.subject
         return f"{self.attempt.attack} on {subject.mechanism}, {subject.task}, epsilon={subject.epsilon:g}"
 
-    def run(self, bench: Workbench, report: Report) -> AttackResult:
-        """See `run_attack`."""
-        return run_attack(self, bench, report)
+    @wrap_validation_errors()
+    def run(self, bench: Workbench, report: Report = report_nothing) -> AttackResult:
+        """Raises UsageError where the settings do not fit the task, and whatever a release may raise."""
+        start = time.perf_counter()
+        model = bench.model(self.model)
+        loaded = time.perf_counter()
+        meter = Meter(model)
+        finding = self.attack.run(self.setup(model, bench, report))
+        target: Target = finding.target
+        if not target.releases:
+            raise ResultError(
+                f"The attack {self.attempt.attack} made no release; its result would say nothing."
+            )
+        attacked = time.perf_counter() - loaded
+        seconds = {"load": round(loaded - start, 3), "attack": round(attacked, 3)}
+        fields = {name: value for name, value in vars(finding).items() if name != "target"}
+        manifest = manifest_of(target.task, model)
+        return result_of(
+            self.attempt,
+            self.mechanism,
+            target.releases[0],
+            manifest,
+            meter.cost(seconds),
+            **fields,
+        )
+
+    def setup(
+        self,
+        model: LanguageModel,
+        bench: Workbench,
+        report: Report = report_nothing,
+        number: int = 0,
+    ) -> AttackSetup:
+        """What the attack works with. number: which of its setups, each with randomness of its own."""
+        subject = self.attempt.subject
+        config = subject.release.model_copy(update={"seed": subject.seed + _NEXT_SETUP * number})
+        others = self.others if self.attack.membership else 0
+        return AttackSetup(
+            task=self.task,
+            model=model,
+            mechanism=self.mechanism,
+            config=config,
+            **assign(self.task, subject.members, others, subject.shots, config.seed),
+            redraw=lambda later: self.setup(model, bench, report, number + later),
+            outputs=bench.outputs,
+            report=report,
+        )
 
 
 def jobs_of(
@@ -206,27 +250,6 @@ def subject_of(
 
 
 @wrap_validation_errors()
-def run_attack(job: AttackJob, bench: Workbench, report: Report = report_nothing) -> AttackResult:
-    """Raises UsageError where the settings do not fit the task, and whatever a release may raise."""
-    start = time.perf_counter()
-    model = bench.model(job.model)
-    loaded = time.perf_counter()
-    meter = Meter(model)
-    finding = job.attack.run(setup_of(job, model, bench, report))
-    target: Target = finding.target
-    if not target.releases:
-        raise ResultError(
-            f"The attack {job.attempt.attack} made no release; its result would say nothing."
-        )
-    seconds = {"load": round(loaded - start, 3), "attack": round(time.perf_counter() - loaded, 3)}
-    fields = {name: value for name, value in vars(finding).items() if name != "target"}
-    manifest = manifest_of(target.task, model)
-    return result_of(
-        job.attempt, job.mechanism, target.releases[0], manifest, meter.cost(seconds), **fields
-    )
-
-
-@wrap_validation_errors()
 def result_of(
     attempt: Attempt,
     mechanism: Mechanism,
@@ -255,33 +278,6 @@ def release_of(
     claimed = claimed_epsilon(mechanism, calibration, sizes)
     per_query = per_query_epsilon(mechanism, calibration.knob, sizes, calibration.delta)
     return Release(calibration, sizes, claimed, per_query, ledger, bounds)
-
-
-def setup_of(
-    job: AttackJob,
-    model: LanguageModel,
-    bench: Workbench,
-    report: Report = report_nothing,
-    number: int = 0,
-) -> AttackSetup:
-    """What the attack of a job works with. number: which of its setups, each with randomness of its own."""
-    subject = job.attempt.subject
-    config = subject.release.model_copy(update={"seed": subject.seed + _NEXT_SETUP * number})
-    others = job.others if job.attack.membership else 0
-
-    def redraw(later: int) -> AttackSetup:
-        return setup_of(job, model, bench, report, number + later)
-
-    return AttackSetup(
-        task=job.task,
-        model=model,
-        mechanism=job.mechanism,
-        config=config,
-        **assign(job.task, subject.members, others, subject.shots, config.seed),
-        redraw=redraw,
-        outputs=bench.outputs,
-        report=report,
-    )
 
 
 def assign(

@@ -129,8 +129,39 @@ class ExactJob:
         return self.task.fingerprint
 
     def run(self, bench: Workbench, report: Report) -> AttackResult:
-        """See `exact_audit`."""
-        return exact_audit(self, bench.model(self.cell.address), bench.outputs(), report)
+        """The result of one row that nothing speaks against (`reason_against`). Raises UsageError for worlds whose
+        releases differ in more than their values."""
+        model, delta = bench.model(self.cell.address), self.cell.delta
+        start, meter = time.perf_counter(), Meter(model)
+        runs = ExactRuns(self, model, bench.outputs())
+        comparison, tried = runs.strongest(report)
+        upper = runs.bounds.upper
+        bound: LowerBound | None = None
+        measures: dict[str, Estimate] = {}
+        if self.copies == 1:
+            epsilon = exact_epsilon(comparison.losses, delta, upper)
+            bound = LowerBound(epsilon=epsilon, delta=delta, confidence=1.0, method="exact")
+        else:
+            measures = _estimate_group(runs, self.copies, delta, upper)
+        # As far as privacy goes, a run costs all that was declared.
+        ledger = Ledger(runs.calibration.event, runs.calibration.epsilon)
+        ledger.settle()
+        return result_of(
+            self.attempt,
+            self.mechanism,
+            release_of(self.mechanism, runs.calibration, self.declared.sizes, ledger),
+            manifest_of(self.task, model, plugin=self.cell.plugin),
+            meter.cost({"audit": round(time.perf_counter() - start, 3)}),
+            bound=bound,
+            measures=measures,
+            counts={
+                "canaries": tried,
+                "releases": len(comparison.moved),
+                "samples": len(comparison.losses),
+            },
+            details={**_shares(comparison), "label_only": _label_only(self, comparison, upper)},
+            notes=_notes(self, upper),
+        )
 
 
 class ExactRuns:
@@ -317,46 +348,6 @@ def reason_against(
     if not 0 < epsilon < math.inf:
         return "without noise its epsilon is infinite"
     return skip_reason(mechanism, task)
-
-
-def exact_audit(
-    job: ExactJob,
-    model: LanguageModel,
-    outputs: OutputCache,
-    report: Report,
-) -> AttackResult:
-    """The result of one row that nothing speaks against (`reason_against`). Raises UsageError for worlds whose releases
-    differ in more than their values."""
-    start, meter, delta = time.perf_counter(), Meter(model), job.cell.delta
-    runs = ExactRuns(job, model, outputs)
-    comparison, tried = runs.strongest(report)
-    upper = runs.bounds.upper
-    bound: LowerBound | None = None
-    measures: dict[str, Estimate] = {}
-    if job.copies == 1:
-        epsilon = exact_epsilon(comparison.losses, delta, upper)
-        bound = LowerBound(epsilon=epsilon, delta=delta, confidence=1.0, method="exact")
-    else:
-        measures = _estimate_group(runs, job.copies, delta, upper)
-    # As far as privacy goes, a run costs all that was declared.
-    ledger = Ledger(runs.calibration.event, runs.calibration.epsilon)
-    ledger.settle()
-    return result_of(
-        job.attempt,
-        job.mechanism,
-        release_of(job.mechanism, runs.calibration, job.declared.sizes, ledger),
-        manifest_of(job.task, model, plugin=job.cell.plugin),
-        meter.cost({"audit": round(time.perf_counter() - start, 3)}),
-        bound=bound,
-        measures=measures,
-        counts={
-            "canaries": tried,
-            "releases": len(comparison.moved),
-            "samples": len(comparison.losses),
-        },
-        details={**_shares(comparison), "label_only": _label_only(job, comparison, upper)},
-        notes=_notes(job, upper),
-    )
 
 
 def _estimate_group(

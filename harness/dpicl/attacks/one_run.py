@@ -99,15 +99,6 @@ def epsilon_lower(
     return min(start, LARGEST)
 
 
-def one_run_bound(
-    scores: Sequence[float] | np.ndarray,
-    inside: Sequence[bool] | np.ndarray,
-    delta: float,
-) -> OneRun:
-    """The bound of the best of RULES, at 95% confidence. Raises UsageError as `guess_by_rules`."""
-    return max(guess_by_rules(scores, inside, delta), key=lambda each: each.epsilon)
-
-
 def guess_by_rules(
     scores: Sequence[float] | np.ndarray,
     inside: Sequence[bool] | np.ndarray,

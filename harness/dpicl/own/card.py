@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, model_validator
@@ -20,6 +19,7 @@ from dpicl.core.field_types import Count, Delta, Epsilon, written_if_set
 from dpicl.core.json_text import to_plain
 from dpicl.core.printable import make_visible
 from dpicl.core.vocabulary import is_simulated
+from dpicl.data.free_texts import Form, describe_form
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.own.texts import read_texts
@@ -103,29 +103,15 @@ class Guarantee(Part):
     privacy_of: Literal["record", "row"]
 
 
-@dataclass(frozen=True)
-class AboutRelease:
-    """What a card says besides settings and proofs; all of it public. released: what was released, in words. reading:
-    sentences about rows that were not used. contact: who is to be asked. total_epsilon: what the user stated, with this
-    release, that all releases of the set may add up to."""
-
-    released: str = ""
-    reading: Sequence[str] = ()
-    contact: str = ""
-    total_epsilon: float | None = None
-
-
-NOTHING_MORE = AboutRelease()
-
-
 class PrivacyCard(Part):
     """A privacy card. private: whether it promises anything; a plug-in that nobody checked does not. warning: where the
     release is not private, or of a simulated model. utility: None where it was not measured. state_sha256: of the file
     that answers follow from, where they were made from one and cost nothing more (missing else). person: whom the
     guarantee is for; missing where it is a record. texts: what is plainly wrong with released texts, in sentences;
-    missing where nothing is. reading: what the user chose about rows that are not used, in sentences. released,
-    contact, total_epsilon: as `AboutRelease` has them. guarantee: what is promised; missing in cards of earlier
-    versions, whose `person` or else `privacy` says it."""
+    missing where nothing is. reading: what the user chose about rows that are not used, in sentences. guarantee: what
+    is promised; missing in cards of earlier versions, whose `person` or else `privacy` says it. released: what was
+    released, in words. contact: who is to be asked. total_epsilon: what the user stated, with this release, that all
+    releases of the set may add up to."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     private: bool
@@ -182,14 +168,16 @@ def card(
     mechanism: Mechanism,
     options: Mapping[str, Any],
     task: Task,
-    released: Release,
+    result: Release,
     manifest: Manifest,
     config: ReleaseConfig,
-    utility: Utility | None = None,
-    person: PersonUnit | None = None,
-    about: AboutRelease = NOTHING_MORE,
+    person: PersonUnit | None,
+    form: Form,
+    notes: Sequence[str],
+    **about: Any,
 ) -> PrivacyCard:
-    """manifest: from before the release. person: whom the guarantee is for; None for a record."""
+    """manifest: from before the release. person: whom the guarantee is for; None for a record. form: of the records.
+    notes: on privacy, besides those of the release. about: more fields of the card; all of it is public."""
     rounding = ["How the model rounds: the proof is about real numbers (see the notes)."]
     embedding = embedding_of(mechanism, None)
     model_names: list[str] = []
@@ -202,7 +190,14 @@ def card(
         warnings.append(SEEDED)
     if any(map(is_simulated, model_names)):
         warnings.append(SIMULATED)
-    privacy = privacy_of(mechanism, released, config)
+    privacy = privacy_of(mechanism, result, config)
+    privacy = privacy.model_copy(update={"notes": [*privacy.notes, *notes]})
+    limit = getattr(mechanism, "tokens", None)
+    texts = read_texts(
+        result.demonstrations,
+        list(task.labels) if task.partitioned else [],
+        limit if isinstance(limit, int) else None,
+    )
     return PrivacyCard(
         private=config.secure,
         warning=" ".join(warnings) or None,
@@ -215,19 +210,15 @@ def card(
         privacy=privacy,
         manifest=manifest.model_copy(update={"embedding": embedding}),
         not_covered=[
-            *(rounding if is_up_to_rounding(released.bounds.notes) else []),
+            *(rounding if is_up_to_rounding(result.bounds.notes) else []),
             *(_OF_PERSONS if person else _OF_RECORDS),
             *_NOT_COVERED,
         ],
         person=person,
-        texts=_read_released(mechanism, task, released),
-        reading=list(about.reading),
+        texts=[*texts, *describe_form([each.text for each in result.demonstrations], form)],
         guarantee=_guarantee(privacy, person),
-        released=about.released,
-        contact=about.contact,
-        total_epsilon=about.total_epsilon,
         created=now(),
-        utility=utility,
+        **about,
     ).say_unchecked()
 
 
@@ -244,12 +235,6 @@ def _guarantee(privacy: Privacy, person: PersonUnit | None) -> Guarantee:
         delta=delta,
         privacy_of="row" if person else "record",
     )
-
-
-def _read_released(mechanism: Mechanism, task: Task, released: Release) -> list[str]:
-    limit = getattr(mechanism, "tokens", None)
-    labels = list(task.labels) if task.partitioned else []
-    return read_texts(released.demonstrations, labels, limit if isinstance(limit, int) else None)
 
 
 def card_json(content: Mapping[str, Any]) -> str:

@@ -16,7 +16,6 @@ from dpicl.core.errors import Concealed, UsageError
 from dpicl.core.messages import count, duration, show_rounded_up
 from dpicl.core.vocabulary import Demonstration, Query, Record, Report, is_simulated
 from dpicl.data.concealed import conceal
-from dpicl.data.free_texts import describe_form
 from dpicl.data.splits import fingerprint
 from dpicl.data.tables import Table
 from dpicl.data.task import PublicTask, Task
@@ -28,7 +27,7 @@ from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.models.base import LanguageModel
 from dpicl.own.budget import ChargeTo, charge, names_charged, warn_of_uncounted
-from dpicl.own.card import NOT_COMPARED, SIMULATED, AboutRelease, PersonUnit, PrivacyCard, card
+from dpicl.own.card import NOT_COMPARED, SIMULATED, PersonUnit, PrivacyCard, card
 from dpicl.own.records import LoadedRecords, OwnRecords, load_own, read_public, require_different
 from dpicl.own.released import PrivateRelease, try_places
 from dpicl.own.state import require_readable, state_text
@@ -486,27 +485,22 @@ class _Releaser:
 
     def _card(self, task: Task, released: Release, config: ReleaseConfig) -> PrivacyCard:
         job = self.job
-        about_it = card(
+        return card(
             job.mechanism,
             job.options,
             task,
             released,
             self.manifest,
             config,
-            self.utility,
             self._unit(released),
-            self._about(released),
+            job.records.form,
+            self._notes_of_delta(),
+            utility=self.utility,
+            released=self._describe(released),
+            reading=job.records.reading_notes,
+            contact=job.contact,
+            total_epsilon=job.payer.total_epsilon,
         )
-        notes = self._notes_of_delta()
-        if notes:
-            privacy = about_it.privacy
-            privacy = privacy.model_copy(update={"notes": [*privacy.notes, *notes]})
-            about_it = about_it.model_copy(update={"privacy": privacy})
-        texts = [each.text for each in released.demonstrations]
-        wrong = describe_form(texts, job.records.form)
-        if wrong:
-            about_it = about_it.model_copy(update={"texts": [*about_it.texts, *wrong]})
-        return about_it
 
     def _notes_of_delta(self) -> list[str]:
         """What `large_delta` says of a person's delta, where that of a record is smaller."""
@@ -529,19 +523,15 @@ class _Releaser:
             field=self.job.records.person_field or "",
         )
 
-    def _about(self, released: Release) -> AboutRelease:
-        """What the card says besides settings and proofs; all of it is public."""
+    def _describe(self, released: Release) -> str:
+        """What was released, in words for the card; all of it is public."""
         job = self.job
         if job.queries:
-            what = f"answers to {count(len(job.queries), 'question')}"
-        elif released.more is not None:
-            what = "a state from which any number of questions is answered"
-        else:
-            texts = count(len(job.planned), "text")
-            what = (
-                f"an instruction and {texts}" if released.prompt.instruction is not None else texts
-            )
-        return AboutRelease(what, job.records.reading_notes, job.contact, job.payer.total_epsilon)
+            return f"answers to {count(len(job.queries), 'question')}"
+        if released.more is not None:
+            return "a state from which any number of questions is answered"
+        texts = count(len(job.planned), "text")
+        return texts if released.prompt.instruction is None else f"an instruction and {texts}"
 
 
 def _stand_in(number: int, label: str) -> Record:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpicl.attacks import membership
-from dpicl.attacks.driver import jobs_of, run_attack, setup_of
+from dpicl.attacks.driver import jobs_of
 from dpicl.attacks.likelihood import Likelihood
 from dpicl.attacks.membership import COUNTED, FEW_COINS, SHOWN
 from dpicl.attacks.pii import Pii
@@ -39,7 +39,7 @@ def bench_of(model):
 def attack(kind, task, mechanism, *, epsilon=math.inf, options=None, model=None, **setting):
     game = {"model": "copying", "members": 12, "others": 12, **setting}
     job = jobs_of(kind, task, MECHANISMS[mechanism], [epsilon], options or {}, **game)[0]
-    return run_attack(job, bench_of(model or CopyingLM()))
+    return job.run(bench_of(model or CopyingLM()))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_shown_games_are_disjoint_and_of_the_released_labels(agnews, samsum, own
         game = {"model": "copying", "members": 20, "others": 20, "shots": shots}
         job = jobs_of(Gap(), task, MECHANISMS["real_demonstrations"], [], **game)[0]
         model = CopyingLM()
-        setup = setup_of(job, model, bench_of(model))
+        setup = job.setup(model, bench_of(model))
         groups = list(membership.play_shown_games(setup))
         assert len(groups) >= 1
         for _, target, members, others in groups:
@@ -244,7 +244,7 @@ def test_no_bound_where_the_noise_follows_the_number_of_members(agnews, own_cach
     job = jobs_of(
         Gap(), agnews, MECHANISMS["voting"], [1.0], {"slots": 2, "examples_per_slot": 2}, **game
     )[0]
-    setup = setup_of(job, CopyingLM(), bench_of(CopyingLM()))
+    setup = job.setup(CopyingLM(), bench_of(CopyingLM()))
     counted = setup.make_target(setup.members)
     counted.answers(lambda task: task, [Query("0", "a text")])
     assert len(setup.members) != 12 and membership.is_calibrated_to_members(setup, counted)
@@ -254,7 +254,7 @@ def test_no_bound_without_coins(agnews, own_cache):
     """All members are in for sure where there is no other to draw."""
     game = {"model": "copying", "members": 16, "others": 16, "seed": 3}
     job = jobs_of(Gap(), agnews, MECHANISMS["zero_shot"], [], **game)[0]
-    setup = setup_of(job, CopyingLM(), bench_of(CopyingLM()))
+    setup = job.setup(CopyingLM(), bench_of(CopyingLM()))
     sure = dataclasses.replace(setup, canaries=frozenset())
     finding = membership.membership_finding(sure, lambda target, candidates: range(len(candidates)))
     assert finding.bound is None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpicl.attacks.broken import broken_mechanisms
-from dpicl.attacks.driver import jobs_of, run_attack
+from dpicl.attacks.driver import jobs_of
 from dpicl.attacks.echo import Echo, NGrams
 from dpicl.core.plugins import Registered
 from dpicl.core.vocabulary import Demonstration
@@ -51,7 +51,7 @@ def attack(mechanism, task, epsilon=math.inf, **setting):
     job = jobs_of(
         Echo(generations=2, trials=5), task, mechanism, [epsilon], {}, **{**GAME, **setting}
     )[0]
-    return run_attack(job, Workbench(MECHANISMS))
+    return job.run(Workbench(MECHANISMS))
 
 
 def test_n_grams_have_the_probabilities_of_the_definition():

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dpicl.attacks.driver import jobs_of, run_attack
+from dpicl.attacks.driver import jobs_of
 from dpicl.attacks.exposure import Exposure
 from dpicl.attacks.power import powers
 from dpicl.data.task import Task
@@ -38,7 +38,7 @@ def attack(mechanism, task="agnews", model=None, epsilon=math.inf, **options):
     )
     bench = Workbench(MECHANISMS)
     bench._models["recalling"] = model or Recalling()
-    return run_attack(job, bench)
+    return job.run(bench)
 
 
 @pytest.mark.parametrize("task", ["agnews", "samsum"])

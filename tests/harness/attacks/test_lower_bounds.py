@@ -15,7 +15,7 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 from dpicl.attacks.lower_bounds import halves, lower_bound, mean_lower, mean_upper
-from dpicl.attacks.one_run import one_run_bound, p_value
+from dpicl.attacks.one_run import guess_by_rules, p_value
 from dpicl.attacks.rates import membership
 from dpicl.core.errors import UsageError
 
@@ -134,9 +134,9 @@ FOUR = [1.0, 2.0, 3.0, 4.0]
         (lambda: membership(FOUR[:3], FOUR), "At least 4"),
         (lambda: membership(np.ones((4, 2)), FOUR), "one score"),
         (lambda: membership(FOUR, [*FOUR[:3], math.nan]), "NaN"),
-        (lambda: one_run_bound([1.0], [True], DELTA), "at least two"),
-        (lambda: one_run_bound([1.0, 2.0], [True], DELTA), "one coin"),
-        (lambda: one_run_bound([1.0, math.nan], [True, False], DELTA), "NaN"),
+        (lambda: guess_by_rules([1.0], [True], DELTA), "at least two"),
+        (lambda: guess_by_rules([1.0, 2.0], [True], DELTA), "one coin"),
+        (lambda: guess_by_rules([1.0, math.nan], [True, False], DELTA), "NaN"),
         (lambda: p_value(10, 5, 6, np.ones(1), 0.0), "not possible"),
     ],
 )

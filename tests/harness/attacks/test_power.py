@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dpicl.attacks.broken import BrokenAnswers, BrokenDemonstrations
-from dpicl.attacks.driver import jobs_of, run_attack
+from dpicl.attacks.driver import jobs_of
 from dpicl.attacks.power import NO_POWER, powers
 from dpicl.attacks.registry import attack_of, load_attacks
 from dpicl.attacks.results import Estimate
@@ -86,6 +86,6 @@ def test_attacks_on_answers_find_members_of_the_broken_mechanism(attack):
         Task.load("agnews", "synthetic", limit_train=40),
     )
     (job,) = jobs_of(kind, task, registry["broken_answers"], (), model="sim", members=12, others=12)
-    result = run_attack(job, Workbench(registry))
+    result = job.run(Workbench(registry))
     assert result.measures["auc"].low > 0.5
     assert json.loads(result.model_dump_json())["privacy"]["epsilon_proved"] == "Infinity"
