@@ -446,7 +446,7 @@ def _job(
     )
     assert data is not None
     out = arguments.get("out")
-    stem = name_of(data) if isinstance(data, Path) else data.stem
+    stem = name_of(data) if isinstance(data, Path) else "records"
     set_name = re.sub(r"[^A-Za-z0-9_.-]", "_", stem).lstrip("_.-")[:80] or "records"
     set_by_user = {name: value for name, value in arguments.items() if value is not None}
 

@@ -14,8 +14,8 @@ _LETTERS = "aZ5 .-_\n" + "".join(map(chr, range(33, 127))) + "é中🙂"
 _MORE, _MOST, _TRIES = 3, 200, 6
 
 
-def make_matches(pattern: re.Pattern[str], count: int = 2) -> list[str]:
-    """Up to so many different strings that hold a match, always the same ones; none for a pattern that only text around
+def make_matches(pattern: re.Pattern[str]) -> list[str]:
+    """Up to two different strings that hold a match, always the same ones; none for a pattern that only text around
     it decides, or that matches nothing but the empty string."""
     parsed = _parser.parse(pattern.pattern, pattern.flags)
     matches: dict[str, None] = {}
@@ -23,7 +23,7 @@ def make_matches(pattern: re.Pattern[str], count: int = 2) -> list[str]:
         writer = _Writer(random.Random(seed), parsed.state)
         written = writer.write(parsed)
         for text in (written, written + "".join(writer.ahead)):
-            if text and pattern.search(text) and len(matches) < count:
+            if text and pattern.search(text) and len(matches) < 2:
                 matches.setdefault(text)
     return list(matches)
 

@@ -75,8 +75,6 @@ class Rows:
     rows: Sequence[Mapping[str, Any]] = field(repr=False)
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     numbers: Sequence[int] | None = field(default=None, repr=False)
-    suffix: str = ""
-    stem: str = "records"
     columns: Sequence[str] = ()
 
     def __str__(self) -> str:

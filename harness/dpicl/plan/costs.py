@@ -89,21 +89,12 @@ class Costs:
         shared = None if registered is None else registered.cls.collection(cell.options)
         if shared is None:
             return None
-        key = (
-            cell.model,
-            cell.task,
-            cell.source,
-            cell.test_records,
-            cell.train_records,
-            cell.noise,
-        )
         draws = cell.private_share is not None or cell.fresh_test_records
-        drawn = (cell.private_share, cell.fresh_test_records, cell.seed) if draws else None
+        samples = cell.options.get("sampling_seed") is None
         return (
-            *key,
-            drawn,
-            shared,
-            cell.seed if cell.options.get("sampling_seed") is None else None,
+            *(cell.model, cell.task, cell.source, cell.test_records, cell.train_records),
+            *(cell.noise, cell.private_share, cell.fresh_test_records, shared),
+            cell.seed if draws or samples else None,
         )
 
     def _estimate(self, cell: Cell, tokens: int) -> CostEstimate:
