@@ -67,6 +67,11 @@ class Answer:
     def json(self) -> Any:
         return json.loads(self.out)
 
+    def succeed(self) -> Answer:
+        """The answer itself, of a command that must have ended well."""
+        assert self.code == 0, self.err or self.out
+        return self
+
 
 _write_corpus = sources.read_synthetic
 
@@ -191,6 +196,13 @@ def fresh_cache(own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (folder / part).symlink_to(own_cache / part)
     monkeypatch.setenv("DPICL_CACHE", str(folder))
     return folder
+
+
+@pytest.fixture
+def local_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of this test, which DPICL_DATA names."""
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+    return tmp_path
 
 
 @pytest.fixture(autouse=True)

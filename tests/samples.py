@@ -1,7 +1,5 @@
 """Samples as plain records (a sample can be read only while it is open), private sets, and tasks of given records."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -53,7 +51,8 @@ def noisy_releases() -> Iterator[list[NoisyRelease]]:
 def small_task(name: str, test: Sequence[Record], labels: Sequence[str] = ()) -> Task:
     """A task of these test records and no others."""
     config = load_config(name)
-    kind, of_classes = config.metadata.kind, tuple(config.doc_to_choice) or tuple(labels)
+    kind = config.metadata.kind
+    of_classes = tuple(config.doc_to_choice) or tuple(labels)
     return Task(
         name=name, kind=kind, labels=of_classes, partitioned=kind == "classification", source="synthetic",
         fingerprint="", dropped={}, train=(), test=tuple(test), config=config,

@@ -73,19 +73,22 @@ def examples(page: Path) -> Iterator[Example]:
             yield Example(code.removesuffix("```"), python=True)
         lines = code.replace("\\\n", " ").splitlines() if kind in ("", "sh") else []
         spans = re.findall(r"`([^`]+)`", code) if kind is None else []
-        for line in [*lines, *(" ".join(span.split()) for span in spans)]:
+        for line in [
+            *lines,
+            *(" ".join(span.split()) for span in spans),
+        ]:
             text, _, comment = line.partition(" #")
             for command in text.split(" && "):
-                if found := COMMAND.fullmatch(command.strip()):
-                    line = found["line"].strip()
-                    given = not line.startswith("dpicl") or not TEMPLATE.search(line)
+                if match := COMMAND.fullmatch(command.strip()):
+                    line = match["line"].strip()
+                    is_whole = not line.startswith("dpicl") or not TEMPLATE.search(line)
                     runs = (
                         kind is not None
-                        and given
+                        and is_whole
                         and "needs" not in comment
-                        and "…" not in found["env"]
+                        and "…" not in match["env"]
                     )
-                    yield Example(line, found["env"], runs=runs)
+                    yield Example(line, match["env"], runs=runs)
 
 
 _HELP: dict[tuple[str, ...], str] = {}
@@ -133,9 +136,9 @@ class Session:
                     name for pair in known for name in pair
                 }
             case ["python", "-m", module, *rest] if not TEMPLATE.search(module):
-                found = importlib.util.find_spec(module)
-                assert found is not None, f"there is no module {module}"
-                source = Path(str(found.origin)).read_text("utf-8")
+                spec = importlib.util.find_spec(module)
+                assert spec is not None, f"there is no module {module}"
+                source = Path(str(spec.origin)).read_text("utf-8")
                 assert [word for word in rest if word.startswith("--") and word not in source] == []
             case ["cp" | "sed" | "printf" | "(echo", *_] if self._is_run(words[0], example):
                 subprocess.run(["sh", "-c", example.text], check=True)
@@ -213,10 +216,10 @@ def stranger(fresh_cache, tmp_path, monkeypatch):
         for label in ("billing", "refund")
     ]
     (folder / "orders.csv").write_text("\n".join(["text,label,customer_id", *orders]))
-    asked = [
+    questions = [
         json.dumps({"question": f"where is parcel {n}", "answer": f"on day {n}"}) for n in range(80)
     ]
-    (folder / "faq.jsonl").write_text("\n".join(asked))
+    (folder / "faq.jsonl").write_text("\n".join(questions))
     coded = [f"mail {n} about {label},{label}" for n in range(40) for label in (0, 1)]
     (folder / "train.csv").write_text("\n".join(["text,label", *coded]))
     (folder / "test.csv").write_text(
@@ -226,7 +229,11 @@ def stranger(fresh_cache, tmp_path, monkeypatch):
     return folder
 
 
-@pytest.mark.parametrize("page", TYPED, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    TYPED,
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
 def test_what_a_page_shows_exists_and_quick_commands_run(stranger, dpicl, capfd, page):
     (stranger / "results").symlink_to(ROOT / "results")
     runs = QUICK if page.parent in (ROOT, DOCS) else set()
@@ -239,11 +246,15 @@ def test_what_a_page_shows_exists_and_quick_commands_run(stranger, dpicl, capfd,
 )
 def test_what_a_page_shows_runs(stranger, dpicl, capfd, monkeypatch, page):
     shutil.copytree(ROOT / "results", stranger / "results")
-    given = models.load
+    load_model = models.load
     monkeypatch.setattr(
         models,
         "load",
-        lambda name, *more, **how: given("sim" if name == "embedded" else name, *more, **how),
+        lambda name, *more, **how: load_model(
+            "sim" if name == "embedded" else name,
+            *more,
+            **how,
+        ),
     )
     for name in ("evaluate", "audit", "check", "release", "answer"):
         function = getattr(package, name)
@@ -295,7 +306,12 @@ def assert_the_notebook_shows_tables(shown, names):
         names["audit"].to_frame().epsilon_audited <= names["audit"].to_frame().epsilon_proved
     ).all()
     assert 5.32 < names["cost"]["proved"] < 5.34
-    for thing in (names["results"], names["findings"], names["audit"], names["board"]):
+    for thing in (
+        names["results"],
+        names["findings"],
+        names["audit"],
+        names["board"],
+    ):
         assert "<table" in thing._repr_html_() and repr(thing)
 
 
@@ -336,7 +352,12 @@ def test_every_benchmark_that_a_page_names_exists_and_has_help(name, monkeypatch
 
 def prose(path: Path) -> str:
     """The page without its code blocks."""
-    return re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.sub(
+        r"^```.*?^```",
+        "",
+        path.read_text("utf-8"),
+        flags=re.MULTILINE | re.DOTALL,
+    )
 
 
 def anchors(path: Path) -> set[str]:
@@ -345,7 +366,11 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path",
+    PAGES,
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
 def test_every_link_leads_somewhere(path):
     lost = []
     for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)]*))?\)", prose(path)):
@@ -409,7 +434,7 @@ def ballots(tmp_path):
 
 def test_the_example_mechanism_runs_at_its_proved_epsilon(dpicl, sim_suite, tmp_path, ballots):
     flags = ["--plugin", ballots, "--results", tmp_path / "results"]
-    run = dpicl(
+    dpicl(
         "run",
         sim_suite,
         *flags,
@@ -420,13 +445,12 @@ def test_the_example_mechanism_runs_at_its_proved_epsilon(dpicl, sim_suite, tmp_
         "--seed",
         0,
         "--json",
-    )
-    assert run.code == 0, run.err
-    board = dpicl("board", sim_suite, *flags, "--json")
-    assert board.code == 0, board.err
+    ).succeed()
+    board = dpicl("board", sim_suite, *flags, "--json").succeed()
     (table,) = board.json["sections"][0]["tasks"]
     (row,) = table["rows"]
-    assert (row["mechanism"], row["queries"]) == ("ballots", 12)
+    assert row["mechanism"] == "ballots"
+    assert row["queries"] == 12
     assert 0.98 * 2 <= row["proved"] <= 2
     assert len(table["missing"]) == 2
 

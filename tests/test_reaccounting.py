@@ -1,7 +1,5 @@
 """docs/reports: every figure of re-accounting and slack is what the command beside it answers, to its digits."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re
@@ -72,7 +70,7 @@ def rows_of(text: str) -> list[Row]:
             values = cells(line)
             assert len(values) == len(header), line
             figures = [
-                figure for name, cell in zip(header[1:-1], values[1:-1], strict=True) if name != "claimed"
+                figure for name, cell in zip(header[1:-1], values[1:-1], strict=True,) if name != "claimed"
                 for figure in figures_of(cell)
             ]  # fmt: skip
             command = re.fullmatch(r"`dpicl (.+)`", values[-1])
@@ -115,8 +113,7 @@ SLACK_ROWS = rows_of(OURS)
     ids=lambda row: f"{row.section.split(' ')[0]}: {row.setting}",
 )
 def test_every_figure_is_what_its_command_answers(dpicl, row):
-    done = dpicl(*shlex.split(row.command), "--json")
-    assert done.code == 0, done.err
+    done = dpicl(*shlex.split(row.command), "--json").succeed()
     answers = {name: look_up(done.json, name) for _, name in row.figures}
     assert [
         (printed, name, answers[name])
@@ -134,8 +131,7 @@ def test_every_figure_is_what_its_command_answers(dpicl, row):
     ids=lambda row: row.setting,
 )
 def test_every_slack_is_what_its_command_answers(dpicl, row):
-    done = dpicl(*shlex.split(row.command), "--json")
-    assert done.code == 0, done.err
+    done = dpicl(*shlex.split(row.command), "--json").succeed()
     assert [
         (printed, name)
         for printed, name in row.figures
@@ -156,16 +152,28 @@ def test_every_row_that_says_what_a_code_costs_has_both_ends():
 
 
 #: Settings of a reproduction of private prediction: prompts s, Laplace scale, rounds, delta, target epsilon.
-REPRODUCTIONS = [(127, 0.3, 100, 1e-6, 10.0), (63, 0.3, 100, 1e-6, 10.0)]
+REPRODUCTIONS = [
+    (127, 0.3, 100, 1e-6, 10.0),
+    (63, 0.3, 100, 1e-6, 10.0),
+]
 
 
 @pytest.mark.parametrize(("prompts", "scale", "rounds", "delta", "target"), REPRODUCTIONS)
 def test_a_reproductions_numbers_follow_from_its_settings(prompts, scale, rounds, delta, target):
     """The clip that its own formula gives for the target, and what follows from the clip."""
     (row,) = (row for row in ROWS if f"1/{prompts} " in row.command)
-    rho = brentq(lambda rho: epsilon(dp.ZCDpEvent(rho), delta).upper - target, 0.01, 10)
+    rho = brentq(
+        lambda rho: epsilon(dp.ZCDpEvent(rho), delta).upper - target,
+        0.01,
+        10,
+    )
     clip = prompts * math.sqrt(2 * (rho / rounds - 2 / (prompts * scale) ** 2))
-    flags = dict(zip(*[iter(shlex.split(row.command)[1:])] * 2, strict=True))
+    flags = dict(
+        zip(
+            *[iter(shlex.split(row.command)[1:])] * 2,
+            strict=True,
+        )
+    )
     assert float(flags["--noise"]) == pytest.approx(prompts * scale)
     assert float(flags["--epsilon0"]) == pytest.approx(2 * clip / prompts, rel=1e-5)
     assert float(flags["--sensitivity"]) == pytest.approx(

@@ -108,5 +108,11 @@ def test_it_works_beside_files_of_the_same_names(installed, tmp_path):
         8,
         "--json",
     )
-    done = run(sys.executable, installed / "bin" / "dpicl", *quick, cwd=tmp_path, env=environment)
+    done = run(
+        sys.executable,
+        installed / "bin" / "dpicl",
+        *quick,
+        cwd=tmp_path,
+        env=environment,
+    )
     assert json.loads(done)["counts"]["done"] == 1

@@ -1,7 +1,5 @@
 """Work in a forked process that is killed at a step of its writing, or whose disk fails; and power cuts, replayed."""
 
-from __future__ import annotations
-
 import builtins
 import errno
 import fcntl
@@ -105,7 +103,13 @@ class Watch:
             and name not in ("chmod", "flock")
         ):
             synced = name == "fsync" and not os.path.isdir(path)
-            self.journal.append((name, paths, Path(path).read_bytes() if synced else None))
+            self.journal.append(
+                (
+                    name,
+                    paths,
+                    Path(path).read_bytes() if synced else None,
+                )
+            )
 
     def _watch(self, name: str, call: Any, writes: Any = None) -> Callable[..., Any]:
         def call_watched(*words: Any, **more: Any) -> Any:
@@ -132,7 +136,9 @@ def cuts(
     """
     now: dict[str, Any] = {}  # path -> [content at the last fsync]; None for a folder
     on_disk: dict[str, Any] = {}  # the same, as names were at the last fsync of their folder
-    chance, names_said, before = random.Random(0), "", dict[str, Any]()
+    chance = random.Random(0)
+    names_said = ""
+    before = dict[str, Any]()
     for name, paths, content in journal:
         path = str(paths[-1])
         match name:

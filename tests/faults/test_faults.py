@@ -2,8 +2,6 @@
 missing on its ledger.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import shutil
@@ -78,7 +76,12 @@ class Place(Lab):
         code, _ = self.run()
         assert code == 0, (code, self.said)
         assert all(
-            (path.stat().st_mtime_ns, path.read_bytes()) == was for path, was in finished.items()
+            (
+                path.stat().st_mtime_ns,
+                path.read_bytes(),
+            )
+            == was
+            for path, was in finished.items()
         )
         assert self.outcomes("files/results") == expected
         assert (
@@ -92,14 +95,22 @@ class Place(Lab):
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    return lambda name: Place(tmp_path / str(name), {0: 0, 1: 0}, monkeypatch)
+    return lambda name: Place(
+        tmp_path / str(name),
+        {0: 0, 1: 0},
+        monkeypatch,
+    )
 
 
 @pytest.fixture(scope="session")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], int, int]:
     """What a run gives that nothing happens to; how many steps it makes, and steps that need room under its results."""
     with pytest.MonkeyPatch.context() as patch:
-        here = Place(tmp_path_factory.mktemp("calm") / "calm", {0: 0, 1: 0}, patch)
+        here = Place(
+            tmp_path_factory.mktemp("calm") / "calm",
+            {0: 0, 1: 0},
+            patch,
+        )
         code, watch = here.run(Watch(here.files))
         assert code == 0 and watch.steps > 100, here.said
         assert here.count_releases() == {"mortal0": 1, "mortal1": 1}
@@ -194,10 +205,8 @@ def test_no_release_is_made_that_is_not_on_the_ledger(tmp_path, monkeypatch):
     for first in range(1, watch.needed, 3):
         here = tmp_path / str(first)
         code, _ = run_release(here, Watch(here / "files" / "cache" / "private", broken=first))
-        assert (
-            "Traceback" not in (here / "said").read_text()
-            and (code == 0) is (here / "files/out.jsonl").exists()
-        )
+        assert "Traceback" not in (here / "said").read_text()
+        assert (code == 0) is (here / "files/out.jsonl").exists()
         check(here, again=code != 0)
 
 
@@ -230,7 +239,11 @@ def test_what_was_done_is_whole_and_there_after_any_power_cut(tmp_path, monkeypa
     assert (
         min(
             counts[key]
-            for key in (("written", 0), ("written", 1), *(("charged", n) for n in range(3)))
+            for key in (
+                ("written", 0),
+                ("written", 1),
+                *(("charged", n) for n in range(3)),
+            )
         )
         > 2
     )

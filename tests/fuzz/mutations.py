@@ -1,7 +1,5 @@
 """Files as strangers, editors and failing disks leave them: seeded mutations of any text of values, JSON or YAML."""
 
-from __future__ import annotations
-
 import json
 import random
 import re
@@ -50,7 +48,10 @@ _VALUES: tuple[Any, ...] = (
     {"event": "parallel", "of": {"a": {"event": "none"}}},
 )
 #: What a careless reader stumbles over, as JSON, which is YAML too.
-VALUES = (*(json.dumps(value).encode() for value in _VALUES), b"[" * 100 + b"1" + b"]" * 100)
+VALUES = (
+    *(json.dumps(value).encode() for value in _VALUES),
+    b"[" * 100 + b"1" + b"]" * 100,
+)
 _PLAIN_YAML = r""""\ud800" "\x1b[31m" "\0" "\U00110000" "\UFFFFFFFF" *nowhere 2024-13-45 .nan -.inf 1e999 1:2:3 ~ | >"""
 #: Pieces of YAML.
 YAML: tuple[str, ...] = (
@@ -105,7 +106,12 @@ def _other_value(content: bytes, rng: random.Random) -> bytes:
         one for one in VALUES if (one[:1] == b'"') == (old[0][:1] == b'"')
     ]  # most schemas ask for the type first
     new = rng.choice(
-        (rng.choice(nodes)[0], rng.choice(like), rng.choice(VALUES), rng.choice(TOKENS))
+        (
+            rng.choice(nodes)[0],
+            rng.choice(like),
+            rng.choice(VALUES),
+            rng.choice(TOKENS),
+        )
     )
     return content[: old.start()] + new + content[old.end() :]
 
@@ -114,7 +120,10 @@ def _other_bytes(content: bytes, rng: random.Random) -> bytes:
     """With one place flipped, cut out, doubled or filled with something hostile, or in another encoding, as editors
     write it."""
     at = rng.randrange(len(content) + 1)
-    end = min(len(content), at + rng.choice((1, 1, 4, 40, 400)))
+    end = min(
+        len(content),
+        at + rng.choice((1, 1, 4, 40, 400)),
+    )
     match rng.randrange(7):
         case 0:
             return content[:at] + bytes([rng.randrange(256)]) + content[at + 1 :]

@@ -3,8 +3,6 @@ may be damaged. What a reader lets pass goes on to what uses it: a board, a page
 answers is mutated in tests/harness/models/test_server.py.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -172,7 +170,14 @@ def _ledgers() -> list[bytes]:
 
 
 def _states() -> list[bytes]:
-    return [release(**PREPARED, data=ROWS, labels=LABELS, noise="seeded").state.encode()]
+    return [
+        release(
+            **PREPARED,
+            data=ROWS,
+            labels=LABELS,
+            noise="seeded",
+        ).state.encode()
+    ]
 
 
 def _outputs() -> list[bytes]:
@@ -192,7 +197,11 @@ TABLES["xlsx"] = WORKBOOK.getvalue()
 KINDS = {
     "result": Kind(read_committed("[!a]*/**/*.json"), use_result),
     "attack": Kind(read_committed("attacks/**/*.json"), use_attack),
-    "suite": Kind(of((ROOT / "tests/data/sim_suite.yaml").read_text()), use_suite, (UsageError,)),
+    "suite": Kind(
+        of((ROOT / "tests/data/sim_suite.yaml").read_text()),
+        use_suite,
+        (UsageError,),
+    ),
     "choice": Kind(
         of(choice_path(find_suite("ginc")).read_bytes()),
         use_choice,
@@ -213,8 +222,20 @@ KINDS = {
     "a sheet of records": Kind(
         of(zipfile.ZipFile(WORKBOOK).read(SHEET)), use_rows, (DataError,), "file.xlsx", pack
     ),
-    "queries": Kind(of(LINES), lambda path: queries_of(path, OWN), (DataError,), "file.jsonl"),
-    "state": Kind(_states, lambda path: answer(**PREPARED, state=path, queries=["a text"])),
+    "queries": Kind(
+        of(LINES),
+        lambda path: queries_of(path, OWN),
+        (DataError,),
+        "file.jsonl",
+    ),
+    "state": Kind(
+        _states,
+        lambda path: answer(
+            **PREPARED,
+            state=path,
+            queries=["a text"],
+        ),
+    ),
     "card": Kind(of(CARD), read_card, (UsageError,)),
     "ledger": Kind(_ledgers, use_ledger, finish=reseal),
     "key": Kind(of("ab" * 32), use_key, (ResultError,)),
@@ -226,7 +247,11 @@ KINDS = {
 
 
 @pytest.mark.parametrize(
-    ("count", "seed"), [(30, 0), pytest.param(1250, 1, marks=pytest.mark.slow)]
+    ("count", "seed"),
+    [
+        (30, 0),
+        pytest.param(1250, 1, marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_our_own_errors_come_out(

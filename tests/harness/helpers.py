@@ -1,7 +1,5 @@
 """What several tests of commands and plug-ins use."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -65,7 +63,10 @@ def write(folder: Path, task: str, split: str, rows: Iterable[dict]) -> Path:
     """Writes ``folder/task/split.jsonl``."""
     path = folder / task / f"{split}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(row) + "\n" for row in rows),
+        encoding="utf-8",
+    )
     return path
 
 

@@ -1,7 +1,5 @@
 """A suite on records of a test's own, and an entropy source that a test can repeat."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from itertools import count

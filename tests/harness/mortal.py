@@ -1,7 +1,5 @@
 """Cells that kill their worker, for tests of engines."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -17,13 +17,13 @@ class Parrot(AnswerMechanism):
     name = "parrot"
     knob: ClassVar[Knob | None] = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
     asks_model: bool = False
-    asked: ClassVar[list[str]] = []
+    query_ids: ClassVar[list[str]] = []
 
     def release(self, knob):
         return GaussianSum(knob).event
 
     def answer(self, query: Query, sample: Sample, context: AnswerContext):
-        self.asked.append(query.id)
+        self.query_ids.append(query.id)
         labels = context.task.labels
         rows = np.zeros((len(sample.slots), len(labels)))
         for row, slot in zip(rows, sample.slots, strict=True):

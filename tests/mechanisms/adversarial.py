@@ -1,7 +1,5 @@
 """A model whose answers are as different as they can be from prompt to prompt, and noise that is known."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np
@@ -25,8 +23,12 @@ class AdversarialModel(RereadingModel):
 
     def __init__(self, poison: bool = True) -> None:
         self.identity = ModelIdentity("adversarial", None, None, "float32", "cpu", 0)
-        self.vocab_size, self.max_length, self.eos_token_id = len(ALPHABET), 400, EOS
-        self.usage, self.poison, self.prompts_seen = Usage(), poison, list[tuple[int, ...]]()
+        self.vocab_size = len(ALPHABET)
+        self.max_length = 400
+        self.eos_token_id = EOS
+        self.usage = Usage()
+        self.poison = poison
+        self.prompts_seen = list[tuple[int, ...]]()
 
     def encode(self, prompt: str | ChatPrompt) -> list[int]:
         text = prompt if isinstance(prompt, str) else f"{prompt.user}|{prompt.assistant_prefix}"
@@ -38,7 +40,10 @@ class AdversarialModel(RereadingModel):
     def log_probs_after(self, prompt: Tokens) -> np.ndarray:
         self.prompts_seen.append(tuple(prompt))
         text = self.decode(prompt)
-        seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+        seed = int.from_bytes(
+            hashlib.sha256(text.encode()).digest()[:8],
+            "little",
+        )
         logits = np.random.default_rng(seed).normal(0, 6, self.vocab_size)
         if self.poison and "@" in text:
             logits[:] = np.nan
@@ -108,6 +113,11 @@ def run(
     """Releases from records of label 'a' with the given texts; answers (demonstrations, ledger, model)."""
     model, task = model or AdversarialModel(), task or TinyTask()
     records = [Record(text=t, label="a") for t in texts]
-    private, ledger, public = private_set(records, {"a": size or len(texts)}, seed, noise)
+    private, ledger, public = private_set(
+        records,
+        {"a": size or len(texts)},
+        seed,
+        noise,
+    )
     context = Context(task, model, tuple(shots), knob, public)
     return mechanism.release(private, context), ledger, model

@@ -1,7 +1,5 @@
 """A reader whose answers are a hash of the whole slot, some of them broken, and a driver that answers queries."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from collections.abc import Sequence
@@ -32,7 +30,10 @@ QUERIES = (
 
 
 def number(*parts: object) -> int:
-    return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:8], "big")
+    return int.from_bytes(
+        hashlib.sha256(repr(parts).encode()).digest()[:8],
+        "big",
+    )
 
 
 def generator(*parts: object) -> np.random.Generator:
@@ -60,7 +61,13 @@ class TinyTask:
         return (
             self.public
             if kind == "in"
-            else tuple(Record(r.text.upper(), r.label.upper()) for r in self.public)
+            else tuple(
+                Record(
+                    r.text.upper(),
+                    r.label.upper(),
+                )
+                for r in self.public
+            )
         )
 
     def icl_prefix(self, examples):
@@ -78,7 +85,9 @@ class HashReader:
     """
 
     def __init__(self, phrases: Sequence[str] = (), fixed: str | None = None) -> None:
-        self.phrases, self.fixed, self.asked = phrases, fixed, list[Any]()
+        self.phrases = phrases
+        self.fixed = fixed
+        self.asked = list[Any]()
 
     def label_scores(self, query, slots, *, calibrated):
         rows = [
@@ -87,7 +96,11 @@ class HashReader:
         ]
         bad = [self._has_letter(slot, "@") for slot in slots]
         self.asked += [("labels", query.id, slot, calibrated) for slot in contents(slots)]
-        return np.where(np.array(bad)[:, None], np.nan, np.array(rows))
+        return np.where(
+            np.array(bad)[:, None],
+            np.nan,
+            np.array(rows),
+        )
 
     def texts(self, query, slots):
         self.asked += [("texts", query.id, slot, None) for slot in contents(slots)]
@@ -139,7 +152,12 @@ def setting(
     """Records with the given texts, assigned to slots for ``budget`` queries and paid for: (the sample of a text,
     context, ledger)."""
     records = [Record(text, "") for text in texts]
-    private, ledger, public = private_set(records, {None: size or len(texts)}, seed, noise)
+    private, ledger, public = private_set(
+        records,
+        {None: size or len(texts)},
+        seed,
+        noise,
+    )
     context = AnswerContext(task or TinyTask(), reader or HashReader(), knob, public)
     return mechanism.scheme.sampler(private, mechanism.release(knob), budget), context, ledger
 

@@ -4,8 +4,6 @@
 changed and whose `version` did not.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -57,7 +55,8 @@ def small_options(cls: type[Mechanism], task: str) -> dict[str, Any]:
 
 def release(cls: type[Mechanism], task: Task, knob: float) -> list[Any]:
     """Everything discrete that one run releases, and what it charged to six digits: the same on every processor."""
-    mechanism, randomness = build(cls, small_options(cls, task.name)), streams(0)
+    mechanism = build(cls, small_options(cls, task.name))
+    randomness = streams(0)
     shots = mechanism.plan_shots(task.public_view(), SHOTS, randomness.stream("shots"))
     ledger = Ledger(None, math.inf)
     execution = Execution(
@@ -93,14 +92,24 @@ def hash_outputs(cls: type[Mechanism]) -> str:
     knobs = (
         [0.0]
         if cls.knob is None
-        else [cls.knob.non_private, math.sqrt(cls.knob.low * cls.knob.high)]
+        else [
+            cls.knob.non_private,
+            math.sqrt(cls.knob.low * cls.knob.high),
+        ]
     )
     tasks = [
         task
         for task in map(load_task, TASKS)
         if skip_reason(build(cls, {}), task.public_view()) is None
     ]
-    outputs = [[task.name, release(cls, task, knob)] for task in tasks for knob in knobs]
+    outputs = [
+        [
+            task.name,
+            release(cls, task, knob),
+        ]
+        for task in tasks
+        for knob in knobs
+    ]
     assert outputs, f"{cls.name} does none of {TASKS}; add a task that it does"
     return hashlib.sha256(json.dumps(outputs).encode()).hexdigest()
 
@@ -112,7 +121,12 @@ def hash_inputs() -> str:
     row = model.next_token_log_probs([model.encode(text)])[0].numpy().round(3)
     facts = [[task.fingerprint, task.prompts_hash] for task in map(load_task, TASKS)]
     return hashlib.sha256(
-        json.dumps([facts, row.argsort(kind="stable")[-20:].tolist()]).encode()
+        json.dumps(
+            [
+                facts,
+                row.argsort(kind="stable")[-20:].tolist(),
+            ]
+        ).encode()
     ).hexdigest()
 
 

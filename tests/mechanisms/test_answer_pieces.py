@@ -39,7 +39,12 @@ def test_a_query_without_words_has_no_phrase_and_no_suggestion():
 
 def test_phrases_that_differ_in_case_only_are_one():
     query, reader = Query("case", "red Cake cake CAKE"), HashReader(fixed="cAKE")
-    (answer,), _, _ = run_one("voting_spans", queries=[query], reader=reader, knob=0.0)
+    (answer,), _, _ = run_one(
+        "voting_spans",
+        queries=[query],
+        reader=reader,
+        knob=0.0,
+    )
     assert answer == "Cake"
 
 
@@ -50,11 +55,23 @@ def test_words_are_split_at_everything_but_letters_and_digits():
     assert not {"doctor", "cake", "2024", "#"} & stopwords()
 
 
-@pytest.mark.parametrize(("count", "dimensions"), [(1, 2), (2, 3), (9, 1), (9, 3)])
+@pytest.mark.parametrize(
+    ("count", "dimensions"),
+    [
+        (1, 2),
+        (2, 3),
+        (9, 1),
+        (9, 3),
+    ],
+)
 def test_the_public_space_holds_all_candidates_and_their_spread(count, dimensions):
     rows = generator(count).normal(size=(count, DIMENSION)) * np.linspace(3, 0.1, DIMENSION)
     space = PublicSpace.of(rows, dimensions)
-    np.testing.assert_allclose(space.basis @ space.basis.T, np.eye(dimensions), atol=1e-9)
+    np.testing.assert_allclose(
+        space.basis @ space.basis.T,
+        np.eye(dimensions),
+        atol=1e-9,
+    )
     reach = np.linalg.norm(space.project(rows), axis=1)
     assert reach.max() <= space.radius + 1e-9
     if count > dimensions:
@@ -73,7 +90,15 @@ def test_a_task_without_public_records_is_skipped(cls):
     assert cls(public="out").skip(TinyTask(public=0)) is None
 
 
-@pytest.mark.parametrize(("claimed", "true"), [(1, 0.751), (2, 1.610), (4, 3.511), (8, 7.914)])
+@pytest.mark.parametrize(
+    ("claimed", "true"),
+    [
+        (1, 0.751),
+        (2, 1.610),
+        (4, 3.511),
+        (8, 7.914),
+    ],
+)
 def test_votings_claim_is_the_classical_gaussian(claimed, true):
     sizes = Sizes({None: 1000}, {}, queries=1)
     mechanism = Voting(partition="once")
@@ -86,7 +111,8 @@ def test_votings_claim_is_the_classical_gaussian(claimed, true):
 def test_esas_claim_takes_half_the_sensitivity():
     """q = 400/14732, 100 queries, delta = 5e-5; vectors of length 1 (radius 1). The authors' search for the multiplier
     stops where the estimate and its error bound together reach epsilon."""
-    mechanism, multiplier = ESA(slots=100, examples_per_slot=4, radius=1.0), 1.27186
+    mechanism = ESA(slots=100, examples_per_slot=4, radius=1.0)
+    multiplier = 1.27186
     sizes = Sizes({None: 14732}, {}, queries=100)
     assert mechanism.paper_epsilon(multiplier / 2, sizes, 5e-5) == pytest.approx(1, abs=0.01)
     costs = epsilon(mechanism.events(multiplier / 2, sizes), 5e-5).estimate
@@ -94,7 +120,10 @@ def test_esas_claim_takes_half_the_sensitivity():
     assert mechanism.paper_epsilon(0.0, sizes, 5e-5) == math.inf
 
 
-@pytest.mark.parametrize(("epsilon0", "claimed"), [(1.65, 2.998), (2.67, 7.996)])
+@pytest.mark.parametrize(
+    ("epsilon0", "claimed"),
+    [(1.65, 2.998), (2.67, 7.996)],
+)
 def test_ksas_claim_is_the_authors_for_one_choice(epsilon0, claimed):
     """q = 400/14732, 100 queries, delta = 5e-5."""
     mechanism = KSA(slots=100, examples_per_slot=4, words=1)

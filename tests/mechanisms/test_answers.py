@@ -31,7 +31,12 @@ SEEDS = pytest.mark.parametrize("seed", range(2))
 def answer_each(name, texts=RECORDS, seed=0):
     """(query, its slots, its answer) of every query, without noise."""
     answers, _, _ = run_one(name, texts, seed=seed, knob=0.0)
-    return zip(QUERIES, slots_of(ALL[name][0], texts, seed=seed), answers, strict=True)
+    return zip(
+        QUERIES,
+        slots_of(ALL[name][0], texts, seed=seed),
+        answers,
+        strict=True,
+    )
 
 
 @SEEDS
@@ -49,7 +54,15 @@ def test_votes_are_the_plurality_of_the_slots_own_labels(name, seed):
                     .tolist()
                 )
                 votes[row.index(max(row))] += 1
-        assert answer == task.labels[min(range(3), key=lambda at: (-votes[at], at))]
+        assert (
+            answer
+            == task.labels[
+                min(
+                    range(3),
+                    key=lambda at: (-votes[at], at),
+                )
+            ]
+        )
 
 
 @pytest.mark.parametrize("name", ["voting_spans", "voting_keywords"])
@@ -73,7 +86,11 @@ def test_phrases_are_the_plurality_of_lines_that_are_candidates(name, seed):
 def test_esa_is_the_candidate_nearest_to_the_clipped_mean(seed):
     mechanism, _, _ = ALL["esa"]
     reader = HashReader()
-    for query, slots, answer in answer_each("esa", [*RECORDS[:10], "@", "@"], seed=seed):
+    for query, slots, answer in answer_each(
+        "esa",
+        [*RECORDS[:10], "@", "@"],
+        seed=seed,
+    ):
         public = reader.candidates(query, 6, mechanism.temperature)
         vectors = reader.embed(public, "embedded")
         centre = sum(vectors) / 6
@@ -98,7 +115,10 @@ def test_ksa_suggests_the_words_of_most_slots_in_order(seed):
         counts = {
             word: sum(word in words for words in answers_of_slots) for word in public[query.id]
         }
-        best = sorted(public[query.id], key=lambda word: -counts[word])[:3]
+        best = sorted(
+            public[query.id],
+            key=lambda word: -counts[word],
+        )[:3]
         assert answer.prompt == (
             f"Do it.\nDialogue: {query.text}\nSummarize the above dialogue with the following word suggestions ranked"
             f" by their frequency from high to low: [{', '.join(best)}]\nThe summary is:"
@@ -108,7 +128,11 @@ def test_ksa_suggests_the_words_of_most_slots_in_order(seed):
 @SEEDS
 def test_histogram_ranks_candidates_by_the_slots_nearest_to_them(seed):
     mechanism, task, _ = ALL["sga_histogram"]
-    for query, slots, answer in answer_each("sga_histogram", [*RECORDS[:10], "@", "@"], seed=seed):
+    for query, slots, answer in answer_each(
+        "sga_histogram",
+        [*RECORDS[:10], "@", "@"],
+        seed=seed,
+    ):
         reader = HashReader()
         public = released_candidates(mechanism, query, task)
         vectors = reader.embed(public, "embedded")
@@ -116,8 +140,16 @@ def test_histogram_ranks_candidates_by_the_slots_nearest_to_them(seed):
         for text in reader.texts(query, slots):
             if text:
                 vector = reader.embed([text], "embedded")[0]
-                votes[max(range(len(public)), key=lambda at: vector @ vectors[at])] += 1
-        best = sorted(range(len(public)), key=lambda at: -votes[at])[: mechanism.top]
+                votes[
+                    max(
+                        range(len(public)),
+                        key=lambda at: vector @ vectors[at],
+                    )
+                ] += 1
+        best = sorted(
+            range(len(public)),
+            key=lambda at: -votes[at],
+        )[: mechanism.top]
         listed = ",\n".join(public[at] for at in best)
         assert f"[{listed}]" in answer.prompt
 
@@ -125,7 +157,12 @@ def test_histogram_ranks_candidates_by_the_slots_nearest_to_them(seed):
 class Clustered(HashReader):
     """Public answers: corners of a square. Private ones: close to three corners, 5, 3 and 2 of them."""
 
-    corners = {"north": (0, 1), "south": (0, -1), "east": (1, 0), "west": (-1, 0)}
+    corners = {
+        "north": (0, 1),
+        "south": (0, -1),
+        "east": (1, 0),
+        "west": (-1, 0),
+    }
 
     def public_texts(self, query, slots):
         return list(self.corners)
@@ -155,12 +192,10 @@ def test_sga_ranks_the_candidates_of_clusters_by_their_size():
 
 def test_the_noise_of_means_is_two_public_radii_times_sigma():
     mechanism, task, _ = ALL["sga"]
-    tree, space = (
-        ClusterTree(1.5, 1.0),
-        PublicSpace.of(
-            HashReader().embed(released_candidates(mechanism, QUERIES[0], task), "embedded"),
-            mechanism.dimensions,
-        ),
+    tree = ClusterTree(1.5, 1.0)
+    space = PublicSpace.of(
+        HashReader().embed(released_candidates(mechanism, QUERIES[0], task), "embedded"),
+        mechanism.dimensions,
     )
     scales = []
 
@@ -219,7 +254,14 @@ def test_a_record_with_a_slot_of_its_own_needs_a_smaller_bound(name, way, monkey
             monkeypatch.setattr(release_hooks.Permit, method, spy)
         run_one(name, way=way, examples_per_slot=shown)
         monkeypatch.undo()
-    ratios = {round(a / b, 6) for a, b in zip(stated[1], stated[2], strict=True)}
+    ratios = {
+        round(a / b, 6)
+        for a, b in zip(
+            stated[1],
+            stated[2],
+            strict=True,
+        )
+    }
     less = {
         "esa": {0.5},
         "ksa": {0.5},

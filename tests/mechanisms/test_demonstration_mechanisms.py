@@ -69,7 +69,8 @@ def test_the_weights_of_a_row_do_not_depend_on_other_rows(name):
     """To the last bit: the columns of several rows lie otherwise in memory, and a sum over them had another order."""
     generator, mechanism = np.random.default_rng(0), ALL[name]
     rows = generator.normal(0, 3, (5, 700)).astype(np.float32)
-    public, allowed = generator.normal(0, 3, (2, 700)), generator.permutation(700)[:333]
+    public = generator.normal(0, 3, (2, 700))
+    allowed = generator.permutation(700)[:333]
     alone = [
         mechanism.distributions(rows[[at]], public, allowed)[0].tobytes() for at in range(len(rows))
     ]
@@ -143,9 +144,15 @@ def test_without_noise_the_token_is_the_best_slow_average(name):
     demos, _, _ = run(mechanism, ["only record"], knob=0.0, model=model)
     private, public = read_prompt(model, "only record"), read_prompt(model)
     base = model.log_probs_after([])
-    allowed = sorted(range(len(public)), key=lambda v: -public[v])[:5]
+    allowed = sorted(
+        range(len(public)),
+        key=lambda v: -public[v],
+    )[:5]
     score = private if name == "tang" else base + private - public
-    assert demos[0].text == write_token(model, max(allowed, key=lambda v: score[v]))
+    assert demos[0].text == write_token(
+        model,
+        max(allowed, key=lambda v: score[v]),
+    )
 
 
 def test_with_noise_off_prism_takes_the_best_blended_score():
@@ -166,7 +173,11 @@ def test_amplification_matches_algorithm_1(normalise):
     private, public, base = (generator.dirichlet(np.ones(6)) for _ in range(3))
     allowed = np.array([4, 1, 2])
     row = PTA(alpha=2.0, normalise=normalise)
-    got = row.distributions(np.log(private)[None], np.log([public, base]), allowed)[0]
+    got = row.distributions(
+        np.log(private)[None],
+        np.log([public, base]),
+        allowed,
+    )[0]
     weights = base * (private / public) ** 2
     np.testing.assert_allclose(
         got, weights[allowed] / weights[allowed if normalise == "public" else slice(None)].sum()
@@ -174,7 +185,13 @@ def test_amplification_matches_algorithm_1(normalise):
 
 
 def test_amplification_keeps_an_impossible_token_at_weight_zero():
-    public = np.array([-np.inf, math.log(0.5), math.log(0.5)])
+    public = np.array(
+        [
+            -np.inf,
+            math.log(0.5),
+            math.log(0.5),
+        ]
+    )
     got = PTA(alpha=2.0).amplify_private(
         np.log([[0.9, 0.05, 0.05]]), public, np.log([0.4, 0.3, 0.3])
     )[0]
@@ -182,9 +199,19 @@ def test_amplification_keeps_an_impossible_token_at_weight_zero():
 
 
 def test_a_class_smaller_than_the_sample_is_refused():
-    for mechanism in (Tang(slots=20), PTA(slots=20), Prism(prompts=20)):
+    for mechanism in (
+        Tang(slots=20),
+        PTA(slots=20),
+        Prism(prompts=20),
+    ):
         with pytest.raises(UsageError, match="expected sample of 20 records"):
-            mechanism.events(1.0, Sizes(records={"a": 12}, shots={"a": 1}))
+            mechanism.events(
+                1.0,
+                Sizes(
+                    records={"a": 12},
+                    shots={"a": 1},
+                ),
+            )
 
 
 def test_line_breaks_before_the_first_word_end_nothing():

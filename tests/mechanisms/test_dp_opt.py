@@ -32,7 +32,13 @@ def release(task, mechanism=SMALL, records=None, knob=0.2, seed=0, model=None):
     private, ledger, public = private_set(
         list(task.train if records is None else records), {None: 40}, seed
     )
-    context = Context(task.public_view(), model or SimulatedLM(), ("World",), knob, public)
+    context = Context(
+        task.public_view(),
+        model or SimulatedLM(),
+        ("World",),
+        knob,
+        public,
+    )
     with noisy_releases() as releases:
         prompt = mechanism.release(private, context)
     return prompt, ledger, releases
@@ -45,7 +51,10 @@ def test_every_try_and_the_holdout_are_charged_at_their_rates(task):
     token = dp.PoissonSampledDpEvent(
         0.2, compose([choice, EpsilonDeltaDpEvent(0.0, mechanism.failure)])
     )
-    assert flatten(event) == {token: 3 * (6 + 2), dp.PoissonSampledDpEvent(0.5, choice): 1}
+    assert flatten(event) == {
+        token: 3 * (6 + 2),
+        dp.PoissonSampledDpEvent(0.5, choice): 1,
+    }
     _, ledger, _ = release(task, mechanism, knob=0.5)
     assert compose([ledger.event()]) == compose([event])
 
@@ -55,18 +64,41 @@ def test_failures_are_charged_where_nothing_is_released(task):
     prompt, ledger, releases = release(task, records=[], knob=0.0)
     assert prompt.instruction == task.config.description and not prompt.demonstrations
     assert len(releases) == SMALL.instructions * (SMALL.retries + 1) + 1
-    assert compose([ledger.event()]) == compose([SMALL.events(0.0, Sizes({None: 40}, {None: 1}))])
+    assert compose([ledger.event()]) == compose(
+        [
+            SMALL.events(
+                0.0,
+                Sizes({None: 40}, {None: 1}),
+            )
+        ]
+    )
 
 
 def test_the_student_is_shown_as_right_or_wrong(task):
     streams, model = Streams(0), SimulatedLM()
-    student = Student(Context(task.public_view(), model, ("World",), 1.0, streams.public), None)
+    student = Student(
+        Context(
+            task.public_view(),
+            model,
+            ("World",),
+            1.0,
+            streams.public,
+        ),
+        None,
+    )
     records = list(task.train[:6])
     answers = student.answers(task.config.description, records)
     slow = []
     for record in records:
         prompt = model.encode(task.icl_prefix(()) + task.query(record.text))
-        rows = model.score([(prompt, [model.encode(" " + label) for label in task.labels])])
+        rows = model.score(
+            [
+                (
+                    prompt,
+                    [model.encode(" " + label) for label in task.labels],
+                )
+            ]
+        )
         slow.append(task.labels[int(np.argmax(rows[0]))])
     assert answers == slow
     for record, prompt, answer in zip(

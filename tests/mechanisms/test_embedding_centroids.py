@@ -31,7 +31,8 @@ def agnews():
 
 def release_sums(mechanism, task, epsilon=1.0, seed=0):
     """The release, and every noisy sum that was made."""
-    recording, config = Recording(), ReleaseConfig(epsilon=epsilon, delta=1e-5, seed=seed)
+    recording = Recording()
+    config = ReleaseConfig(epsilon=epsilon, delta=1e-5, seed=seed)
     with observing(recording):
         outcome = release(mechanism, task, models.load("sim"), config)
     return outcome, recording.observed_releases
@@ -46,7 +47,10 @@ def test_one_more_record_adds_one_vector_to_one_class(agnews):
     assert [bool(each.any()) for each in moved] == [
         label == "Sports" for label in agnews.group_sizes
     ]
-    assert moved[at][0] == pytest.approx(load_embeddings("sim").encode([more.text])[0], abs=1e-5)
+    assert moved[at][0] == pytest.approx(
+        load_embeddings("sim").encode([more.text])[0],
+        abs=1e-5,
+    )
     assert 0.999 < np.linalg.norm(moved[at]) <= 1 == without[at].release.bound
 
 
@@ -84,7 +88,13 @@ def test_a_record_changes_no_bit_of_the_gradients_of_the_others(agnews, monkeypa
     for size in (1, 5, 9, 14):
         gradients.clear()
         for train in (agnews.train[:size], agnews.train[: size + 1]):
-            release(LOGISTIC, replace(agnews, train=train), models.load("sim"), config, queries=())
+            release(
+                LOGISTIC,
+                replace(agnews, train=train),
+                models.load("sim"),
+                config,
+                queries=(),
+            )
         without, with_them = gradients[: LOGISTIC.steps], gradients[LOGISTIC.steps :]
         assert len(with_them) == LOGISTIC.steps
         for one, other in zip(without, with_them, strict=True):
@@ -95,7 +105,10 @@ def test_a_record_changes_no_bit_of_the_gradients_of_the_others(agnews, monkeypa
     ("mechanism", "epsilon"), [(SIM, 8.0), (EmbeddingCentroids(head="logistic"), 1.0)]
 )
 def test_the_noise_is_that_of_one_gaussian_whatever_the_sizes(mechanism, epsilon):
-    sizes = Sizes({None: 500} if mechanism.head == "logistic" else {"a": 10, "b": 99}, {})
+    sizes = Sizes(
+        {None: 500} if mechanism.head == "logistic" else {"a": 10, "b": 99},
+        {},
+    )
     calibrated = calibrate_mechanism(mechanism, sizes, epsilon, 1e-5, cache=None)
     steps = 1 if mechanism.head == "centroid" else mechanism.steps
     expected = {1.0: 3.7304, 8.0: 0.60024}[
@@ -115,21 +128,22 @@ def test_any_number_of_queries_is_answered_from_one_release(agnews, mechanism):
     again = outcome.more(
         [Query(f"{n}", query.text) for n, query in enumerate(agnews.queries() * 5)]
     )
-    assert list(again.values()) == list(outcome.answers.values()) * 5 and len(noisy) == before
+    assert list(again.values()) == list(outcome.answers.values()) * 5
+    assert len(noisy) == before
     assert accountants.epsilon(outcome.ledger.event(), 1e-5).upper == outcome.bounds.upper <= 1
     assert set(outcome.answers.values()) <= set(agnews.labels)
 
 
 def test_a_query_without_words_follows_no_order_of_records(agnews):
     """All scores are 0 then, and the first class is the answer: of the public list, not of the first record."""
-    config, blank = ReleaseConfig(epsilon=1.0, delta=1e-5, seed=0), [Query("blank", " ")]
+    config = ReleaseConfig(epsilon=1.0, delta=1e-5, seed=0)
+    blank = [Query("blank", " ")]
     counted = replace(agnews, declared=None)
     for train in (counted.train, counted.train[::-1]):
         task = replace(counted, train=train)
         outcome = release(SIM, task, models.load("sim"), config, blank)
-        assert outcome.answers == {"blank": task.labels[0]} and list(task.group_sizes) == list(
-            task.labels
-        )
+        assert outcome.answers == {"blank": task.labels[0]}
+        assert list(task.group_sizes) == list(task.labels)
 
 
 def test_the_nearest_centroid_by_cosine_as_computed_by_hand(agnews):

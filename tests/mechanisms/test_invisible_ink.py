@@ -22,7 +22,8 @@ def scores(choice, rows, public):
     with noisy_releases() as releases:
         choice.choose(rows, public, pay(choice, Recorder(), own_slots=len(rows)))
     (release,) = releases
-    assert (release.bound, release.scale) == (choice.width, choice.temperature)
+    assert release.bound == choice.width
+    assert release.scale == choice.temperature
     return release.clean
 
 
@@ -30,24 +31,61 @@ def test_the_worst_neighbours_lose_a_range_of_exactly_epsilon():
     """By enumeration of the tokens: an extreme record and a tiny one, with others in the sample."""
     choice = DifferenceChoice(clip=2.0, divisor=3, temperature=0.9)
     assert choice.event == BoundedRangeDpEvent(2 * 2.0 / (3 * 0.9))
-    public, others = np.log([0.05, 0.6, 0.35]), np.log([[0.1, 0.1, 0.8]])
+    public = np.log([0.05, 0.6, 0.35])
+    others = np.log([[0.1, 0.1, 0.8]])
     before = log_softmax(scores(choice, others, public) / 0.9)
-    extreme = log_softmax(scores(choice, np.append(others, [[0, -50, -50]], axis=0), public) / 0.9)
+    extreme = log_softmax(
+        scores(
+            choice,
+            np.append(others, [[0, -50, -50]], axis=0),
+            public,
+        )
+        / 0.9
+    )
     assert np.ptp(extreme - before) == pytest.approx(choice.range_epsilon)
     mild = log_softmax(
-        scores(choice, np.append(others, [public + 0.1 * np.arange(3)], axis=0), public) / 0.9
+        scores(
+            choice,
+            np.append(others, [public + 0.1 * np.arange(3)], axis=0),
+            public,
+        )
+        / 0.9
     )
     assert np.ptp(mild - before) == pytest.approx(0.2 / 3 / 0.9)
 
 
 def test_no_record_gives_the_public_distribution():
-    choice, public = DifferenceChoice(2.0, 3, 0.9), np.log([0.5, 0.3, 0.2])
-    np.testing.assert_array_equal(scores(choice, np.zeros((0, 3)), public), public)
-    np.testing.assert_array_equal(scores(choice, np.full((2, 3), np.nan), public), public)
+    choice = DifferenceChoice(2.0, 3, 0.9)
+    public = np.log([0.5, 0.3, 0.2])
+    np.testing.assert_array_equal(
+        scores(
+            choice,
+            np.zeros((0, 3)),
+            public,
+        ),
+        public,
+    )
+    np.testing.assert_array_equal(
+        scores(
+            choice,
+            np.full((2, 3), np.nan),
+            public,
+        ),
+        public,
+    )
 
 
 def test_candidates_are_the_top_k_and_what_a_record_could_lift():
-    public = np.array([-4.0, -1.0, -np.inf, -2.0, -2.5, -9.0])
+    public = np.array(
+        [
+            -4.0,
+            -1.0,
+            -np.inf,
+            -2.0,
+            -2.5,
+            -9.0,
+        ]
+    )
     assert candidates(public, 2, 0.0).tolist() == [1, 3]
     assert candidates(public, 2, 0.5).tolist() == [1, 3, 4]
     assert candidates(public, 2, 2.0).tolist() == [0, 1, 3, 4]
@@ -63,9 +101,27 @@ def test_candidates_are_the_top_k_and_what_a_record_could_lift():
 @settings(max_examples=examples(150), deadline=None)
 def test_a_token_that_a_record_lifts_may_be_drawn(public, record, top_k):
     public, choice = np.array(public), DifferenceChoice(3.0, 4, 1.0)
-    lifted = np.argsort(-scores(choice, np.array([record]), public), kind="stable")[:top_k]
-    kth = np.sort(scores(choice, np.array([record]), public))[-top_k]
-    sure = [v for v in lifted if scores(choice, np.array([record]), public)[v] > kth + 1e-9]
+    lifted = np.argsort(
+        -scores(choice, np.array([record]), public),
+        kind="stable",
+    )[:top_k]
+    kth = np.sort(
+        scores(
+            choice,
+            np.array([record]),
+            public,
+        )
+    )[-top_k]
+    sure = [
+        v
+        for v in lifted
+        if scores(
+            choice,
+            np.array([record]),
+            public,
+        )[v]
+        > kth + 1e-9
+    ]
     assert set(sure) <= set(candidates(public, top_k, choice.width).tolist())
 
 

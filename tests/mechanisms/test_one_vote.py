@@ -25,13 +25,21 @@ def test_one_more_record_adds_one_to_one_count_at_most(record, others):
     assert without.embedded[1] == with_it.embedded[1]
 
 
-@given(st.integers(0, 4), st.integers(1, 5), st.integers(0, 2**32))
+@given(
+    st.integers(0, 4),
+    st.integers(1, 5),
+    st.integers(0, 2**32),
+)
 def test_a_vote_depends_on_its_own_record_alone(records, texts, seed):
     generator = np.random.default_rng(seed)
-    public, points = generator.normal(size=(texts, 3)), generator.normal(size=(records, 3))
+    public = generator.normal(size=(texts, 3))
+    points = generator.normal(size=(records, 3))
     alone = [int(find_votes(point[None], public)[0]) for point in points]
     assert find_votes(points, public).tolist() == alone
-    assert find_votes(np.zeros((1, 3)), public).tolist() == [-1]
+    assert find_votes(
+        np.zeros((1, 3)),
+        public,
+    ).tolist() == [-1]
 
 
 def test_it_is_private_evolution_without_another_round():
@@ -42,8 +50,19 @@ def test_it_is_private_evolution_without_another_round():
 
 
 def test_places_are_by_label_in_order():
-    texts = [Demonstration(text, label) for text, label in (("x", "a"), ("y", "b"), ("z", "a"))]
-    assert find_places(texts, ["b", "a", "c"]) == [[1], [0, 2], []]
+    texts = [
+        Demonstration(text, label)
+        for text, label in (
+            ("x", "a"),
+            ("y", "b"),
+            ("z", "a"),
+        )
+    ]
+    assert find_places(texts, ["b", "a", "c"]) == [
+        [1],
+        [0, 2],
+        [],
+    ]
 
 
 def test_only_an_input_with_its_output_is_none_of_its_texts():

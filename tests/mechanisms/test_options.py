@@ -39,7 +39,10 @@ from tests.mechanisms.answering import TinyTask
             (DPOpt, {"failure": 1.0}),
             (DPOpt, {"retries": -1}),
         ),
-        *((PrivateEvolution, {"candidates": 10**8}), (PrivateEvolution, {"style": "letter"})),
+        *(
+            (PrivateEvolution, {"candidates": 10**8}),
+            (PrivateEvolution, {"style": "letter"}),
+        ),
         *(
             (OneVote, {"candidates": 0}),
             (OneVote, {"temperature": 0.0}),
@@ -62,10 +65,11 @@ def test_options_that_make_no_sense_are_refused(cls, options):
     ("cls", "kinds"),
     [
         (Voting, {"classification", "extraction"}),
+        (TopicWords, {"classification"}),
         *((cls, {"generation"}) for cls in (ESA, KSA, SGA)),
     ],
 )
 def test_a_task_that_a_mechanism_cannot_do_is_skipped(cls, kinds):
-    for kind in ("classification", "extraction", "generation", "json"):
+    for kind in ("classification", "extraction", "generation", "continuation", "json"):
         reason = cls().skip(TinyTask(kind))
         assert (reason is None) == (kind in kinds)

@@ -34,11 +34,19 @@ class Run:
     def __init__(
         self, mechanism, texts, knob=1.0, shots=("a",), seed=0, grouped=True, sizes=None, model=None
     ):
-        self.embedded, sizes = [], sizes or {"a" if grouped else None: max(1, len(texts))}
+        self.embedded = []
+        sizes = sizes or {"a" if grouped else None: max(1, len(texts))}
         private, self.ledger, public = private_set(
             [Record(text, "a") for text in texts], sizes, seed
         )
-        context = Context(TinyTask(), model or SimulatedLM(), shots, knob, public, embed=self.embed)
+        context = Context(
+            TinyTask(),
+            model or SimulatedLM(),
+            shots,
+            knob,
+            public,
+            embed=self.embed,
+        )
         with noisy_releases() as releases:
             self.made = mechanism.release(private, context)
         self.counts = [release.clean for release in releases]
@@ -61,11 +69,17 @@ def test_without_noise_every_generation_is_that_of_a_slow_vote():
     for number, texts in enumerate(generations):
         public = embed_alone(texts, "sim")
         votes = [
-            min(range(len(texts)), key=lambda at: ((point - public[at]) ** 2).sum())
+            min(
+                range(len(texts)),
+                key=lambda at: ((point - public[at]) ** 2).sum(),
+            )
             for point in points
         ]
         assert run.counts[number].tolist() == [votes.count(at) for at in range(len(texts))]
-        best = sorted(range(len(texts)), key=lambda at: -votes.count(at))[: SMALL.candidates]
+        best = sorted(
+            range(len(texts)),
+            key=lambda at: -votes.count(at),
+        )[: SMALL.candidates]
         if number + 1 < SMALL.rounds:
             assert generations[number + 1][: SMALL.candidates] == [texts[at] for at in best]
             assert len(generations[number + 1]) <= SMALL.candidates * (1 + SMALL.variations)
@@ -76,17 +90,36 @@ def test_without_noise_every_generation_is_that_of_a_slow_vote():
 def test_without_noise_drawn_parents_are_those_that_got_votes():
     run = Run(replace(SMALL, selection="draw"), TEXTS, knob=0.0)
     _, first, second, _ = run.embedded
-    voted = {text for text, count in zip(first, run.counts[0], strict=True) if count}
+    voted = {
+        text
+        for text, count in zip(
+            first,
+            run.counts[0],
+            strict=True,
+        )
+        if count
+    }
     assert set(second[: len(voted)]) & voted
     assert set(first).intersection(second) <= voted
 
 
 def test_the_ledger_is_what_events_promised():
-    for shots, size in ((("a",), 6), (("a",) * 4, 1000)):
+    for shots, size in (
+        (("a",), 6),
+        (("a",) * 4, 1000),
+    ):
         run = Run(SMALL, TEXTS, shots=shots, sizes={"a": size})
         assert len(run.made) == len(shots) and len(run.counts) == SMALL.rounds
         assert compose([run.ledger.event()]) == compose(
-            [SMALL.events(1.0, Sizes({"a": size}, {"a": len(shots)}))]
+            [
+                SMALL.events(
+                    1.0,
+                    Sizes(
+                        {"a": size},
+                        {"a": len(shots)},
+                    ),
+                )
+            ]
         )
 
 
@@ -107,11 +140,20 @@ def test_texts_for_a_classifier_cost_nothing_more(own_cache):
     shown = [Demonstration(text.text, text.label) for text in many.released[:4]]
     scores = lm_eval_bridge.evaluate(task, SimulatedLM(), shown).scores
     assert scores["acc"] == many.scores["acc"].value
-    assert sizes_of(many, build(PrivateEvolution, cells[1].options)).shots.keys() == {*task.labels}
+    assert sizes_of(
+        many,
+        build(PrivateEvolution, cells[1].options),
+    ).shots.keys() == {*task.labels}
 
 
 def test_epsilon_is_the_closed_form_of_the_root_of_r_over_sigma():
-    event = PrivateEvolution(rounds=9).events(6.0, Sizes({"a": 50, "b": 900}, {"a": 1, "b": 3}))
+    event = PrivateEvolution(rounds=9).events(
+        6.0,
+        Sizes(
+            {"a": 50, "b": 900},
+            {"a": 1, "b": 3},
+        ),
+    )
     assert accountants.epsilon(event, 1e-5).upper == pytest.approx(
         exact_epsilon(6.0 / 3, 1e-5), rel=1e-9
     )

@@ -72,21 +72,38 @@ def test_the_query_is_the_mean_distance_from_the_public_prompt():
         prompts=1, tokens=1, private_tokens=1, threshold=0.3, style="completion"
     )
     observer, _, _ = answer(mechanism, [1], ["only record"], knob=2.0)
-    private, public = np.exp(read_prompt(model, "only record")), np.exp(read_prompt(model))
+    private = np.exp(read_prompt(model, "only record"))
+    public = np.exp(read_prompt(model))
     question, chosen = observer.seen
-    assert question.clean[0] == pytest.approx(np.abs(private - public).sum() / 2 - 0.3, abs=1e-5)
+    assert question.clean[0] == pytest.approx(
+        np.abs(private - public).sum() / 2 - 0.3,
+        abs=1e-5,
+    )
     assert question.bound == 1
     assert chosen.scale == 2.0 and chosen.bound == 2 * mechanism.clip
     np.testing.assert_allclose(
-        chosen.clean, np.maximum(-10, np.log(private / private.max()) + 10), atol=1e-4
+        chosen.clean,
+        np.maximum(
+            -10,
+            np.log(private / private.max()) + 10,
+        ),
+        atol=1e-4,
     )
 
 
 def test_hostile_rows_count_as_the_public_one():
     public = np.log(np.array([0.5, 0.3, 0.2]))
-    rows = np.array([public, [0.0, -np.inf, -np.inf], [np.nan] * 3, [np.inf, 0, 0]])
+    rows = np.array(
+        [
+            public,
+            [0.0, -np.inf, -np.inf],
+            [np.nan] * 3,
+            [np.inf, 0, 0],
+        ]
+    )
     measured = distances(rows, public)
-    assert measured[0] == pytest.approx(0, abs=1e-12) and measured[1] == pytest.approx(0.5)
+    assert measured[0] == pytest.approx(0, abs=1e-12)
+    assert measured[1] == pytest.approx(0.5)
     assert not np.isfinite(measured[2:]).any()
     assert distances(np.zeros((0, 3)), public).shape == (0,)
 
@@ -94,7 +111,12 @@ def test_hostile_rows_count_as_the_public_one():
 def test_the_budget_is_split_by_the_public_share():
     for share in (0.2, 0.5, 0.9):
         mechanism = PrivatePrediction(prompts=20, tokens=9, private_tokens=4, threshold_share=share)
-        (sampled,) = flatten(mechanism.events(0.5, Sizes({"a": 100}, {"a": 1})).branches[0][1])
+        (sampled,) = flatten(
+            mechanism.events(
+                0.5,
+                Sizes({"a": 100}, {"a": 1}),
+            ).branches[0][1]
+        )
         parts = {
             type(event): (event.epsilon, count) for event, count in flatten(sampled.event).items()
         }

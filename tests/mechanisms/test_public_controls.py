@@ -40,9 +40,17 @@ class Unread:
 @pytest.mark.parametrize("way", ["per_query", "one_sample"])
 def test_a_control_is_its_method_without_noise_on_public_slots(control, method, way):
     control, method = (type(each)(**{**vars(each), "partition": way}) for each in (control, method))
-    ledger, streams, task = Ledger(None, 0.0), Streams(0), TinyTask()
+    ledger = Ledger(None, 0.0)
+    streams = Streams(0)
+    task = TinyTask()
     sampling, noise = streams.source("sampling"), streams.source("noise")
-    private = PrivateSet([Unread()], ledger, sizes={None: 1}, sampling=sampling, noise=noise)
+    private = PrivateSet(
+        [Unread()],
+        ledger,
+        sizes={None: 1},
+        sampling=sampling,
+        noise=noise,
+    )
     sample_for = control.scheme.sampler(private, control.release(0.0), len(QUERIES))
     reader, slots_of_queries = HashReader(), []
     context = AnswerContext(task, reader, 0.0, streams.public)

@@ -1,7 +1,5 @@
 """A mechanism whose outputs change has another version, by which its results are known to be old."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

@@ -28,7 +28,8 @@ QUERIES = [Query(str(i), f"{WORDS[i % 3]} party") for i in range(7)]
 
 def votes(mechanism, texts, knob=0.0):
     """(the clean votes of every query, the ledger)."""
-    records, size = [Record(text, "") for text in texts], max(len(texts), 1)
+    records = [Record(text, "") for text in texts]
+    size = max(len(texts), 1)
     private, ledger, public = private_set(records, {None: size}, embed=embed_alone)
     context = AnswerContext(CLASSES, HashReader(), knob, public)
     sample_for = mechanism.scheme.sampler(private, mechanism.release(knob), len(QUERIES))
@@ -47,7 +48,8 @@ def votes(mechanism, texts, knob=0.0):
 @settings(max_examples=examples(60), deadline=None)
 def test_one_record_moves_the_ballots_of_r_queries_at_most(texts, record, uses, nearest):
     mechanism = dataclasses.replace(MECHANISM, uses=uses, nearest=nearest)
-    without, with_it = votes(mechanism, texts)[0], votes(mechanism, [*texts, record])[0]
+    without = votes(mechanism, texts)[0]
+    with_it = votes(mechanism, [*texts, record])[0]
     moves = [float(np.linalg.norm(b - a)) for a, b in zip(without, with_it, strict=True)]
     assert max(moves) <= math.sqrt(2) * (1 if nearest is None else 2) + 1e-9
     assert sum(move > 0 for move in moves) <= uses
@@ -68,7 +70,10 @@ def test_where_the_nearest_are_shown_noise_doubles(
 
 def test_a_record_reaches_the_stated_bound():
     pairs = [
-        (votes(MECHANISM, texts)[0], votes(MECHANISM, [*texts, record])[0])
+        (
+            votes(MECHANISM, texts)[0],
+            votes(MECHANISM, [*texts, record])[0],
+        )
         for texts in ([], ["cake party"], ["party party"])
         for record in TEXTS
     ]

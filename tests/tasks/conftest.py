@@ -1,7 +1,5 @@
 """Fixtures of tasks that ask for texts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

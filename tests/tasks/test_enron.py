@@ -1,7 +1,5 @@
 """Task enron: what a record is, what is measured, invented people who lead to nobody, real ones who stay unseen."""
 
-from __future__ import annotations
-
 import re
 from itertools import islice
 
@@ -10,7 +8,7 @@ import pytest
 from dpicl import models
 from dpicl.attacks.pii_patterns import addresses, find_identifiers, phones
 from dpicl.core.errors import DataError
-from dpicl.data.splits import Record, normalise
+from dpicl.data.splits import Record
 from dpicl.data.task import Task
 from dpicl.evaluation.lm_eval_bridge import evaluate
 from dpicl.mechanism.bases import Demonstration
@@ -51,27 +49,17 @@ def test_no_address_or_number_is_overlooked(invented):
         assert not re.search(r"[<>]\S* at ", text)
 
 
-def test_invented_mails_are_distinct_single_lines(invented):
-    assert len({normalise(text) for text in invented}) >= 3_600
-    for text in invented:
-        assert text == " ".join(text.split())
-        assert not set("{}[]|#<>") & set(text)
-        assert 8 <= len(text.split()) <= 120
-        assert mail.is_plausible(text)
-
-
 # --- records of the other sources
 
 
 @pytest.fixture
-def local(tmp_path, monkeypatch):
+def local(local_data):
     """Writes local files; the train rows as given, one test row."""
 
     def write_rows(*rows: dict) -> None:
-        write(tmp_path, "enron", "train", rows)
-        write(tmp_path, "enron", "test", [{"text": "A test mail about the weather of today"}])
+        write(local_data, "enron", "train", rows)
+        write(local_data, "enron", "test", [{"text": "A test mail about the weather of today"}])
 
-    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
     return write_rows
 
 
@@ -91,7 +79,15 @@ def test_a_local_record_is_its_body_on_one_line_cut_at_120_words(local):
     assert {record.label for record in task.train} == {"email"}
 
 
-@pytest.mark.parametrize("body", [None, 7, ["SECRET"], {"SECRET": 1}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        7,
+        ["SECRET"],
+        {"SECRET": 1},
+    ],
+)
 def test_a_row_without_a_body_is_refused_without_its_content(local, body):
     local({"text": body, "sender": "SECRET@b.example"})
     with pytest.raises(DataError, match=r"enron/train\.jsonl line 1 needs the body") as caught:

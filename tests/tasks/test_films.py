@@ -1,7 +1,5 @@
 """Films as lines of JSON: what parses, what is valid, and distances of histograms counted by hand."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -98,7 +96,13 @@ def test_a_record_keeps_two_names_and_the_four_fields_in_order():
 
 
 @pytest.mark.parametrize(
-    "row", [{}, {**FILM, "year": "1955"}, {**FILM, "cast": "A"}, {**FILM, "genres": [None]}]
+    "row",
+    [
+        {},
+        {**FILM, "year": "1955"},
+        {**FILM, "cast": "A"},
+        {**FILM, "genres": [None]},
+    ],
 )
 def test_a_row_of_wrong_types_is_refused_without_its_values(row):
     with pytest.raises(ValueError, match="needs title") as caught:
@@ -107,7 +111,10 @@ def test_a_row_of_wrong_types_is_refused_without_its_values(row):
 
 
 def test_distances_by_hand():
-    records = [line(genres=["War"], year=1950), line(genres=["War", "Drama"], year=1961)]
+    records = [
+        line(genres=["War"], year=1950),
+        line(genres=["War", "Drama"], year=1961),
+    ]
     # genres: War 2/3, Drama 1/3; decades: 195 1/2, 196 1/2
     texts = [
         line(genres=["War"], year=1959),
@@ -125,7 +132,19 @@ def test_distances_by_hand():
 def test_distances_are_0_for_the_same_and_1_without_overlap():
     same = [line(), line(year=1987, genres=["War"])]
     assert films.genre_distance(same * 3, same) == films.year_distance(same * 3, same) == 0.0
-    assert films.genre_distance([line(genres=["War"])], [line(genres=["Drama"])]) == 1.0
-    assert films.year_distance([line(year=1990)], [line(year=1989)]) == 1.0
+    assert (
+        films.genre_distance(
+            [line(genres=["War"])],
+            [line(genres=["Drama"])],
+        )
+        == 1.0
+    )
+    assert (
+        films.year_distance(
+            [line(year=1990)],
+            [line(year=1989)],
+        )
+        == 1.0
+    )
     for nothing in ([], ["no film"], [line(year=1)]):
         assert films.genre_distance(nothing, same) == films.year_distance(nothing, same) == 1.0

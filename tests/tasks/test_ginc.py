@@ -1,7 +1,5 @@
 """The task ginc: its language against enumeration, its records, prompts, distinguishable texts and mechanisms."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 
@@ -46,7 +44,10 @@ def tiny(seed: int) -> HMM:
 def sum_paths(hmm: HMM, symbols: tuple[int, ...]) -> float:
     """p(symbols), path by path."""
     total = 0.0
-    for path in itertools.product(range(len(hmm.start)), repeat=len(symbols)):
+    for path in itertools.product(
+        range(len(hmm.start)),
+        repeat=len(symbols),
+    ):
         if all(hmm.emission[state] == symbol for state, symbol in zip(path, symbols, strict=True)):
             total += hmm.start[path[0]] * np.prod(
                 [hmm.transition[a, b] for a, b in itertools.pairwise(path)]
@@ -71,52 +72,9 @@ def test_the_forward_algorithm_is_the_sum_over_all_hidden_paths(seed):
     assert hmm.log_likelihood(()) == 0.0
 
 
-def test_the_language_is_the_papers_mixture():
-    mixture = language()
-    assert (
-        mixture.words[0],
-        len(mixture.words),
-        len(set(mixture.words)),
-        len(mixture.concepts),
-    ) == (
-        "/",
-        150,
-        150,
-        10,
-    )
-    entity = [np.kron(np.ones((10, 10)), each) for each in mixture.properties]
-    for concept, move, share in zip(mixture.concepts, mixture.properties, entity, strict=True):
-        for each in (
-            concept.start[None],
-            concept.transition,
-            move,
-            move.T,
-        ):  # mixes of permutations
-            assert each.sum(axis=1) == pytest.approx(1.0)
-        blocks = np.divide(concept.transition, share, out=np.zeros_like(share), where=share > 0)
-        shown = blocks.reshape(10, 10, 10, 10).max(axis=(1, 3))
-        assert (np.diag(shown) >= 0.9).all() and shown.sum(axis=1) == pytest.approx(1.0)
-        assert concept.start.max() / concept.start.min() < np.exp(0.1)
-        assert (concept.emission.reshape(10, 10)[:, 0] == 0).all()
-        assert (concept.emission.reshape(10, 10)[:, 1:] > 0).all()
-        assert (concept.emission == mixture.concepts[0].emission).all()
-    assert not np.array_equal(mixture.properties[0], mixture.properties[1])
-
-
-def test_one_seed_is_one_language():
-    again = ginc_corpus.language.__wrapped__()
-    assert np.array_equal(again.concepts[3].transition, language().concepts[3].transition)
-    assert not np.array_equal(language(1).concepts[0].transition, again.concepts[0].transition)
-    documents = again.documents(30, 40, np.random.default_rng(0))
-    likely = np.array(
-        [[each.log_likelihood(row) for each in again.concepts] for row in documents.tolist()]
-    )
-    assert documents.shape == (30, 40)
-    assert set(likely.argmax(axis=1)) == set(range(5))
-
-
 def test_records_end_in_the_most_likely_next_symbol(task):
-    concept, words = language().concepts[ginc.CONCEPT], language().words
+    concept = language().concepts[ginc.CONCEPT]
+    words = language().words
     starts = set(concept.emission[ginc.START :: ginc_corpus.PROPERTIES].tolist())
     for part in (task.train, task.test):
         for record in part[:6]:
@@ -132,21 +90,12 @@ def test_records_end_in_the_most_likely_next_symbol(task):
 def test_the_task_file_says_what_the_language_says(task):
     assert task.labels == language().said
     *public, rest = task.config.description.split(" / ")
-    assert rest == "" and [len(language().symbols(text)) for text in public] == [ginc.LENGTH] * 2
+    assert rest == ""
+    assert [len(language().symbols(text)) for text in public] == [ginc.LENGTH] * 2
     assert task.generation_prompt(NEUTRAL_LABEL, []) == task.config.description
     assert not any(np.isfinite(sequences.log_likelihoods(text)).any() for text in public)
     assert all(len(language().symbols(blank)) == ginc.LENGTH - 1 for blank in task.content_free)
     assert [each["text"] for each in task.documents()[:3]] == list(task.content_free)
-
-
-def test_a_prompt_is_texts_between_delimiters(task):
-    first, second = task.train[:2]
-    written = Demonstration("aa ac", NEUTRAL_LABEL, tokens=2)
-    shown = f"{first.text} {first.label} / {second.text} {second.label} / "
-    public = task.config.description
-    assert task.icl_prefix([first, second]) == public + shown
-    assert task.icl_prefix([written]) == f"{public}aa ac / "
-    assert task.generation_prompt(NEUTRAL_LABEL, [first, second]).endswith(f" / {shown}")
 
 
 def test_only_texts_of_the_concept_are_distinguishable(task):
@@ -181,15 +130,24 @@ def test_demonstration_mechanisms_release_on_it_and_are_scored(task, name):
 @pytest.mark.slow
 def test_a_repeated_symbol_says_no_more_than_nothing():
     """With the trained model, which takes minutes to train; every symbol that records have."""
-    whole, model = Task.load("ginc", limit_test=100), models.load("ginc", device="cpu")
+    whole = Task.load("ginc", limit_test=100)
+    model = models.load("ginc", device="cpu")
 
     def score(texts: list[str]) -> float:
         return evaluate(
             whole, model, [Demonstration(text, NEUTRAL_LABEL, tokens=10) for text in texts]
         ).scores["acc"]
 
-    nothing, repeated = score([]), [score([" ".join([word] * 10)] * 4) for word in language().said]
-    real = [evaluate(whole, model, whole.train[4 * i : 4 * i + 4]).scores["acc"] for i in range(6)]
+    nothing = score([])
+    repeated = [score([" ".join([word] * 10)] * 4) for word in language().said]
+    real = [
+        evaluate(
+            whole,
+            model,
+            whole.train[4 * i : 4 * i + 4],
+        ).scores["acc"]
+        for i in range(6)
+    ]
     assert np.mean(repeated) < nothing < np.mean(real) - 0.2
     assert max(repeated) < np.mean(real)
 
@@ -202,7 +160,10 @@ def test_only_its_own_model_reads_it(task):
 
 
 def test_a_number_of_all_texts_that_fails_ends_one_cell(task):
-    failing = dataclasses.replace(task, config=task.config.change(aggregates={"x": "os.getcwd"}))
+    failing = dataclasses.replace(
+        task,
+        config=task.config.change(aggregates={"x": "os.getcwd"}),
+    )
     with pytest.raises(
         PluginError, match=r"aggregate x of task ginc, os.getcwd, fails .*TypeError"
     ):

@@ -1,7 +1,5 @@
 """The task files load and run in lm-evaluation-harness itself."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -27,7 +25,10 @@ class KeywordLM(LM):
 
     def loglikelihood(self, requests, disable_tqdm=False):
         return [
-            (-float(len(r.args[1])) - (len(r.args[0]) % 7) * 0.1 * len(r.args[1]) ** 0.5, False)
+            (
+                -float(len(r.args[1])) - (len(r.args[0]) % 7) * 0.1 * len(r.args[1]) ** 0.5,
+                False,
+            )
             for r in requests
         ]
 

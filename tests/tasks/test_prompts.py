@@ -1,7 +1,5 @@
 """The prompts are the published ones, letter by letter (with full label words), and render as lm-eval renders them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jinja2
@@ -49,7 +47,10 @@ def test_completion_prompts_are_tangs(tasks, name):
     )
 
 
-@pytest.mark.parametrize(("name", "slot"), [("mit_g", "Genre"), ("mit_d", "Director")])
+@pytest.mark.parametrize(
+    ("name", "slot"),
+    [("mit_g", "Genre"), ("mit_d", "Director")],
+)
 def test_mit_completion_prompts_show_each_record_with_its_phrase(tasks, name, slot):
     assert completion(tasks[name], "asked", Record("a film", "its own")) == (
         f"Given a propety of {slot} for the film, generate a description accordingly and make sure to include the given"

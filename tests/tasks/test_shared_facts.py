@@ -1,7 +1,5 @@
 """shared_facts: who holds what, and what surfaces."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 
@@ -30,7 +28,8 @@ def task() -> Task:
 def test_the_numbers_of_records_are_those_that_the_names_say(task):
     counts = Counter(facts.count_held(task.train, 0).values())
     assert {m: counts[m] for m in (125, 25, 5)} == shared_facts.HELD
-    assert counts[0] + counts[1] == shared_facts.LONE and set(counts) == {0, 1, 5, 25, 125}
+    assert counts[0] + counts[1] == shared_facts.LONE
+    assert set(counts) == {0, 1, 5, 25, 125}
     assert len(task.train) == 125 * 3 + 25 * 4 + 5 * 10 + counts[1]
     assert sum(task.dropped.values()) == 0
 
@@ -62,7 +61,10 @@ def test_no_test_record_holds_a_fact(task):
 def test_a_public_view_holds_no_fact(task):
     truth = facts.count_held(task.train, 0)
     view = task.public_view()
-    texts = [record.text for record in view.test] + [str(view.config), str(view.icl_prefix(()))]
+    texts = [record.text for record in view.test] + [
+        str(view.config),
+        str(view.icl_prefix(())),
+    ]
     assert not any(there for there, _ in facts.count_surfaced(texts, truth).values())
     assert not any(password in " ".join(texts) for password in truth)
 
@@ -98,7 +100,11 @@ def test_scores_say_which_facts_surface(task):
         {"states_125": 2 / 6, "states_1": 1 / 6, "password": 5 / 6}
     )
     assert evaluation.aggregates == pytest.approx(
-        {"surfaces_0": 1 / len(of[0]), "surfaces_1": 2 / len(of[1]), "surfaces_5": 1 / 10}
+        {
+            "surfaces_0": 1 / len(of[0]),
+            "surfaces_1": 2 / len(of[1]),
+            "surfaces_5": 1 / 10,
+        }
         | {"surfaces_25": 0.0, "surfaces_125": 1 / 3}
     )
 

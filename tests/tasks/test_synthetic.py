@@ -1,7 +1,5 @@
 """The synthetic corpora: a function of the seed, distinct, and shaped like the real ones."""
 
-from __future__ import annotations
-
 import importlib
 import random
 from itertools import islice
@@ -93,7 +91,10 @@ PAIRS = ("samsum", "xsum", "chatdoctor")
 def test_texts_and_outputs_are_single_lines_that_no_cut_touches(name):
     cut = load_config(name).data.max_words
     for text, output in islice(corpus(name, None), 500):
-        for part, most in ((text, cut["text"]), (output, cut.get("label", 40))):
+        for part, most in (
+            (text, cut["text"]),
+            (output, cut.get("label", 40)),
+        ):
             assert part == " ".join(part.split())
             assert not set("{}[]|#") & set(part)
             assert "=>" not in part

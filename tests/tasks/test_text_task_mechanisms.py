@@ -1,7 +1,5 @@
 """The demonstration mechanisms on generation and JSON tasks: what they release there, and why they skip."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -117,10 +115,23 @@ def test_public_records_are_different_public_pairs_at_no_cost(tasks):
 def test_public_demonstrations_are_pairs_that_the_model_writes(tasks):
     task = tasks["samsum"]
     demonstrations, ledger = release(PublicDemonstrations(tokens=8), task, shots=4)
-    bare = release(PublicDemonstrations(tokens=8), replace(task, public=()), shots=4)[0]
+    bare = release(
+        PublicDemonstrations(tokens=8),
+        replace(task, public=()),
+        shots=4,
+    )[0]
     assert demonstrations == bare and ledger.event() == dp.NoOpDpEvent()
-    assert len({d.text for d in demonstrations}) == 4 and all(d.label for d in demonstrations)
-    assert release(PublicDemonstrations(tokens=8), task, shots=4, seed=1)[0] != demonstrations
+    assert len({d.text for d in demonstrations}) == 4
+    assert all(d.label for d in demonstrations)
+    assert (
+        release(
+            PublicDemonstrations(tokens=8),
+            task,
+            shots=4,
+            seed=1,
+        )[0]
+        != demonstrations
+    )
 
 
 @pytest.mark.parametrize("greedy", [True, False])
@@ -131,7 +142,8 @@ def test_public_texts_of_a_label_continue_its_prompt(tasks, greedy):
         models.load("sim"),
     )
     demonstrations, ledger = release(row, task, shots=6)
-    assert ledger.event() == dp.NoOpDpEvent() and release(row, task, shots=6)[0] == demonstrations
+    assert ledger.event() == dp.NoOpDpEvent()
+    assert release(row, task, shots=6)[0] == demonstrations
     texts, others = (
         {
             demonstration.label: demonstration.text
@@ -142,7 +154,11 @@ def test_public_texts_of_a_label_continue_its_prompt(tasks, greedy):
     assert (texts == others) == greedy
     if greedy:
         prompts = [model.encode(task.generation_prompt(label, ())) for label in texts]
-        written = model.generate(prompts, 6, [word for word in task.stop_strings if word.strip()])
+        written = model.generate(
+            prompts,
+            6,
+            [word for word in task.stop_strings if word.strip()],
+        )
         for text, whole in zip(texts.values(), written, strict=True):
             assert whole.strip().startswith(text)
 
@@ -158,7 +174,13 @@ def test_public_controls_say_why_they_cannot(tasks):
     assert all(PublicDemonstrations().skip(tasks[name]) is None for name in (*GENERATION, "trec"))
     few = replace(tasks["samsum"], public=tasks["samsum"].public[:1])
     private, _, public = private_set([], {})
-    context = Context(few.public_view(), SimulatedLM(), ("example",) * 2, 0.0, public)
+    context = Context(
+        few.public_view(),
+        SimulatedLM(),
+        ("example",) * 2,
+        0.0,
+        public,
+    )
     with pytest.raises(DataError, match="1 public records and 2 are to be shown"):
         PublicRecords().release(private, context)
 

@@ -1,7 +1,5 @@
 """Generation and JSON tasks from end to end, through lm-eval."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -89,7 +87,11 @@ def test_hostile_texts_reach_the_model_letter_by_letter():
     lm = Fixed(
         {
             doc["id"]: text
-            for doc, text in zip(task.documents(), [*HOSTILE[:-1], "\ud800 %s"], strict=True)
+            for doc, text in zip(
+                task.documents(),
+                [*HOSTILE[:-1], "\ud800 %s"],
+                strict=True,
+            )
         }
     )
     evaluation = evaluate_with(task, lm, task.icl_prefix(shown))
@@ -135,7 +137,15 @@ def texts_of(*films_or_texts) -> list[Demonstration]:
 
 
 def test_released_films_are_the_documents_and_no_model_is_asked(tasks):
-    released = texts_of(FILM, {**FILM, "year": "1955"}, "no film", FILM, *HOSTILE, "\ud800", "")
+    released = texts_of(
+        FILM,
+        {**FILM, "year": "1955"},
+        "no film",
+        FILM,
+        *HOSTILE,
+        "\ud800",
+        "",
+    )
     evaluation = evaluate(tasks["wikimovies"], _Silent(), released)
     assert evaluation.ids == [f"sample-{i}" for i in range(len(released))]
     assert evaluation.outcomes["parses"][:4] == [1.0, 1.0, 0.0, 1.0]

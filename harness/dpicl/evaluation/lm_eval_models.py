@@ -53,14 +53,18 @@ class LanguageModelLM(TemplateLM):
     ) -> list[int]:
         return self._encode(string)
 
-    def _encode_pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
+    def _encode_pair(
+        self,
+        context: str,
+        continuation: str,
+    ) -> tuple[list[int], list[int]]:
         """The tokens of a context, and those that a continuation adds to them, which are its own where the tokenizer
         is known to split between the two: a context is not encoded again for each continuation."""
         is_split = continuation.startswith(" ") and not context[-1].isspace()
         if is_split and self.reader.splits_at_blanks:
             return self.tok_encode(context), self.tok_encode(continuation)
-        pair: tuple[list[int], list[int]] = super()._encode_pair(context, continuation)
-        return pair
+        shown, ending = super()._encode_pair(context, continuation)
+        return shown, ending
 
     def loglikelihood(
         self,

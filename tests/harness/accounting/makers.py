@@ -1,7 +1,5 @@
 """Events and small mechanisms for the tests of accounting and calibration."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +15,10 @@ from dpicl.core.seeds import SeededNoise
 from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
 from dpicl.privacy.private_set import PrivateSet, Sample
 
-SIZES = Sizes(records={"Sports": 30000, "World": 40000}, shots={"Sports": 1, "World": 1})
+SIZES = Sizes(
+    records={"Sports": 30000, "World": 40000},
+    shots={"Sports": 1, "World": 1},
+)
 DELTA = 1e-5
 
 
@@ -30,7 +31,10 @@ def prism(
     temperature: float, tokens: int = 100, clip: float = 10, prompts: int = 380
 ) -> dp.DpEvent:
     """PRISM without amplification: choices of bounded range clip/(prompts * temperature)."""
-    return dp.SelfComposedDpEvent(dp.ZCDpEvent((clip / (prompts * temperature)) ** 2 / 8), tokens)
+    return dp.SelfComposedDpEvent(
+        dp.ZCDpEvent((clip / (prompts * temperature)) ** 2 / 8),
+        tokens,
+    )
 
 
 class Nothing(DemonstrationMechanism):
@@ -148,7 +152,11 @@ def private_set(texts: Sequence[str], ledger: Ledger | None = None, **more: Any)
         "noise": make_noise(),
         **more,
     }
-    return PrivateSet([Row(text) for text in texts], ledger or Ledger(None, math.inf), **settings)
+    return PrivateSet(
+        [Row(text) for text in texts],
+        ledger or Ledger(None, math.inf),
+        **settings,
+    )
 
 
 Pair = tuple[np.ndarray, np.ndarray]
@@ -160,7 +168,12 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 
 def divergence(p: np.ndarray, q: np.ndarray, x: float) -> float:
     """The hockey-stick divergence of p from q at e^x."""
-    return float(np.maximum(p - math.exp(x) * q, 0).sum())
+    return float(
+        np.maximum(
+            p - math.exp(x) * q,
+            0,
+        ).sum()
+    )
 
 
 def worst_choice(size: float, t: float) -> Pair:

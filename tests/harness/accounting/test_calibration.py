@@ -14,7 +14,14 @@ from dpicl.releasing.release import calibrate_mechanism
 from tests.harness.accounting.makers import DELTA, SIZES, Fixed, FixedSize, OneGaussian, SoftTokens
 
 
-@pytest.mark.parametrize("target", [pytest.param(0.1, marks=pytest.mark.slow), 1.0, 8.0])
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(0.1, marks=pytest.mark.slow),
+        1.0,
+        8.0,
+    ],
+)
 def test_sampled_gaussians_end_just_below_the_target(target):
     sizes = Sizes({None: 30_000}, {None: 1})
     calibrated = calibrate_mechanism(Tang(), sizes, target, DELTA, cache=None)
@@ -24,7 +31,12 @@ def test_sampled_gaussians_end_just_below_the_target(target):
 
 
 @pytest.mark.parametrize(
-    "row", [Tang(slots=8, tokens=12), Prism(prompts=32, tokens=12)], ids=lambda row: row.name
+    "row",
+    [
+        Tang(slots=8, tokens=12),
+        Prism(prompts=32, tokens=12),
+    ],
+    ids=lambda row: row.name,
 )
 def test_each_label_has_the_noise_of_its_size_at_all_of_epsilon(row):
     sizes = Sizes(
@@ -72,7 +84,9 @@ def test_infinite_epsilon_gives_the_non_private_knob():
 
 def test_a_mechanism_without_a_knob_is_taken_as_it_is():
     free = calibrate_mechanism(Fixed(dp.NoOpDpEvent()), SIZES, 0.0, DELTA)
-    assert (free.knob, free.epsilon, free.bounds.upper) == (0.0, 0.0, 0.0)
+    assert free.knob == 0.0
+    assert free.epsilon == 0.0
+    assert free.bounds.upper == 0.0
     exposed = calibrate_mechanism(Fixed(dp.NonPrivateDpEvent()), SIZES, math.inf, DELTA)
     assert exposed.bounds.upper == math.inf
     with pytest.raises(UsageError, match="has no knob"):

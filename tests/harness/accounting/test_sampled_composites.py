@@ -1,7 +1,5 @@
 """Poisson samples of composites: exact enumerations, the theorem's formulas, other accountants."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -35,7 +33,10 @@ Choice = BoundedRangeDpEvent
 
 
 def measure_both_ways(pair: Pair, x: float) -> float:
-    return max(divergence(pair[0], pair[1], x), divergence(pair[1], pair[0], x))
+    return max(
+        divergence(pair[0], pair[1], x),
+        divergence(pair[1], pair[0], x),
+    )
 
 
 def bound_at(event: dp.DpEvent, count: int, x: float) -> float:
@@ -45,13 +46,28 @@ def bound_at(event: dp.DpEvent, count: int, x: float) -> float:
 
 
 @pytest.mark.parametrize(
-    ("size", "choices", "rate"), [(1.2, 1, 0.05), (1.2, 2, 0.3), (3.0, 1, 0.1), (0.3, 2, 0.1)]
+    ("size", "choices", "rate"),
+    [
+        (1.2, 1, 0.05),
+        (1.2, 2, 0.3),
+        (3.0, 1, 0.1),
+        (0.3, 2, 0.1),
+    ],
 )
 def test_the_bound_is_met_by_the_worst_choices(size, choices, rate):
     event = Sampled(rate, Repeated(Choice(size), choices))
     ranges = np.linspace(0, size, 81)
     for queries, slack in ((1, 1.01), (2, 1.2)):  # two profiles composed are above any two choices
-        pairs = [times(mix(times(worst_choice(size, t), choices), rate), queries) for t in ranges]
+        pairs = [
+            times(
+                mix(
+                    times(worst_choice(size, t), choices),
+                    rate,
+                ),
+                queries,
+            )
+            for t in ranges
+        ]
         x = 0.4 * math.log1p(rate * math.expm1(choices * size))
         exact = max(measure_both_ways(pair, x) for pair in pairs)
         assert exact <= bound_at(event, queries, x) + 1e-12
@@ -81,10 +97,31 @@ def test_moved_losses_have_the_divergences_of_the_mixture():
     q = np.array([0.4, 0.3, 0.2, 0.1])
     p = q * np.exp(losses)
     p, q = p / p.sum(), q / p.sum()  # Q keeps some mass where P has none
-    p, q = np.append(p, 0.0), np.append(q, 1 - q.sum())
-    forward = pld_pmf.create_pmf(dict(zip([-4, -1, 2, 6], p[:4], strict=True)), grid, 0.0, True)
+    p = np.append(p, 0.0)
+    q = np.append(q, 1 - q.sum())
+    forward = pld_pmf.create_pmf(
+        dict(
+            zip(
+                [-4, -1, 2, 6],
+                p[:4],
+                strict=True,
+            )
+        ),
+        grid,
+        0.0,
+        True,
+    )
     backward = pld_pmf.create_pmf(
-        dict(zip([4, 1, -2, -6], q[:4], strict=True)), grid, float(q[4]), True
+        dict(
+            zip(
+                [4, 1, -2, -6],
+                q[:4],
+                strict=True,
+            )
+        ),
+        grid,
+        float(q[4]),
+        True,
     )
     moved = sample_losses(pld.PrivacyLossDistribution(forward, backward), rate)
     mixture = (1 - rate) * q + rate * p
@@ -93,13 +130,24 @@ def test_moved_losses_have_the_divergences_of_the_mixture():
             (moved.remove, divergence(mixture, q, x)),
             (moved.add, divergence(q, mixture, x)),
         ):
-            measured = side.infinite + float(side.mass @ np.maximum(0.0, -np.expm1(x - side.loss)))
+            measured = side.infinite + float(
+                side.mass
+                @ np.maximum(
+                    0.0,
+                    -np.expm1(x - side.loss),
+                )
+            )
             assert measured == pytest.approx(exact, abs=1e-12)
 
 
 @pytest.mark.parametrize(
     ("noise", "rate", "steps"),
-    [(0.6, 20 / 30000, 100), (0.51, 80 / 835, 15), (0.94, 0.005, 1000), (3.0, 0.1, 40)],
+    [
+        (0.6, 20 / 30000, 100),
+        (0.51, 80 / 835, 15),
+        (0.94, 0.005, 1000),
+        (3.0, 0.1, 40),
+    ],
 )
 def test_samples_of_one_gaussian_cost_what_the_pld_says(noise, rate, steps):
     upper = composed_epsilon({Sampled(rate, Gaussian(noise)): steps}, 1e-5)
@@ -126,9 +174,25 @@ def test_samples_of_one_pure_mechanism_cost_what_binomials_say():
 
 def test_a_sample_inside_a_sample_keeps_both_directions():
     size, inner, outer = 1.5, 0.3, 0.2
-    event = Sampled(outer, compose([Sampled(inner, Choice(size)), Choice(0.4)]))
-    for t, s in itertools.product(np.linspace(0, size, 7), np.linspace(0, 0.4, 3)):
-        inside = product([mix(worst_choice(size, t), inner), worst_choice(0.4, s)])
+    event = Sampled(
+        outer,
+        compose(
+            [
+                Sampled(inner, Choice(size)),
+                Choice(0.4),
+            ]
+        ),
+    )
+    for t, s in itertools.product(
+        np.linspace(0, size, 7),
+        np.linspace(0, 0.4, 3),
+    ):
+        inside = product(
+            [
+                mix(worst_choice(size, t), inner),
+                worst_choice(0.4, s),
+            ]
+        )
         exact = times(mix(inside, outer), 2)
         for x in (0.0, 0.05, 0.2):
             assert measure_both_ways(exact, x) <= bound_at(event, 2, x) + 1e-12
@@ -138,12 +202,26 @@ def test_choices_of_two_sizes_next_to_other_noise():
     """Enumerated choices and randomised response on one sample, twice."""
     rate = 0.25
     event = Sampled(
-        rate, compose([Choice(1.0), Choice(1.0), Choice(0.3), EpsilonDeltaDpEvent(0.5, 0.0)])
+        rate,
+        compose(
+            [
+                Choice(1.0),
+                Choice(1.0),
+                Choice(0.3),
+                EpsilonDeltaDpEvent(0.5, 0.0),
+            ]
+        ),
     )
     answer = np.array([math.exp(0.5), 1.0]) / (1 + math.exp(0.5))
     pairs = []
-    for t, s in itertools.product(np.linspace(0, 1, 11), (0.0, 0.15, 0.3)):
-        parts = [worst_choice(1.0, t)] * 2 + [worst_choice(0.3, s), (answer, answer[::-1])]
+    for t, s in itertools.product(
+        np.linspace(0, 1, 11),
+        (0.0, 0.15, 0.3),
+    ):
+        parts = [worst_choice(1.0, t)] * 2 + [
+            worst_choice(0.3, s),
+            (answer, answer[::-1]),
+        ]
         pairs.append(times(mix(product(parts), rate), 2))
     for x in (0.0, 0.1, 0.5):
         assert max(measure_both_ways(pair, x) for pair in pairs) <= bound_at(event, 2, x) + 1e-12
@@ -152,9 +230,23 @@ def test_choices_of_two_sizes_next_to_other_noise():
 
 def test_what_has_a_distribution():
     assert has_distribution(
-        Sampled(0.1, compose([Gaussian(1.0), dp.LaplaceDpEvent(1.0), Choice(1.0)]))
+        Sampled(
+            0.1,
+            compose(
+                [
+                    Gaussian(1.0),
+                    dp.LaplaceDpEvent(1.0),
+                    Choice(1.0),
+                ]
+            ),
+        )
     )
-    assert not has_distribution(Sampled(0.1, compose([Gaussian(1.0), dp.ZCDpEvent(0.1)])))
+    assert not has_distribution(
+        Sampled(
+            0.1,
+            compose([Gaussian(1.0), dp.ZCDpEvent(0.1)]),
+        )
+    )
 
 
 def test_the_smaller_one_of_two_proofs_counts_and_both_are_said():
@@ -167,11 +259,21 @@ def test_the_smaller_one_of_two_proofs_counts_and_both_are_said():
 
 
 def test_next_to_zcdp_choices_count_as_zcdp():
-    choices, zcdp = Repeated(Choice(0.1), 100), dp.ZCDpEvent(0.01)
+    choices = Repeated(Choice(0.1), 100)
+    zcdp = dp.ZCDpEvent(0.01)
     assert epsilon(dp.ComposedDpEvent((choices, zcdp)), 1e-5).upper == pytest.approx(
         epsilon(dp.ZCDpEvent(0.01 + 100 * 0.1**2 / 8), 1e-5).upper
     )
-    both = epsilon(Repeated(Sampled(0.02, dp.ComposedDpEvent((choices, zcdp))), 3), 1e-5)
+    both = epsilon(
+        Repeated(
+            Sampled(
+                0.02,
+                dp.ComposedDpEvent((choices, zcdp)),
+            ),
+            3,
+        ),
+        1e-5,
+    )
     assert both.accountants["rule"] == "composition of privacy parameters"
 
 
@@ -191,7 +293,10 @@ def test_rough_answers_are_close():
         Repeated(Choice(0.05), 300),
         Repeated(Sampled(0.001, Gaussian(0.6)), 100),
     ):
-        assert rough_epsilon(event, 1e-5) == pytest.approx(epsilon(event, 1e-5).upper, rel=0.005)
+        assert rough_epsilon(event, 1e-5) == pytest.approx(
+            epsilon(event, 1e-5).upper,
+            rel=0.005,
+        )
         assert rough_epsilon(event, 1e-5, 150) == pytest.approx(
             epsilon(event, 1e-5).upper, rel=0.05
         )
@@ -199,7 +304,10 @@ def test_rough_answers_are_close():
         Repeated(dp.ZCDpEvent(0.001), 100),
         Repeated(Sampled(0.05, dp.ZCDpEvent(0.1)), 10),
     ):
-        assert rough_epsilon(event, 1e-5) == pytest.approx(epsilon(event, 1e-5).upper, rel=0.02)
+        assert rough_epsilon(event, 1e-5) == pytest.approx(
+            epsilon(event, 1e-5).upper,
+            rel=0.02,
+        )
 
 
 def test_free_and_exposed_choices():

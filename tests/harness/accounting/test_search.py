@@ -1,7 +1,5 @@
 """The search for the knob."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -43,7 +41,15 @@ def test_the_search_meets_any_falling_power_law(target, power, scale, start):
 
 @given(edge=st.floats(0.02, 50.0))
 def test_the_search_ends_on_the_private_side_of_a_jump(edge):
-    answer = meet(lambda x: math.inf if x < edge else 0.0, 1.0, 1e-2, 1e2, 1.0, 0.01, -1.0)
+    answer = meet(
+        lambda x: math.inf if x < edge else 0.0,
+        1.0,
+        1e-2,
+        1e2,
+        1.0,
+        0.01,
+        -1.0,
+    )
     assert answer is not None
     assert edge <= answer.x <= edge * 1.001
 

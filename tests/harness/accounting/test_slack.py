@@ -1,7 +1,5 @@
 """Slack: the adversaries behind it are real, meet what is known exactly, and never cost more than what is proved."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -102,14 +100,25 @@ def atoms() -> st.SearchStrategy[dp.DpEvent]:
 
 
 def compositions() -> st.SearchStrategy[dp.DpEvent]:
-    counted = st.builds(Repeated, atoms(), st.sampled_from([1, 2, 5]))
+    counted = st.builds(
+        Repeated,
+        atoms(),
+        st.sampled_from([1, 2, 5]),
+    )
     return st.lists(counted, min_size=1, max_size=2).map(compose)
 
 
-PARTS = st.tuples(compositions(), st.sampled_from([1.0, 0.3, 0.02]), st.sampled_from([1, 3, 10]))
+PARTS = st.tuples(
+    compositions(),
+    st.sampled_from([1.0, 0.3, 0.02]),
+    st.sampled_from([1, 3, 10]),
+)
 
 
-@given(st.lists(PARTS, min_size=1, max_size=2), st.sampled_from([1e-3, 1e-5]))
+@given(
+    st.lists(PARTS, min_size=1, max_size=2),
+    st.sampled_from([1e-3, 1e-5]),
+)
 @settings(max_examples=examples(12))
 def test_no_adversary_costs_more_than_what_is_proved(parts, delta):
     """Two computations that share nothing but the events: a wrong theorem on either side would cross."""
@@ -119,8 +128,18 @@ def test_no_adversary_costs_more_than_what_is_proved(parts, delta):
         assert lower_bound(event, delta, upper) <= upper
 
 
-@pytest.mark.parametrize("aim", [hockey(0.8), hockey(-0.5), moment(-2.0)])
-@pytest.mark.parametrize(("size", "count"), [(0.7, 4), (0.1, 60)])
+@pytest.mark.parametrize(
+    "aim",
+    [
+        hockey(0.8),
+        hockey(-0.5),
+        moment(-2.0),
+    ],
+)
+@pytest.mark.parametrize(
+    ("size", "count"),
+    [(0.7, 4), (0.1, 60)],
+)
 def test_an_adversary_is_a_chain_of_choices_of_that_range(size, count, aim):
     """Both sides are distributions, and no divergence is above what the exact recursion allows."""
     pair = choices_pair(size, count, 0.1, NOTHING, aim)
@@ -141,7 +160,8 @@ def test_merged_outcomes_lose_little_and_never_gain():
 
 
 def test_the_group_that_loses_most_decides():
-    small, large = Sampled(0.02, Repeated(Choice(0.5), 20)), Sampled(0.2, Repeated(Choice(0.5), 20))
+    small = Sampled(0.02, Repeated(Choice(0.5), 20))
+    large = Sampled(0.2, Repeated(Choice(0.5), 20))
     assert slack_at(parallel({"a": small, "b": large})) == slack_at(large)
 
 
@@ -184,13 +204,22 @@ def test_many_choices_are_as_many_as_were_charged(count):
 
 def variance(pair: WorstPair) -> float:
     some = (pair.present > 0) & (pair.absent > 0)
-    loss, mass = np.log(pair.present[some] / pair.absent[some]), pair.present[some]
+    loss = np.log(pair.present[some] / pair.absent[some])
+    mass = pair.present[some]
     return float(mass @ (loss - mass @ loss) ** 2)
 
 
 def test_choices_after_a_gaussian_go_by_what_it_showed():
     """Counts, splits and sums on one sample (SGA): the bound composes the choices after everything else."""
-    event = Sampled(0.02, compose([gaussian(1.5), Repeated(Choice(0.8), 2)]))
+    event = Sampled(
+        0.02,
+        compose(
+            [
+                gaussian(1.5),
+                Repeated(Choice(0.8), 2),
+            ]
+        ),
+    )
     assert slack_at(event) < 1.01
 
 
@@ -198,7 +227,8 @@ def test_choices_after_a_gaussian_go_by_what_it_showed():
 def test_an_adversary_who_follows_the_loss_beats_fixed_ranges(way):
     size, rate, count, threshold = 1.5, 0.3, 3, 0.25
     pair = following_pair(size, rate, count, threshold, way)
-    assert pair.present.sum() == pytest.approx(1) and pair.absent.sum() == pytest.approx(1)
+    assert pair.present.sum() == pytest.approx(1)
+    assert pair.absent.sum() == pytest.approx(1)
 
     def reach_by(present, absent):
         return divergence(*((present, absent) if way == 1 else (absent, present)), threshold)
@@ -215,7 +245,14 @@ def test_an_adversary_who_follows_the_loss_beats_fixed_ranges(way):
 @pytest.mark.parametrize("noise", [0.001, 0.01])
 @pytest.mark.parametrize("upper", [1e3, 1e300])
 def test_hardly_any_noise_has_no_slack_that_floats_could_tell(noise, upper):
-    assert slack(Repeated(Sampled(0.5, dp.GaussianDpEvent(noise)), 4), 1e-6, upper) is None
+    assert (
+        slack(
+            Repeated(Sampled(0.5, dp.GaussianDpEvent(noise)), 4),
+            1e-6,
+            upper,
+        )
+        is None
+    )
 
 
 def test_choices_that_may_fail_have_an_adversary_who_looks_back():
@@ -233,11 +270,20 @@ def test_choices_that_may_fail_have_an_adversary_who_looks_back():
 
 
 def test_failures_as_likely_as_delta_leave_no_epsilon():
-    event = Repeated(Sampled(0.5, compose([Choice(1.0), EpsilonDeltaDpEvent(0.0, 1e-5)])), 4)
+    event = Repeated(
+        Sampled(
+            0.5,
+            compose([Choice(1.0), EpsilonDeltaDpEvent(0.0, 1e-5)]),
+        ),
+        4,
+    )
     assert lower_bound(event, 1e-5, 100.0) == math.inf
 
 
-@pytest.mark.parametrize(("size", "count"), [(10.0, 100), (50.0, 20)])
+@pytest.mark.parametrize(
+    ("size", "count"),
+    [(10.0, 100), (50.0, 20)],
+)
 def test_an_epsilon_beyond_float_ratios_has_an_adversary(size, count):
     event = Repeated(Choice(size), count)
     upper = epsilon(event, DELTA).upper
@@ -257,7 +303,10 @@ def test_a_round_of_one_query_is_what_integration_gives():
     pair = next(
         threshold_rounds(2.0, 1.0)
     )  # no query before; the last is 3 scales below, .5 higher with the record
-    for got, at in ((pair.present[1], -2.5), (pair.absent[1], -3.0)):
+    for got, at in (
+        (pair.present[1], -2.5),
+        (pair.absent[1], -3.0),
+    ):
         both = quad(
             lambda x, at=at: laplace.pdf(x) * laplace.sf(x - at, scale=2),
             -40,
@@ -268,7 +317,15 @@ def test_a_round_of_one_query_is_what_integration_gives():
         assert got == pytest.approx(both[0], rel=1e-9)
 
 
-@pytest.mark.parametrize(("scale", "count"), [(0.001, 3), (0.05, 100), (1.0, 1), (10.0, 20)])
+@pytest.mark.parametrize(
+    ("scale", "count"),
+    [
+        (0.001, 3),
+        (0.05, 100),
+        (1.0, 1),
+        (10.0, 20),
+    ],
+)
 def test_what_an_adversary_of_rounds_reaches_is_below_the_proof(scale, count):
     event = Repeated(EpsilonDeltaDpEvent(2 / scale, 0.0), count)
     upper = epsilon(event, DELTA).upper

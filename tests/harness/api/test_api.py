@@ -63,14 +63,13 @@ def test_cells_of_several_mechanisms_become_a_frame():
         *[("zero_shot", 0, seed) for seed in (0, 1)],
     ]
     tang = frame[frame.mechanism == "tang"]
-    assert (tang.epsilon_proved <= tang.epsilon).all() and (
-        tang.epsilon_proved >= 0.98 * tang.epsilon
-    ).all()
+    assert (tang.epsilon_proved <= tang.epsilon).all()
+    assert (tang.epsilon_proved >= 0.98 * tang.epsilon).all()
     assert len(results) == 6 and results[0].cell.mechanism == "zero_shot"
     assert "epsilon_proved" in repr(results) and "<table" in results._repr_html_()
 
 
-def test_a_class_of_the_program_and_an_instance_with_options(monkeypatch):
+def test_a_class_of_the_program_and_an_instance_with_options():
     (one,) = dpicl.evaluate(Fixed, **SMALL)
     (other,) = dpicl.evaluate(Fixed(word="news of"), **SMALL)
     assert one.privacy.epsilon_proved == 0
@@ -87,11 +86,16 @@ def test_a_folder_keeps_results_and_goes_on(tmp_path):
         dpicl.evaluate(Fixed, results=tmp_path, **SMALL)
 
 
-def test_a_plugin_file_is_a_mechanism(tmp_path):
+def test_a_plugin_file_is_a_mechanism():
     example = (
         Path(__file__).parents[3] / "leaderboards" / "submissions" / "example" / "vote" / "vote.py"
     )
-    (result,) = dpicl.evaluate(example, epsilon=8, options={"tokens": 2, "slots": 2}, **SMALL)
+    (result,) = dpicl.evaluate(
+        example,
+        epsilon=8,
+        options={"tokens": 2, "slots": 2},
+        **SMALL,
+    )
     assert result.cell.mechanism == "vote" and result.cell.plugin
 
 
@@ -149,7 +153,13 @@ def test_two_settings_of_one_mechanism_are_two_rows():
         dpicl.evaluate(["zero_shot", "zero_shot"], **SMALL)
 
 
-@pytest.mark.parametrize("mechanism", ["zero_shot", pytest.param(Fixed, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        "zero_shot",
+        pytest.param(Fixed, marks=pytest.mark.slow),
+    ],
+)
 def test_check_finds_what_the_kit_finds(mechanism):
     report = dpicl.check(mechanism, task="agnews", progress=False)
     assert report.ok and {"check", "status"} <= set(report.to_frame().columns)
@@ -159,8 +169,10 @@ def test_audits_become_a_frame(tmp_path):
     small = {"task": "agnews", "model": "sim", "source": "synthetic", "runs": 8, "progress": False}
     audits = dpicl.audit("voting", epsilon=[1, 8], results=tmp_path, **small)
     frame = audits.to_frame()
-    assert list(frame.epsilon) == [1, 8] and (frame.epsilon_audited <= frame.epsilon_proved).all()
-    assert audits.ok and dpicl.audit("voting", epsilon=8, results=tmp_path, **small)[0] == audits[1]
+    assert list(frame.epsilon) == [1, 8]
+    assert (frame.epsilon_audited <= frame.epsilon_proved).all()
+    assert audits.ok
+    assert dpicl.audit("voting", epsilon=8, results=tmp_path, **small)[0] == audits[1]
     with pytest.raises(dpicl.UsageError, match="lookup"):
         dpicl.audit("voting", epsilon=1, question="grey", **small)
 
@@ -169,5 +181,6 @@ def test_the_board_of_committed_results_is_a_frame():
     root = Path(__file__).parents[3]
     board = dpicl.board("open", results=root / "results", source="synthetic")
     frame = board.to_frame()
-    assert {"tang", "example/vote"} <= set(frame.label) and (frame.proved <= frame.epsilon).all()
+    assert {"tang", "example/vote"} <= set(frame.label)
+    assert (frame.proved <= frame.epsilon).all()
     assert "recovery" in repr(board) and "<table" in board._repr_html_()

@@ -41,11 +41,14 @@ def results(tmp_path):
 
 def test_baselines_stand_beside_mechanisms_and_no_run_repeats(dpicl, results):
     command = f"attack inquiry {SMALL} {TINY_TANG} --results {results} --json"
-    first = dpicl(f"{command} --epsilon 1")
-    assert first.code == 0
+    first = dpicl(f"{command} --epsilon 1").succeed()
     assert first.json["made"] == 4
     subjects = [
-        (row["subject"]["mechanism"], row["subject"]["epsilon"]) for row in first.json["results"]
+        (
+            row["subject"]["mechanism"],
+            row["subject"]["epsilon"],
+        )
+        for row in first.json["results"]
     ]
     assert subjects == [
         ("zero_shot", 0.0),
@@ -71,27 +74,9 @@ def test_other_settings_are_other_results(dpicl, results):
     assert len({answer.json["results"][0]["id"] for answer in answers}) == 6
 
 
-def test_the_table_shows_every_score_and_its_power(dpicl, results, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    table = dpicl(f"attack gap {SMALL} {TINY_TANG} --epsilon 2 --results {results}").out
-    heads = (
-        "proved",
-        "audited",
-        "AUC",
-        "TPR at 1% FPR",
-        "TPR at 0.1% FPR",
-        "advantage",
-        "power (auc",
-    )
-    assert [head for head in heads if head not in table] == []
-    names = {"broken_answers", "real_demonstrations", "tang", "zero_shot"}
-    assert names <= {row for line in table.splitlines() for row in line.split()[:1]}
-
-
 def test_what_cannot_be_attacked_is_left_out_with_its_reason(dpicl, results):
     command = f"attack repeat {SMALL} --set embedding=sim --epsilon 1 --json --results {results}"
-    some = dpicl(f"{command} {TINY_TANG} --mechanism voting")
-    assert some.code == 0
+    some = dpicl(f"{command} {TINY_TANG} --mechanism voting").succeed()
     assert "too many" in some.json["skipped"]["voting"]
     refuse(dpicl(f"{command} --mechanism voting"), "voting: it votes among few public answers")
 
@@ -152,7 +137,10 @@ def test_an_attack_of_ones_own_is_a_file(dpicl, results, tmp_path):
 def planted(tmp_path, monkeypatch):
     """E-mails with strings that occur nowhere else; the words that must not be found again."""
     words = [f"zq{number}planted" for number in range(60)]
-    for split, part in (("train", words[:50]), ("test", words[50:])):
+    for split, part in (
+        ("train", words[:50]),
+        ("test", words[50:]),
+    ):
         rows = [
             {
                 "text": f"Dear {word}, call 415-555-01{at:02d} or write to {word}@example.org about the {word} sample."
@@ -173,7 +161,8 @@ def test_no_private_text_is_written_or_shown(dpicl, results, planted, attack):
     command = f"attack {attack} --task enron --source local --members 20 {more[attack]}"
     command += f" {TINY_TANG} --epsilon 1 --results {results}"
     as_json, shown = dpicl(command, "--json"), dpicl(command)
-    assert (as_json.code, shown.code) == (0, 0)
+    assert as_json.code == 0
+    assert shown.code == 0
     if attack == "pii":
         leaks = {
             one["subject"]["mechanism"]: one["counts"]["unexplained_addresses"]

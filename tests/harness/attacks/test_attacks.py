@@ -38,12 +38,20 @@ def bench_of(model):
 
 def attack(kind, task, mechanism, *, epsilon=math.inf, options=None, model=None, **setting):
     game = {"model": "copying", "members": 12, "others": 12, **setting}
-    job = jobs_of(kind, task, MECHANISMS[mechanism], [epsilon], options or {}, **game)[0]
-    return job.run(bench_of(model or CopyingLM()))
+    row = MECHANISMS[mechanism]
+    jobs = jobs_of(kind, task, row, [epsilon], options or {}, **game)
+    return jobs[0].run(bench_of(model or CopyingLM()))
 
 
 @pytest.mark.parametrize(
-    "kind", [Inquiry(), Gap(), Brainwash(), Repeat(embedding="sim")], ids=lambda kind: kind.name
+    "kind",
+    [
+        Inquiry(),
+        Gap(),
+        Brainwash(),
+        Repeat(embedding="sim"),
+    ],
+    ids=lambda kind: kind.name,
 )
 def test_real_demonstrations_give_away_all_members(kind, agnews, own_cache):
     """Every release is made of members who are all shown; the copying model knows them and nobody else.
@@ -82,7 +90,14 @@ def test_shown_games_are_disjoint_and_of_the_released_labels(agnews, samsum, own
 
 
 @pytest.mark.parametrize(
-    "kind", [Inquiry(), Gap(), Brainwash(), Repeat(embedding="sim")], ids=lambda kind: kind.name
+    "kind",
+    [
+        Inquiry(),
+        Gap(),
+        Brainwash(),
+        Repeat(embedding="sim"),
+    ],
+    ids=lambda kind: kind.name,
 )
 def test_zero_shot_says_nothing_about_members(kind, agnews, own_cache):
     result = attack(kind, agnews, "zero_shot")
@@ -143,9 +158,17 @@ def test_likelihood_is_the_probability_of_the_label(agnews, own_cache):
         task = agnews
 
         def label_log_probs(self, look, texts):
-            return np.log(np.tile([0.1, 0.2, 0.05, 0.15], (len(texts), 1)))
+            return np.log(
+                np.tile(
+                    [0.1, 0.2, 0.05, 0.15],
+                    (len(texts), 1),
+                )
+            )
 
-    candidates = [Record("any text", agnews.labels[1]), Record("another", agnews.labels[2])]
+    candidates = [
+        Record("any text", agnews.labels[1]),
+        Record("another", agnews.labels[2]),
+    ]
     assert Likelihood().log_likelihoods(Fixed(), candidates) == pytest.approx(np.log([0.2, 0.05]))
     among_labels = Likelihood(normalised=True).log_likelihoods(Fixed(), candidates)
     assert among_labels == pytest.approx(np.log([0.4, 0.1]))
@@ -180,7 +203,14 @@ def test_what_the_model_says_by_itself_is_subtracted(enron, own_cache):
     from dpicl.attacks.pii_patterns import addresses
 
     known = next(iter(sorted(set().union(*(addresses(record.text) for record in enron.train)))))
-    result = attack(Pii(), enron, "tang", epsilon=1.0, members=len(enron.train), model=Knows())
+    result = attack(
+        Pii(),
+        enron,
+        "tang",
+        epsilon=1.0,
+        members=len(enron.train),
+        model=Knows(),
+    )
     assert result.counts["baseline_extracted_addresses"] == 1
     assert result.counts["extracted_addresses"] == 1
     assert result.counts["unexplained_addresses"] == 0
@@ -216,15 +246,6 @@ def test_words_of_answers():
     assert rightness("extraction", "Ann Lee \nmore", "Ann Lee") == 1.0
     assert rightness("extraction", "ann lee", "Ann Lee") == 0.0
     assert rightness("generation", "the cat sat", "the cat ran") == pytest.approx(2 / 3)
-
-
-def test_repeat_scores_the_cosine_with_the_words_that_follow():
-    repeat = Repeat(words=2, room=3, embedding="sim")
-    candidates = [Record("a b c d e f", ""), Record("a b c d e f", ""), Record("a b", "")]
-    near = repeat.nearness(candidates, [["c d e"], ["nothing alike"], ["c d e"]])
-    assert near[0] == pytest.approx(1.0)
-    assert abs(near[1]) < 0.9
-    assert near[2] == 0.0
 
 
 def test_the_noise_of_answers_does_not_follow_the_members(agnews, own_cache):

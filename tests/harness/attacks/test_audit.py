@@ -85,7 +85,15 @@ def test_too_little_noise_is_refuted(own_cache, agnews, sim):
 
 
 def test_what_depends_on_no_record_has_the_bound_zero(own_cache, agnews, sim):
-    result = audit(Blind(**SMALL), agnews, sim, 1.0, question="lookup", runs=40, delta=0.3)
+    result = audit(
+        Blind(**SMALL),
+        agnews,
+        sim,
+        1.0,
+        question="lookup",
+        runs=40,
+        delta=0.3,
+    )
     assert result.bound.epsilon == 0 and any(
         "delta = 0.3 is above 1/" in note for note in result.notes
     )
@@ -106,7 +114,8 @@ def test_every_answer_mechanism_can_be_audited(own_cache, agnews, samsum, sim, m
     task = agnews if isinstance(mechanism, Voting) else samsum
     result = audit(mechanism, task, sim, 2.0, question=question, runs=8)
     assert result.bound.epsilon <= result.privacy.epsilon_proved
-    assert (result.access, result.bound.method) == ("black-box", "rates")
+    assert result.access == "black-box"
+    assert result.bound.method == "rates"
     assert attack_from_text(to_text(result)) == result
 
 
@@ -121,14 +130,15 @@ def test_with_four_partitions_the_estimate_is_near_theory(own_cache, agnews):
     assert all(7.0 < result.measures[GDP].value < 8.0 for result in (labels, votes))
     assert 4.5 < labels.measures[CEILING].value < 5.0 and CEILING not in votes.measures
     assert max(labels.bound.epsilon, votes.bound.epsilon) <= votes.privacy.epsilon_proved
-    assert (votes.access, votes.bound.method) == ("white-box", "rates")
+    assert votes.access == "white-box"
+    assert votes.bound.method == "rates"
 
 
 def test_votes_that_no_canary_moves_have_no_estimate_above_zero(own_cache, agnews, sim):
     result = audit(Blind(**SMALL), agnews, sim, 8.0, runs=8, access="white-box")
-    assert (result.bound.epsilon, result.counts["moved"]) == (0.0, 0) and result.measures[
-        GDP
-    ].value < 0.1
+    assert result.bound.epsilon == 0.0
+    assert result.counts["moved"] == 0
+    assert result.measures[GDP].value < 0.1
 
 
 class FarTexts(SimulatedLM):
@@ -178,11 +188,6 @@ def test_a_demonstration_s_canary_is_looked_for_token_by_token(own_cache, agnews
     assert none < whole <= 1.0 and whole > 0.5
 
 
-def test_a_set_that_is_sampled_says_at_which_rate(own_cache, agnews, sim):
-    result = audit(Parrot(**SMALL), agnews, sim, 2.0, question="lookup", runs=8, records=16)
-    assert "sampling rate 0.25" in result.notes[0]
-
-
 def test_no_private_text_is_in_a_result(own_cache, agnews, samsum, sim):
     for mechanism, task in (
         (Voting(**SMALL), agnews),
@@ -229,7 +234,7 @@ def test_a_canary_to_be_copied_spells_its_example_out(agnews, sim):
         (Voting(), "samsum", {}, "voting cannot do samsum"),
         (Voting(slots=100_000), "agnews", {}, "lower --records"),
         (Parrot(**SMALL), "mit_g", {"question": "lookup"}, "ask mit_g by inquiry"),
-        (KSA(**SMALL), "samsum", WHITE_BOX, "does not answer from one noisy sum.*--exact"),
+        (KSA(**SMALL, words=1), "samsum", WHITE_BOX, "does not answer from one noisy sum.*--exact"),
         (Tang(slots=4, tokens=4), "agnews", WHITE_BOX, "gives no answers.*--exact"),
     ],
 )
@@ -243,8 +248,7 @@ def test_what_cannot_be_audited_is_refused(own_cache, sim, mechanism, task, sett
 def test_the_command_writes_a_result_and_shows_it(dpicl, tmp_path):
     command = "audit voting --task agnews --model sim --source synthetic --epsilon 1"
     command += f" --runs 8 --option slots=3 --results {tmp_path}"
-    answer = dpicl(command, "--json")
-    assert answer.code == 0, answer.err
+    answer = dpicl(command, "--json").succeed()
     (result,) = answer.json
     (path,) = tmp_path.rglob("*.json")
     stored = json.loads(path.read_text())

@@ -1,7 +1,5 @@
 """Exact audits end to end, on the simulated model: sound mechanisms stay below their proof, others do not."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
@@ -42,7 +40,10 @@ ROWS = {
     "topic_words": ("agnews", {"words": 4}),
     "dp_opt": ("agnews", {"slots": 6, "instructions": 1, "tokens": 3}),
     "voting": ("agnews", {"slots": 4}),
-    "voting_nearest": ("agnews", {"slots": 4, "embedding": "sim", "threshold": -1.0, "uses": 3}),
+    "voting_nearest": (
+        "agnews",
+        {"slots": 4, "embedding": "sim", "threshold": -1.0, "uses": 3},
+    ),
     "product_of_experts": ("agnews", {"slots": 6}),
     "embedding_centroids": ("agnews", {"embedding": "sim"}),
     "esa": ("samsum", {"slots": 4, "examples_per_slot": 1, "candidates": 4, "embedding": "sim"}),
@@ -170,7 +171,8 @@ def test_weights_are_the_chances_of_copies_in_different_slots():
                 rate / slots if place else 1 - rate for place in places
             )
     assert _weights(3, rate, slots) == pytest.approx(expected)
-    assert _weights(3, rate, None).sum() == pytest.approx(1) and list(_weights(2, 1.0, 0)) == [
+    assert _weights(3, rate, None).sum() == pytest.approx(1)
+    assert list(_weights(2, 1.0, 0)) == [
         0,
         0,
         1,
@@ -184,12 +186,22 @@ class Sized(Parrot):
     name = "sized"
 
     def answer(self, query, sample, context):
-        rows = np.zeros((len(sample.slots), 2 + any(map(bool, sample.slots))))
+        rows = np.zeros(
+            (
+                len(sample.slots),
+                2 + any(map(bool, sample.slots)),
+            )
+        )
         return context.task.labels[GaussianSum(context.knob).choose(rows, sample)]
 
 
 @pytest.mark.parametrize(
-    ("method", "confidence"), [("exact", 0.95), ("rates", 1.0), ("gaussian", 1.0)]
+    ("method", "confidence"),
+    [
+        ("exact", 0.95),
+        ("rates", 1.0),
+        ("gaussian", 1.0),
+    ],
 )
 def test_only_an_exact_bound_is_certain(method, confidence):
     with pytest.raises(ValueError, match="confidence"):
@@ -219,7 +231,10 @@ def test_a_release_whose_size_follows_from_records_is_named(own_cache):
         audit_mechanism(Sized(slots=4, examples_per_slot=2))
 
 
-@pytest.mark.parametrize(("name", "epsilon"), [("zero_shot", 1.0), ("voting", math.inf)])
+@pytest.mark.parametrize(
+    ("name", "epsilon"),
+    [("zero_shot", 1.0), ("voting", math.inf)],
+)
 def test_where_there_is_nothing_to_audit_it_says_why(own_cache, name, epsilon):
     with pytest.raises(UsageError):
         audit_mechanism(name, epsilon=epsilon)
@@ -236,7 +251,12 @@ def test_the_command_audits_a_suite_s_rows_and_finds_them_again(dpicl, tmp_path)
     assert first.code == again.code == 0 and first.out == again.out
     results = json.loads(first.out)
     subjects = [
-        (row["attack"], row["subject"]["epsilon"], row["subject"]["seed"]) for row in results
+        (
+            row["attack"],
+            row["subject"]["epsilon"],
+            row["subject"]["seed"],
+        )
+        for row in results
     ]
     assert subjects == [(EXACT, 1.0, 1), (EXACT, 8.0, 1)]
     assert len(list((tmp_path / "results" / "attacks" / EXACT).rglob("*.json"))) == 2

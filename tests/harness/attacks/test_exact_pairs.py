@@ -1,7 +1,5 @@
 """Exact losses: against closed forms, against brute force on tiny cases, and never above what is proved."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -49,13 +47,24 @@ def brute_force(present: np.ndarray, absent: np.ndarray, delta: float) -> float:
     return max(
         0.0
         if divergence(p, q, 0.0) <= delta
-        else float(brentq(lambda e, p=p, q=q: divergence(p, q, e) - delta, 0.0, 60.0))
+        else float(
+            brentq(
+                lambda e, p=p, q=q: divergence(p, q, e) - delta,
+                0.0,
+                60.0,
+            )
+        )
         for p, q in ways
     )
 
 
 @pytest.mark.parametrize(
-    ("sigma", "rate", "count"), [(3.73, 1.0, 1), (0.94, 0.005, 1000), (1.0, 0.1, 20)]
+    ("sigma", "rate", "count"),
+    [
+        (3.73, 1.0, 1),
+        (0.94, 0.005, 1000),
+        (1.0, 0.1, 20),
+    ],
 )
 def test_a_canary_that_moves_all_shows_nearly_all_that_is_proved(sigma, rate, count):
     event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)), count)
@@ -67,12 +76,17 @@ def test_a_canary_that_moves_all_shows_nearly_all_that_is_proved(sigma, rate, co
 @pytest.mark.parametrize("delta", [1e-5, 0.02])
 @pytest.mark.parametrize("rate", [1.0, 0.3])
 def test_choices_agree_with_all_outcomes_counted_one_by_one(rate, delta):
-    scores = [((0.0, 0.4, -0.2), (0.3, 0.0, 0.1)), ((1.0, 0.0, 0.0), (0.2, 0.3, 0.0))]
+    scores = [
+        ((0.0, 0.4, -0.2), (0.3, 0.0, 0.1)),
+        ((1.0, 0.0, 0.0), (0.2, 0.3, 0.0)),
+    ]
     losses, pairs = [], []
     for with_it, without in scores:
-        a, b = release("choice", *with_it, scale=0.5), release("choice", *without, scale=0.5)
+        a = release("choice", *with_it, scale=0.5)
+        b = release("choice", *without, scale=0.5)
         losses.append(sample_loss(rate, [(a, b), (b, b)]))
-        p, q = softmax(a.clean / 0.5), softmax(b.clean / 0.5)
+        p = softmax(a.clean / 0.5)
+        q = softmax(b.clean / 0.5)
         pairs.append((rate * p + (1 - rate) * q, q))
     exact = brute_force(*product(pairs), delta)
     shown = exact_epsilon(losses, delta, exact)
@@ -81,25 +95,48 @@ def test_choices_agree_with_all_outcomes_counted_one_by_one(rate, delta):
 
 def test_releases_from_one_sample_share_one_coin():
     """Two choices of one sample."""
-    a, b = release("choice", 1.0, 0.0), release("choice", 0.0, 0.0)
-    p, q = product([(softmax(a.clean), softmax(b.clean))] * 2)
+    a = release("choice", 1.0, 0.0)
+    b = release("choice", 0.0, 0.0)
+    p, q = product(
+        [
+            (
+                softmax(a.clean),
+                softmax(b.clean),
+            )
+        ]
+        * 2
+    )
     together = brute_force(0.3 * p + 0.7 * q, q, DELTA)
-    shown = exact_epsilon([sample_loss(0.3, [(a, b), (a, b)])], DELTA, together)
+    shown = exact_epsilon(
+        [sample_loss(0.3, [(a, b), (a, b)])],
+        DELTA,
+        together,
+    )
     assert 0.98 * together <= shown <= together + 1e-9
 
 
 def test_an_outcome_of_one_world_alone_goes_into_delta():
-    with_it, without = release("choice", 0.0, 0.0, -12.0), release("choice", 0.0, 0.0, -math.inf)
+    with_it = release("choice", 0.0, 0.0, -12.0)
+    without = release("choice", 0.0, 0.0, -math.inf)
     mass = float(softmax(with_it.clean)[2])
     loss = [sample_loss(1.0, [(with_it, without)])]
     assert exact_epsilon(loss, mass / 2, 1.0) == math.inf
     assert exact_epsilon(loss, mass * 2, 1.0) < 0.1
-    assert exact_epsilon([sample_loss(0.2, [(with_it, without)])], mass / 2, 1.0) < math.inf
+    assert (
+        exact_epsilon(
+            [sample_loss(0.2, [(with_it, without)])],
+            mass / 2,
+            1.0,
+        )
+        < math.inf
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_ordered_choices_agree_with_every_order(count):
-    with_it, without, tau = np.array([2.0, 1.0, 1.0, 0.0]), np.array([1.0, 1.0, 1.0, 0.0]), 0.7
+    with_it = np.array([2.0, 1.0, 1.0, 0.0])
+    without = np.array([1.0, 1.0, 1.0, 0.0])
+    tau = 0.7
 
     def chances(scores: np.ndarray) -> np.ndarray:
         orders = []
@@ -113,7 +150,8 @@ def test_ordered_choices_agree_with_every_order(count):
 
     exact = brute_force(chances(with_it), chances(without), 0.001)
     pair = ordered_pair(with_it, without, tau, count)
-    assert pair.present.sum() == pytest.approx(1.0) and pair.absent.sum() == pytest.approx(1.0)
+    assert pair.present.sum() == pytest.approx(1.0)
+    assert pair.absent.sum() == pytest.approx(1.0)
     assert brute_force(pair.present, pair.absent, 0.001) == pytest.approx(exact, abs=1e-6)
 
 
@@ -126,14 +164,24 @@ def test_the_first_question_of_a_round_stays_below_its_proof():
 def test_what_a_record_moves():
     assert move(release("gaussian", 3, 0), release("gaussian", 0, 4)) == 5
     assert (
-        move(release("choice", 1.0, -1.0, -math.inf), release("choice", 0.0, 0.0, -math.inf)) == 2
+        move(
+            release("choice", 1.0, -1.0, -math.inf),
+            release("choice", 0.0, 0.0, -math.inf),
+        )
+        == 2
     )
     assert move(release("choice", -math.inf), release("choice", 0.0)) == 0.0
     assert move(release("threshold", 0.2), release("threshold", 0.1)) == pytest.approx(0.1)
     assert move(release("threshold", 0.1), release("threshold", 0.2)) == math.inf
     for kind in ("gaussian", "choice", "threshold"):
         assert move(release(kind, math.nan), release(kind, 0.0)) == math.inf
-    assert distance(release("gaussian", 3.0, scale=2.0), release("gaussian", 0.0, scale=2.0)) == 1.5
+    assert (
+        distance(
+            release("gaussian", 3.0, scale=2.0),
+            release("gaussian", 0.0, scale=2.0),
+        )
+        == 1.5
+    )
     assert (
         distance(release("gaussian", 3.0, scale=0.0), release("gaussian", 0.0, scale=0.0))
         == math.inf
@@ -141,7 +189,12 @@ def test_what_a_record_moves():
 
 
 @pytest.mark.parametrize(
-    "other", [release("gaussian", 0.0), release("choice", 0.0, 1.0), release("choice", 0, scale=2)]
+    "other",
+    [
+        release("gaussian", 0.0),
+        release("choice", 0.0, 1.0),
+        release("choice", 0, scale=2),
+    ],
 )
 def test_releases_that_differ_beyond_their_values_are_refused(other):
     with pytest.raises(UsageError):
@@ -172,14 +225,30 @@ def test_the_winner_of_a_noisy_vote():
     )
     noise = np.random.default_rng(0).normal(size=(200_000, 3)) + np.array([0.5, 0.0, -1.0])
     drawn = np.bincount(noise.argmax(axis=1), minlength=3) / len(noise)
-    assert winner_chances(np.array([0.5, 0.0, -1.0]), 1.0) == pytest.approx(drawn, abs=0.005)
-    pair = label_only(1.0, release("gaussian", 1.0, 0.0), release("gaussian", 0.0, 1.0)).pairs[0]
-    assert isinstance(pair, WorstPair) and pair.present[0] == pytest.approx(pair.absent[1])
+    assert winner_chances(
+        np.array([0.5, 0.0, -1.0]),
+        1.0,
+    ) == pytest.approx(drawn, abs=0.005)
+    pair = label_only(
+        1.0,
+        release("gaussian", 1.0, 0.0),
+        release("gaussian", 0.0, 1.0),
+    ).pairs[0]
+    assert isinstance(pair, WorstPair)
+    assert pair.present[0] == pytest.approx(pair.absent[1])
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.3])
 def test_sums_beside_a_choice_on_one_sample_count_in_full(rate):
-    choice = sample_loss(rate, [(release("choice", 0.0, 0.01), release("choice", 0.0, 0.0))]).pairs
+    choice = sample_loss(
+        rate,
+        [
+            (
+                release("choice", 0.0, 0.01),
+                release("choice", 0.0, 0.0),
+            )
+        ],
+    ).pairs
     alone = exact_epsilon([SampleLoss(rate, 2.0)], DELTA, 8.0)
     assert exact_epsilon([SampleLoss(rate, 2.0, choice)], DELTA, 8.0) > 0.9 * alone > 0
 
@@ -193,7 +262,13 @@ def test_no_winner_of_four_slots_shows_more_than_the_ceiling():
     """All clean votes for three labels, with abstentions, and every ballot that may be moved, added or taken away."""
     sd = math.sqrt(2) * gaussian_mechanism.get_sigma_gaussian(8.0, DELTA)
     all_votes = [votes for votes in itertools.product(range(5), repeat=3) if sum(votes) <= 4]
-    chances = {votes: winner_chances(np.array(votes, dtype=float), sd) for votes in all_votes}
+    chances = {
+        votes: winner_chances(
+            np.array(votes, dtype=float),
+            sd,
+        )
+        for votes in all_votes
+    }
     shown = [
         exact_pairs._one_shot(chances[one], chances[other], DELTA)
         for one, other in itertools.permutations(all_votes, 2)

@@ -23,7 +23,8 @@ class Recalling(SimulatedLM):
         rows = []
         for query, endings in queries:
             self.usage.tokens_read += len(query)
-            shown, words = self.decode(query), [self.decode(ending).strip() for ending in endings]
+            shown = self.decode(query)
+            words = [self.decode(ending).strip() for ending in endings]
             rows.append(
                 [0.0 if word in shown else -20 - sum(map(ord, word)) / 1000 for word in words]
             )
@@ -44,10 +45,8 @@ def attack(mechanism, task="agnews", model=None, epsilon=math.inf, **options):
 @pytest.mark.parametrize("task", ["agnews", "samsum"])
 def test_the_suffix_of_a_shown_canary_is_the_likeliest(own_cache, task):
     result = attack("real_demonstrations", task)
-    assert (
-        result.measures["exposure"].value == pytest.approx(math.log2(16))
-        and result.measures["auc"].value == 1
-    )
+    assert result.measures["exposure"].value == pytest.approx(math.log2(16))
+    assert result.measures["auc"].value == 1
     assert result.counts == {"canaries": 16, "first": 16, "releases": 4}
     assert powers([result])[result.id].sufficient is True and result.bound is None
 
@@ -56,7 +55,10 @@ def test_without_private_examples_a_suffix_has_any_rank(own_cache):
     result = attack("zero_shot", generations=6)
     assert result.counts["canaries"] == 24
     for name, chance in (
-        ("exposure", math.log2(16) - math.log2(math.factorial(16)) / 16),
+        (
+            "exposure",
+            math.log2(16) - math.log2(math.factorial(16)) / 16,
+        ),
         ("auc", 0.5),
     ):
         assert result.measures[name].low <= chance <= result.measures[name].high

@@ -19,7 +19,15 @@ from dpicl.attacks.noisy_sums import (
 
 def sums(clean, scale=1.0):
     return NoisySums(
-        np.asarray(clean, dtype=float), np.zeros((len(clean), 1, len(clean[0]))), scale
+        np.asarray(clean, dtype=float),
+        np.zeros(
+            (
+                len(clean),
+                1,
+                len(clean[0]),
+            )
+        ),
+        scale,
     )
 
 
@@ -31,9 +39,13 @@ def test_the_largest_mu_is_that_of_two_gaussians(mu):
 
 
 def test_the_estimate_of_a_moved_vote_is_near_the_proof():
-    inside, outside = (
-        sums([[1, 3], [1, 3]], math.sqrt(2) / 1.67),
-        sums([[0, 4], [0, 4]], math.sqrt(2) / 1.67),
+    inside = sums(
+        [[1, 3], [1, 3]],
+        math.sqrt(2) / 1.67,
+    )
+    outside = sums(
+        [[0, 4], [0, 4]],
+        math.sqrt(2) / 1.67,
     )
     direction = reference_vector(inside.clean, outside.clean)
     assert direction == pytest.approx([math.sqrt(0.5), -math.sqrt(0.5)])
@@ -50,7 +62,10 @@ def test_the_estimate_of_a_moved_vote_is_near_the_proof():
 def test_the_reference_vector_finds_a_direction_among_many():
     generator = np.random.default_rng(1)
     inside, outside = (generator.normal(size=(60, 20, 32)) for _ in range(2))
-    inside += 3.0 * reference_vector(generator.normal(size=(1, 32)), np.zeros((1, 32)))
+    inside += 3.0 * reference_vector(
+        generator.normal(size=(1, 32)),
+        np.zeros((1, 32)),
+    )
     bound = lower_bound(inside, outside, 1e-5, learn=learn_reference_vector)
     assert 1.0 < bound.epsilon <= epsilon_of_mu(3.0, 1e-5)
 

@@ -12,7 +12,7 @@ from dpicl.attacks.one_run import epsilon_lower, guess_by_rules, p_value
 def slow_p_value(candidates, guesses, correct, epsilon, delta):
     """The theorem, one term at a time."""
     q = math.exp(epsilon) / (1 + math.exp(epsilon))
-    pmf = [math.comb(guesses, k) * q**k * (1 - q) ** (guesses - k) for k in range(guesses + 1)]
+    pmf = stats.binom.pmf(np.arange(guesses + 1), guesses, q)
     at_least = sum(pmf[correct:])
     terms = [
         sum(pmf[k] for k in range(guesses + 1) if correct > k >= correct - i) / i
@@ -23,7 +23,12 @@ def slow_p_value(candidates, guesses, correct, epsilon, delta):
 
 @pytest.mark.parametrize("delta", [0.0, 1e-5, 1e-2])
 def test_p_value_is_the_theorem(delta):
-    for candidates, guesses, correct in ((20, 20, 15), (50, 10, 10), (30, 12, 0), (40, 40, 1)):
+    for candidates, guesses, correct in (
+        (20, 20, 15),
+        (50, 10, 10),
+        (30, 12, 0),
+        (40, 40, 1),
+    ):
         for epsilon in (0.0, 0.3, 1.0, 4.0):
             expected = slow_p_value(candidates, guesses, correct, epsilon, delta)
             (p,) = p_value(candidates, guesses, correct, np.array([epsilon]), delta)
@@ -31,11 +36,12 @@ def test_p_value_is_the_theorem(delta):
 
 
 def test_delta_and_fewer_right_guesses_weaken_the_bound():
-    bounds = [epsilon_lower(100, 100, correct, 0.0, 0.05) for correct in (100, 90, 70, 50)]
+    right = (100, 90, 70, 50)
+    bounds = [epsilon_lower(100, 100, correct, 0.0, 0.05) for correct in right]
     assert bounds == sorted(bounds, reverse=True)
-    assert bounds[0] == pytest.approx(
-        math.log(0.05 ** (1 / 100) / (1 - 0.05 ** (1 / 100))), abs=0.01
-    )
+    likelihood = 0.05 ** (1 / 100)
+    expected = math.log(likelihood / (1 - likelihood))
+    assert bounds[0] == pytest.approx(expected, abs=0.01)
     assert bounds[-1] == 0.0
     assert epsilon_lower(100, 100, 90, 1e-3, 0.05) < bounds[1]
 

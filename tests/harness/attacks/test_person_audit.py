@@ -1,7 +1,5 @@
 """An exact audit whose canary is a person with 63 rows: one row of theirs moves what is released, and no more."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import replace
 from pathlib import Path

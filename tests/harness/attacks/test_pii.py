@@ -38,9 +38,16 @@ def spans(released, records, span=20):
 
 def test_twenty_words_in_a_row_are_a_copy_and_nineteen_are_not():
     assert spans([TWENTY], [f"x {TWENTY} y"]) == spans([f"x {TWENTY} y"], [TWENTY]) == (1, 1, 20)
-    assert spans([TWENTY.replace(" ", ",\n / ")], [TWENTY]) == (1, 1, 20)
+    assert spans(
+        [TWENTY.replace(" ", ",\n / ")],
+        [TWENTY],
+    ) == (1, 1, 20)
     assert spans(["text"], []) == (0, 0, 0)
-    for other in (TWENTY.rpartition(" ")[0], TWENTY.replace("w10", "other"), TWENTY.upper()):
+    for other in (
+        TWENTY.rpartition(" ")[0],
+        TWENTY.replace("w10", "other"),
+        TWENTY.upper(),
+    ):
         assert spans([other], [TWENTY]) == (0, 0, 0)
     assert spans(
         [f"{TWENTY} w20 z", "short", TWENTY, ""], [f"a {TWENTY} b", f"{TWENTY} w20 c"]
@@ -48,7 +55,11 @@ def test_twenty_words_in_a_row_are_a_copy_and_nineteen_are_not():
 
 
 @given(
-    st.lists(st.text(alphabet="ab ", max_size=25), min_size=1, max_size=3),
+    st.lists(
+        st.text(alphabet="ab ", max_size=25),
+        min_size=1,
+        max_size=3,
+    ),
     st.lists(st.text(alphabet="ab ", max_size=25), max_size=3),
     st.integers(1, 4),
 )

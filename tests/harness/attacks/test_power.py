@@ -30,7 +30,12 @@ def make_gap(mechanism, auc, **other):
 
 @pytest.mark.parametrize(
     ("real", "row", "hidden"),
-    [(CHANCE, CHANCE, True), (CHANCE, CLEAR, False), (CLEAR, CHANCE, False), (None, CHANCE, False)],
+    [
+        (CHANCE, CHANCE, True),
+        (CHANCE, CLEAR, False),
+        (CLEAR, CHANCE, False),
+        (None, CHANCE, False),
+    ],
 )
 def test_a_number_says_nothing_where_the_control_is_guessing(real, row, hidden):
     result = make_gap("tang", row)
@@ -67,10 +72,8 @@ def test_boards_say_it_in_place_of_the_number():
     (row,) = (
         one for one in attacks_json(board)["attacks"] if one["subject"]["mechanism"] == "tang"
     )
-    assert (
-        row["power"]["sufficient"] is False
-        and row["power"]["controls"]["real_demonstrations"]["low"] == 0.43
-    )
+    assert row["power"]["sufficient"] is False
+    assert row["power"]["controls"]["real_demonstrations"]["low"] == 0.43
     page = attacks_page(board)
     assert page.count(NO_POWER) == 3  # of the control, its row, and the mechanism's
     assert page.count("0.54 [0.43, 0.65]") == 1  # the control's own number
@@ -85,7 +88,9 @@ def test_attacks_on_answers_find_members_of_the_broken_mechanism(attack):
         attack_of(load_attacks()[attack].cls, options),
         Task.load("agnews", "synthetic", limit_train=40),
     )
-    (job,) = jobs_of(kind, task, registry["broken_answers"], (), model="sim", members=12, others=12)
+    mechanism = registry["broken_answers"]
+    game = {"model": "sim", "members": 12, "others": 12}
+    (job,) = jobs_of(kind, task, mechanism, (), **game)
     result = job.run(Workbench(registry))
     assert result.measures["auc"].low > 0.5
     assert json.loads(result.model_dump_json())["privacy"]["epsilon_proved"] == "Infinity"

@@ -23,10 +23,25 @@ def test_auc_interval_of_newcombe_solves_its_equation():
     [
         (
             float(stats.norm.cdf(2 / math.sqrt(2))),
-            lambda g: g.normal([[2.0], [0.0]], 1.0, size=(2, 50)),
+            lambda g: g.normal(
+                [[2.0], [0.0]],
+                1.0,
+                size=(2, 50),
+            ),
         ),
-        (0.7, lambda g: np.stack([np.where(g.random(50) < 0.7, 5.0, -5.0), g.normal(size=50)])),
-        (0.65, lambda g: (g.random((2, 50)) < [[0.7], [0.4]]).astype(float)),
+        (
+            0.7,
+            lambda g: np.stack(
+                [
+                    np.where(g.random(50) < 0.7, 5.0, -5.0),
+                    g.normal(size=50),
+                ]
+            ),
+        ),
+        (
+            0.65,
+            lambda g: (g.random((2, 50)) < [[0.7], [0.4]]).astype(float),
+        ),
     ],
     ids=["good", "two_kinds_of_members", "yes_or_no"],
 )
@@ -37,21 +52,33 @@ def test_auc_interval_covers(truth, draw):
 
 def test_tpr_at_a_resolvable_fpr():
     """Of 200 non-members, 1% lets two pass."""
-    rate = tpr_at_fpr(np.r_[np.full(30, 197.5), np.zeros(70)], np.arange(200), 0.01)
+    rate = tpr_at_fpr(
+        np.r_[np.full(30, 197.5), np.zeros(70)],
+        np.arange(200),
+        0.01,
+    )
     interval = stats.binomtest(30, 100).proportion_ci(0.95, method="exact")
     assert (rate.value, rate.low, rate.high) == pytest.approx((0.3, interval.low, interval.high))
     assert rate.note == ""
 
 
 def test_tpr_at_an_unresolvable_fpr_has_no_false_positive():
-    rate = tpr_at_fpr(np.r_[50, 49, 60, 10], np.arange(50), 0.001)
+    rate = tpr_at_fpr(
+        np.r_[50, 49, 60, 10],
+        np.arange(50),
+        0.001,
+    )
     assert rate.value == 0.5  # 49 ties with a non-member and is on its side
     high = stats.binomtest(0, 50).proportion_ci(0.95, method="exact").high
     assert rate.note == f"at no false positive among 50: FPR below {high:.2g}"
 
 
 def test_advantage_is_judged_on_candidates_that_did_not_choose():
-    half = advantage([1.0] * 200, [0.0] * 100 + [1.0] * 100, seed=3)
+    half = advantage(
+        [1.0] * 200,
+        [0.0] * 100 + [1.0] * 100,
+        seed=3,
+    )
     assert half.value == pytest.approx(0.5, abs=0.1)
     assert half.low < half.value < half.high
     reversed_scores = advantage([0.0] * 200, [1.0] * 200)
@@ -64,7 +91,8 @@ def test_advantage_interval_is_newcombes_published_example():
 
     The choosing half repeats the judging half's direction, so that only the latter's counts enter.
     """
-    members, others = np.repeat([1.0, 0.0], [112, 28]), np.repeat([1.0, 0.0], [96, 64])
+    members = np.repeat([1.0, 0.0], [112, 28])
+    others = np.repeat([1.0, 0.0], [96, 64])
     for seed in range(2000):
         order_in, order_out = (np.random.default_rng(seed).permutation(n) for n in (140, 160))
         if members[order_in[70:]].sum() == 56 and others[order_out[80:]].sum() == 48:

@@ -38,7 +38,10 @@ def test_demonstrations_are_released_once(agnews, sim, own_cache):
 
 def test_an_answer_mechanism_is_asked_once_and_pays_for_all(agnews, sim, own_cache):
     target = make_target("voting", agnews, sim, epsilon=2.0, slots=2, examples_per_slot=2)
-    answers = target.answers(ask_yes_or_no, [Query(str(i), f"text {i}") for i in range(5)])
+    answers = target.answers(
+        ask_yes_or_no,
+        [Query(str(i), f"text {i}") for i in range(5)],
+    )
     assert set(answers) == set("01234")
     assert set(answers.values()) <= {"Yes", "No"}
     assert target.releases[0].sizes.queries == 5
@@ -102,7 +105,12 @@ def test_a_game_is_disjoint_and_of_the_released_labels(agnews):
 
 
 @pytest.mark.parametrize(
-    ("members", "others", "sure_in", "sure_out"), [(20, 8, 12, 0), (8, 20, 0, 12), (10, 0, 10, 0)]
+    ("members", "others", "sure_in", "sure_out"),
+    [
+        (20, 8, 12, 0),
+        (8, 20, 0, 12),
+        (10, 0, 10, 0),
+    ],
 )
 def test_a_surplus_is_in_or_out_for_sure(samsum, members, others, sure_in, sure_out):
     game = assign(samsum, members, others, 1, seed=0)

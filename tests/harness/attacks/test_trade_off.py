@@ -29,20 +29,41 @@ def largest_tail(curve, candidates, guesses, correct):
         right = np.where(sizes >= a, sizes, 0) / candidates
         wrong = np.where(sizes >= a - 1, guesses - sizes, 0) / candidates
         for epsilon, delta in zip(curve.epsilons, curve.deltas, strict=True):
-            rows += [right - math.exp(epsilon) * wrong, right - math.exp(-epsilon) * wrong]
+            rows += [
+                right - math.exp(epsilon) * wrong,
+                right - math.exp(-epsilon) * wrong,
+            ]
             limits += [delta, 1 - math.exp(-epsilon) * (1 - delta)]
-    solution = linprog(-1.0 * (sizes >= correct), rows, limits, np.ones((1, guesses + 1)), [1.0])
+    solution = linprog(
+        -1.0 * (sizes >= correct),
+        rows,
+        limits,
+        np.ones((1, guesses + 1)),
+        [1.0],
+    )
     return -solution.fun
 
 
 @pytest.mark.parametrize("candidates", [6, 9])
-@pytest.mark.parametrize("curve", [([0.7], [0.0]), ([0.0, 0.5, 1.5], [0.3, 0.1, 0.01])])
+@pytest.mark.parametrize(
+    "curve",
+    [
+        ([0.7], [0.0]),
+        ([0.0, 0.5, 1.5], [0.3, 0.1, 0.01]),
+    ],
+)
 def test_it_refutes_what_the_linear_programme_cannot_reach(curve, candidates):
     curve = TradeOff(*map(np.array, curve))
     for correct in range(1, 7):
         most = largest_tail(curve, candidates, 6, correct)
         assert not is_refuted(curve, candidates, 6, correct, most * (1 - 1e-6))
-        assert most > 1 - 1e-4 or is_refuted(curve, candidates, 6, correct, most * (1 + 1e-4))
+        assert most > 1 - 1e-4 or is_refuted(
+            curve,
+            candidates,
+            6,
+            correct,
+            most * (1 + 1e-4),
+        )
 
 
 @pytest.mark.parametrize("multiplier", [0.3, 1.0, 4.0])
@@ -96,4 +117,5 @@ def test_a_sound_gaussian_is_refuted_in_5_percent_at_most():
             by_delta.append(max(run.epsilon for run in runs))
             by_curve.append(curve_bound(gaussians(multiplier), runs, DELTA))
     assert refuted <= stats.binom.isf(1e-3, 400, 0.05)
-    assert max(by_curve) <= 8.0 and np.mean(by_curve) > 1.5 * np.mean(by_delta) > 0
+    assert max(by_curve) <= 8.0
+    assert np.mean(by_curve) > 1.5 * np.mean(by_delta) > 0

@@ -1,7 +1,5 @@
 """`dpicl account`: each family against closed forms and published numbers, and what it refuses."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -18,8 +16,7 @@ def account(dpicl):
     """The JSON answer of `dpicl account` with these flags."""
 
     def run(flags):
-        done = dpicl(f"account {flags} --json")
-        assert done.code == 0, done.err
+        done = dpicl(f"account {flags} --json").succeed()
         return done.json
 
     return run
@@ -45,7 +42,14 @@ def test_twice_the_sensitivity_is_half_the_noise(account):
     assert same["proved"] == answer["as_claimed"] and "as_claimed" not in same
 
 
-@pytest.mark.parametrize(("place", "factor"), [("sum", 1), ("slot", 3), ("mean", 9)])
+@pytest.mark.parametrize(
+    ("place", "factor"),
+    [
+        ("sum", 1),
+        ("slot", 3),
+        ("mean", 9),
+    ],
+)
 def test_noise_on_slots_or_the_mean_is_more_noise_on_the_sum(place, factor):
     slots = None if place == "sum" else 9
     moved = reaccount(Setting("gaussian", 1e-5, noise=0.7, noise_on=place, slots=slots))
@@ -78,17 +82,33 @@ def test_parameters_are_amplified_and_added(account):
     """One release: (ln(1 + q(e^e0 - 1)), q d0). Two far too large ones: the sum."""
     family = "--family epsilon-delta --epsilon0"
     one = account(f"{family} 1 --delta0 1e-4 --rate 0.1 --delta 1.01e-5")
-    assert one["proved"] == pytest.approx(math.log1p(0.1 * math.expm1(1)), abs=1e-3)
+    assert one["proved"] == pytest.approx(
+        math.log1p(0.1 * math.expm1(1)),
+        abs=1e-3,
+    )
     assert account(f"{family} 10000 --steps 2 --delta 1e-5")["proved"] == 20000
 
 
 @pytest.mark.parametrize(
     ("steps", "sample", "chance"),
-    [(1, "each", 0.1), (3, "once", 0.1), (3, "each", 1 - 0.9**3), (1000, "each", 1.0)],
+    [
+        (1, "each", 0.1),
+        (3, "once", 0.1),
+        (3, "each", 1 - 0.9**3),
+        (1000, "each", 1.0),
+    ],
 )
 def test_without_noise_only_a_delta_above_the_chance_is_enough(steps, sample, chance):
     def prove(delta):
-        return reaccount(Setting("no-noise", delta, rate=0.1, steps=steps, sample=sample))["proved"]
+        return reaccount(
+            Setting(
+                "no-noise",
+                delta,
+                rate=0.1,
+                steps=steps,
+                sample=sample,
+            )
+        )["proved"]
 
     assert prove(0.999 * chance) == math.inf
     if chance < 1:

@@ -1,7 +1,5 @@
 """Bad input on the command line: exit code 2 and one sentence on stderr that says what to do."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 
@@ -45,7 +43,7 @@ def test_a_results_folder_that_cannot_be_written_is_told_first(
 
 def test_damaged_and_older_results_are_set_aside_and_done_again(run, dpicl, sim_suite, tmp_path):
     quick = ("--mechanism", "zero_shot", "--mechanism", "real_demonstrations")
-    assert run(*quick).code == 0
+    run(*quick).succeed()
     first, second = sorted((tmp_path / "results").rglob("*.json"))
     half = first.read_text()[:300]
     first.write_text(half)

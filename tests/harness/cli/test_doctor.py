@@ -1,7 +1,5 @@
 """What `dpicl doctor` finds, and the command that gets what is missing."""
 
-from __future__ import annotations
-
 import pytest
 
 from dpicl.cli import doctor

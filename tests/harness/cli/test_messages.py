@@ -1,7 +1,5 @@
 """What users are told: in the words of what they wrote, with the way out, and never a traceback."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -12,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpicl.models import hub
-from tests.harness.helpers import PLUGIN, list_kind, refuse, write
+from tests.harness.helpers import PLUGIN, refuse, write
 from tests.harness.local_suite import synthetic_suite
 
 pytestmark = pytest.mark.usefixtures("no_plugins_before")
@@ -22,13 +20,24 @@ pytestmark = pytest.mark.usefixtures("no_plugins_before")
 def suite(tmp_path, monkeypatch) -> Callable[..., Path]:
     """Writes a small suite of these rows into the working folder."""
     monkeypatch.chdir(tmp_path)
-    return lambda *rows, **keys: synthetic_suite(Path(), *(rows or ("zero_shot", "tang")), **keys)
+    return lambda *rows, **keys: synthetic_suite(
+        Path(),
+        *(rows or ("zero_shot", "tang")),
+        **keys,
+    )
 
 
 def test_a_name_alone_is_a_mechanism_and_lists_take_commas(dpicl, suite):
     flags = "--epsilon 1,8 --mechanism 'zero_shot, tang' --seed 0,3 --json"
     plan = dpicl(f"plan {suite()} {flags}").json
-    assert {(cell["mechanism"], cell["epsilon"], cell["seed"]) for cell in plan["cells"]} == {
+    assert {
+        (
+            cell["mechanism"],
+            cell["epsilon"],
+            cell["seed"],
+        )
+        for cell in plan["cells"]
+    } == {
         (name, epsilon, seed)
         for seed in (0, 3)
         for name, epsilon in (("zero_shot", 0.0), ("tang", 1.0), ("tang", 8.0))
@@ -92,10 +101,9 @@ def test_what_is_no_model_by_its_name(reference, words):
         hub.require_there(reference)
 
 
-def test_unreadable_records_are_found_before_the_first_cell(dpicl, suite, tmp_path, monkeypatch):
-    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+def test_unreadable_records_are_found_before_the_first_cell(dpicl, suite, local_data):
     for split in ("train", "test"):
-        write(tmp_path, "agnews", split, [{"text": "a text", "label": "Weather"}])
+        write(local_data, "agnews", split, [{"text": "a text", "label": "Weather"}])
     refuse(
         dpicl(f"run {suite()} --source local --seed 0,1"),
         "train.jsonl line 1",
@@ -114,20 +122,19 @@ def test_an_answer_that_cannot_be_written_is_a_sentence(own_cache, where):
     assert done.stderr.startswith(b"dpicl: ") and done.stderr.count(b"\n") == 1
 
 
-@pytest.mark.parametrize("how", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"PYTHONIOENCODING": "ascii"},
+        {"LC_ALL": "C", "PYTHONUTF8": "0"},
+    ],
+)
 def test_a_terminal_of_ascii_gets_the_whole_answer(own_cache, how):
     how = {"PYTHONCOERCECLOCALE": "0", **how}
     script = "import sys; from dpicl import program; program._write_what_can_be(); print(chr(949), '= 1')"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, env={**os.environ, **how}
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"? = 1\n", b"")
-
-
-def test_every_mechanism_says_what_it_does(dpicl):
-    mechanisms = list_kind(dpicl, "mechanisms")
-    assert all(20 < len(row["does"]) < 120 for row in mechanisms.values())
-    assert (
-        "options" in mechanisms["tang"]
-        and "options" not in dpicl("list", "mechanisms").out.splitlines()[0]
-    )
+    assert done.returncode == 0
+    assert done.stdout == b"? = 1\n"
+    assert done.stderr == b""

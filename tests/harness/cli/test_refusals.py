@@ -1,7 +1,5 @@
 """Command lines that make no sense: exit code 2, one sentence that says what to do, and nothing is written."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 
@@ -44,7 +42,16 @@ REFUSALS = {
     "RUN --plugin nowhere.py": "is not there",
     "RUN --workers 2": "--engine local",
     "RUN --engine local --address a:1": "ray",
-    **{f"RUN --shard={part}": "2/8" for part in ("0/2", "3/2", "1/٢", "9" * 5000 + "/2", "")},
+    **{
+        f"RUN --shard={part}": "2/8"
+        for part in (
+            "0/2",
+            "3/2",
+            "1/٢",
+            "9" * 5000 + "/2",
+            "",
+        )
+    },
     **{f"account --noise 1 --delta {delta}": "--delta" for delta in ("1", "nan", "1/0")},
     "calibrate tang --task agnews --epsilon 1 --size 9 --delta 0": "--delta",
     "calibrate tang --task samsum --epsilon 1 --size 100": "tang cannot do samsum",

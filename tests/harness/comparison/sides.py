@@ -1,7 +1,5 @@
 """Results of two releases for tests: outcomes chosen one by one, on either side."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any

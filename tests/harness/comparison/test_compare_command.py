@@ -1,7 +1,5 @@
 """`dpicl compare` from the outside: exit codes, JSON, and files that are damaged or hostile."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -40,12 +38,12 @@ def folders(tmp_path):
 def test_exit_codes(dpicl, folders):
     base, same, lost = folders
     gate = f"compare {base} {lost} --fail-on-regression"
-    assert dpicl(f"compare {base} {same} --fail-on-regression").code == 0
-    assert dpicl(f"compare {base} {lost}").code == 0
+    dpicl(f"compare {base} {same} --fail-on-regression").succeed()
+    dpicl(f"compare {base} {lost}").succeed()
     assert dpicl(f"compare {base} {same}").out.startswith("GATE PASSES: 2 identical")
     assert dpicl(gate).code == 1
-    assert dpicl(f"{gate} --min-effect 0.5").code == 0
-    assert dpicl(f"{gate} --epsilon 1").code == 0
+    dpicl(f"{gate} --min-effect 0.5").succeed()
+    dpicl(f"{gate} --epsilon 1").succeed()
     assert dpicl(f"compare {lost} {base} --fail-on-regression").code == 0  # an improvement
     assert dpicl(f"compare {base} {base}/nothing").code == 2
 
@@ -62,8 +60,19 @@ def test_a_proved_epsilon_above_the_target_fails_the_gate(dpicl, tmp_path):
 
 #: What a candidate has: (mechanism, seed) of each cell.
 CANDIDATES = {
-    "more": [("tang", 0), ("tang", 1), ("prism", 0), ("prism", 1), ("voting", 0)],
-    "another seed": [("tang", 0), ("tang", 1), ("prism", 1), ("prism", 2)],
+    "more": [
+        ("tang", 0),
+        ("tang", 1),
+        ("prism", 0),
+        ("prism", 1),
+        ("voting", 0),
+    ],
+    "another seed": [
+        ("tang", 0),
+        ("tang", 1),
+        ("prism", 1),
+        ("prism", 2),
+    ],
     "one row": [("prism", 0), ("prism", 1)],
 }
 
@@ -85,7 +94,8 @@ def test_what_is_missing_in_the_candidate_fails_the_gate(dpicl, tmp_path, kind, 
         results = [plain(mechanism, seed=seed) for mechanism, seed in cells]
         return write_results(tmp_path / name, results)
 
-    base, candidate = write("base", CANDIDATES["more"][:4]), write("other", CANDIDATES[kind])
+    base = write("base", CANDIDATES["more"][:4])
+    candidate = write("other", CANDIDATES[kind])
     command = f"compare {base} {candidate} --fail-on-regression"
     answer = dpicl(command)
     assert answer.code == code and sentence in " ".join(answer.out.split())
@@ -94,14 +104,15 @@ def test_what_is_missing_in_the_candidate_fails_the_gate(dpicl, tmp_path, kind, 
     document, lenient = (
         dpicl(command, *flags, "--json").json for flags in ((), ["--allow-missing"])
     )
-    assert (document["regressed"], document["incomplete"]) == (bool(code), bool(code))
+    assert document["regressed"] == bool(code)
+    assert document["incomplete"] == bool(code)
     assert not lenient["regressed"] and lenient["missing"] == document["missing"]
     if kind == "one row":
         (missing,) = document["missing"]
         assert missing["mechanism"] == "tang" and missing["seeds"] == [0, 1]
         assert missing["whole_row"] and answer.out.startswith("GATE FAILS: 1 row missing")
     if kind == "another seed":  # the filter leaves the missing one out
-        assert dpicl(command, "--mechanism", "tang").code == 0
+        dpicl(command, "--mechanism", "tang").succeed()
 
 
 def test_the_terminal_shows_what_changed_and_every_cell(dpicl, folders):
@@ -110,7 +121,8 @@ def test_the_terminal_shows_what_changed_and_every_cell(dpicl, folders):
     out = dpicl(f"compare {base} {lost}").out
     assert out.startswith("GATE FAILS: 1 regression, 1 identical\n")
     lines = [line for line in out.splitlines() if " tang " in line and " 8 " in line]
-    assert "-0.200" in " ".join(lines) and lines[-1].split()[-1] == "regression"
+    assert "-0.200" in " ".join(lines)
+    assert lines[-1].split()[-1] == "regression"
     assert "Nothing that is recorded changed" in out
     assert max(map(len, out.splitlines()[3:])) <= 110
 
@@ -121,7 +133,8 @@ def test_the_json_is_one_document(dpicl, folders):
     document = answer.json
     assert document["regressed"] is True
     first, second = document["cells"]
-    assert (first["verdict"], second["verdict"]) == ("identical", "regression")
+    assert first["verdict"] == "identical"
+    assert second["verdict"] == "regression"
     assert second["difference"] == pytest.approx(-0.2)
     assert second["p_adjusted"] == 2 * second["p"]
     assert second["interval"][0] < -0.2 < second["interval"][1]
@@ -131,7 +144,14 @@ def test_hostile_names_do_not_break_the_terminal(dpicl, tmp_path):
     def folder(name):
         about = {"label": HOSTILE, "suite": HOSTILE}
         right, seed = (40, 7) if name == "a" else (20, 8)
-        results = [make_scored(ones(right, 40), epsilon=epsilon, **about) for epsilon in (1.0, 2.0)]
+        results = [
+            make_scored(
+                ones(right, 40),
+                epsilon=epsilon,
+                **about,
+            )
+            for epsilon in (1.0, 2.0)
+        ]
         extra = make_scored(ones(right, 40), seed=seed, **about)
         return write_results(
             tmp_path / name,
@@ -171,7 +191,8 @@ def test_a_damaged_file_is_one_sentence_and_exit_code_2(dpicl, folders, kind):
     write_damaged(same, content)
     before = {path: path.read_bytes() for path in same.rglob("*")}
     answer = dpicl(f"compare {base} {same}")
-    assert (answer.code, answer.out) == (2, "")
+    assert answer.code == 2
+    assert answer.out == ""
     assert reason in answer.err
     assert answer.err.count("\n") == 1
     assert {path: path.read_bytes() for path in same.rglob("*")} == before
@@ -188,8 +209,7 @@ def test_attacks_are_left_out_and_other_json_is_named(dpicl, folders):
     )
     assert dpicl(f"compare {base} {same}").err == ""
     (same / "notes.json").write_text('{"hello": 1}')
-    answer = dpicl(f"compare {base} {same}")
-    assert answer.code == 0
+    answer = dpicl(f"compare {base} {same}").succeed()
     assert "left out 1 JSON file of candidate that are not results" in answer.err
 
 

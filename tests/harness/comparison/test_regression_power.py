@@ -1,7 +1,5 @@
 """False alarms of `dpicl compare`, over simulated comparisons whose cells share their test records."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -14,7 +12,13 @@ COMPARISONS = 60
 MOST_ALARMS = int(stats.binom.ppf(1 - 1 / 2_000, COMPARISONS, 0.05))
 
 
-@pytest.mark.parametrize("effects", [(0.04,), (0.01, 0.025, 0.04, 0.07)])
+@pytest.mark.parametrize(
+    "effects",
+    [
+        (0.04,),
+        (0.01, 0.025, 0.04, 0.07),
+    ],
+)
 def test_false_alarms_are_within_binomial_limits(effects):
     generator, alarms = np.random.default_rng(len(effects)), 0
     for _ in range(COMPARISONS):

@@ -1,7 +1,5 @@
 """The GitHub Actions example of docs/releases.md: sound YAML, few rights, and commands that `dpicl` understands."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Verdicts on planted changes of known size, and what is refused."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -33,7 +31,11 @@ def noisy(score: float, seed: int, documents: int = 150, **more):
     """Outcomes of documents that share their difficulty, with the seed's own luck."""
     difficulty = np.random.default_rng(0).random(documents)
     luck = np.random.default_rng([seed, round(1000 * score)]).random(documents)
-    return make_scored((0.7 * difficulty + 0.3 * luck < score).astype(float), seed=seed, **more)
+    return make_scored(
+        (0.7 * difficulty + 0.3 * luck < score).astype(float),
+        seed=seed,
+        **more,
+    )
 
 
 def test_the_same_results_are_identical():
@@ -48,7 +50,8 @@ def test_the_same_results_are_identical():
 
 
 def test_a_planted_loss_is_a_regression_its_mirror_a_gain():
-    good, bad = [noisy(0.7, seed) for seed in range(10)], [noisy(0.5, seed) for seed in range(10)]
+    good = [noisy(0.7, seed) for seed in range(10)]
+    bad = [noisy(0.5, seed) for seed in range(10)]
     (cell,) = compare_both(good, bad).cells
     assert cell.verdict == "regression"
     assert cell.test.low < cell.difference < cell.test.high < 0
@@ -60,12 +63,24 @@ def test_a_planted_loss_is_a_regression_its_mirror_a_gain():
 
 def test_holm_is_over_all_cells():
     base = [
-        one for i in range(12) for one in copies(make_scored(ones(100, 150), epsilon=float(i + 1)))
+        one
+        for i in range(12)
+        for one in copies(
+            make_scored(
+                ones(100, 150),
+                epsilon=float(i + 1),
+            )
+        )
     ]
     candidate = [
         one
         for i in range(12)
-        for one in copies(make_scored(ones(100 - 7 * (i == 0), 150), epsilon=float(i + 1)))
+        for one in copies(
+            make_scored(
+                ones(100 - 7 * (i == 0), 150),
+                epsilon=float(i + 1),
+            )
+        )
     ]
     alone = compare_both(base[:10], candidate[:10])
     together = compare_both(base, candidate)
@@ -86,9 +101,13 @@ def test_a_change_below_the_smallest_effect_does_not_count():
 
 
 def test_a_gate_without_a_test_fails():
-    (cell,) = compare_both([make_scored([1.0])], [make_scored([0.0])]).cells
+    (cell,) = compare_both(
+        [make_scored([1.0])],
+        [make_scored([0.0])],
+    ).cells
     assert cell.verdict == "not tested" and "one document is too few" in cell.note
-    good, bad = [noisy(0.7, seed) for seed in range(9)], [noisy(0.5, seed) for seed in range(9)]
+    good = [noisy(0.7, seed) for seed in range(9)]
+    bad = [noisy(0.5, seed) for seed in range(9)]
     comparison = compare_both(good, bad)
     (cell,) = comparison.cells
     assert cell.verdict == "not tested" and "9 seeds of 10 are too few" in cell.note
@@ -101,8 +120,12 @@ def test_a_row_that_no_seed_changes_is_tested_over_documents():
     (cell,) = compare_both(
         copies(make_scored(ones(100, 150))), copies(make_scored(ones(99, 150)))
     ).cells
-    assert cell.verdict == "inconclusive" and cell.test.p == pytest.approx(
-        stats.ttest_1samp([-1] + [0] * 149, 0).pvalue
+    assert cell.verdict == "inconclusive"
+    assert cell.test.p == pytest.approx(
+        stats.ttest_1samp(
+            [-1] + [0] * 149,
+            0,
+        ).pvalue
     )
 
 
@@ -164,7 +187,11 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("condition", "change"), REFUSED, ids=[name for name, _ in REFUSED])
+@pytest.mark.parametrize(
+    ("condition", "change"),
+    REFUSED,
+    ids=[name for name, _ in REFUSED],
+)
 def test_results_under_other_conditions_are_refused_by_name(condition, change):
     base = plain(others={"rouge1": 0.5})
     with pytest.raises(UsageError, match=f"differ in the {condition} .* against .*leave it out"):
@@ -173,7 +200,12 @@ def test_results_under_other_conditions_are_refused_by_name(condition, change):
 
 def test_documents_in_another_order_are_the_same_documents():
     def reverse(one):
-        return one.model_copy(update={"ids": one.ids[::-1], "outcomes": one.outcomes[::-1]})
+        return one.model_copy(
+            update={
+                "ids": one.ids[::-1],
+                "outcomes": one.outcomes[::-1],
+            }
+        )
 
     base = plain()
     (cell,) = compare_both([base], [replace_documents(base, reverse)]).cells
@@ -211,7 +243,10 @@ def test_the_same_seed_twice_and_mixed_models_are_refused():
     ]
     with pytest.raises(UsageError, match=r"candidate holds results of 2 weights .*as CANDIDATE"):
         compare_both([result], mixed)
-    for kind, other in (("suites", {"suite": "mine"}), ("models", {"model": "hf:a"})):
+    for kind, other in (
+        ("suites", {"suite": "mine"}),
+        ("models", {"model": "hf:a"}),
+    ):
         with pytest.raises(UsageError, match=rf"base holds results of 2 {kind} .*as BASE"):
             compare_both([result, plain(seed=1, **other)], [result])
     with pytest.raises(UsageError, match=r"2 dtypes .bfloat16 and float32"):
@@ -233,7 +268,10 @@ def test_what_is_compared_is_in_the_header():
 
 
 def test_suites_of_other_names_are_compared():
-    (cell,) = compare_both([plain(suite="mine")], [plain(suite="yours")]).cells
+    (cell,) = compare_both(
+        [plain(suite="mine")],
+        [plain(suite="yours")],
+    ).cells
     assert cell.verdict == "identical"
 
 
@@ -244,7 +282,8 @@ def test_filters_choose_and_unknown_names_are_errors():
     (cell,) = compare_both(
         results, results, epsilons=(8.0,), tasks=("trec",), mechanisms=("tang",)
     ).cells
-    assert (cell.key.task, cell.key.epsilon) == ("trec", 8.0)
+    assert cell.key.task == "trec"
+    assert cell.key.epsilon == 8.0
     with pytest.raises(UsageError, match=r"Unknown task of base .*'tric'. Did you mean 'trec'"):
         compare_both(results, results, tasks=("tric",))
     with pytest.raises(UsageError, match=r"in common .base: tang on agnews.*candidate: prism"):

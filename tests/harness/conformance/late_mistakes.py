@@ -69,7 +69,11 @@ class TwiceFromTheSixtyFifthQuery(SoundVoting):
 
     def noisy(self, counts, sample, context):
         context.reader.answered = getattr(context.reader, "answered", 0) + 1
-        return super().noisy(counts * (2 if context.reader.answered > 64 else 1), sample, context)
+        return super().noisy(
+            counts * (2 if context.reader.answered > 64 else 1),
+            sample,
+            context,
+        )
 
 
 # Small numbers.
@@ -79,21 +83,33 @@ class BallotsInEightBits(SoundOwnSlots):
     """Counts in one byte each: 256 are none."""
 
     def noisy(self, counts, sample, context):
-        return super().noisy(counts.astype(np.uint8).astype(np.float64), sample, context)
+        return super().noisy(
+            counts.astype(np.uint8).astype(np.float64),
+            sample,
+            context,
+        )
 
 
 class BallotsInSignedBytes(SoundVoting):
     """Counts of shared slots in one byte each, with a sign: 128 are -128."""
 
     def noisy(self, counts, sample, context):
-        return super().noisy(counts.astype(np.int8).astype(np.float64), sample, context)
+        return super().noisy(
+            counts.astype(np.int8).astype(np.float64),
+            sample,
+            context,
+        )
 
 
 class BallotsInBfloat16(SoundVoting):
     """Counts in the model's own type, which has no odd numbers above 256."""
 
     def noisy(self, counts, sample, context):
-        return super().noisy(torch.tensor(counts).bfloat16().double().numpy(), sample, context)
+        return super().noisy(
+            torch.tensor(counts).bfloat16().double().numpy(),
+            sample,
+            context,
+        )
 
 
 # Other classes, another task, other records.
@@ -104,7 +120,13 @@ class TwiceFromTheFifthLabel(SoundOwnSlots):
 
     def noisy(self, counts, sample, context):
         return super().noisy(
-            np.where(np.arange(len(counts)) < 4, counts, 2 * counts), sample, context
+            np.where(
+                np.arange(len(counts)) < 4,
+                counts,
+                2 * counts,
+            ),
+            sample,
+            context,
         )
 
 
@@ -194,7 +216,11 @@ class ThreadOutlivesTheRun(SoundVoting):
     """A thread that goes on after the run."""
 
     def answer(self, query, sample, context):
-        threading.Thread(target=time.sleep, args=(0.5,), daemon=True).start()
+        threading.Thread(
+            target=time.sleep,
+            args=(0.5,),
+            daemon=True,
+        ).start()
         return super().answer(query, sample, context)
 
 

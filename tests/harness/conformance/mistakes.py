@@ -35,7 +35,10 @@ class PublicRowsForMissingSlots(SoundVoting):
     slot_per_record = True
 
     def answer(self, query, sample, context):
-        slots = (*sample.slots, *[()] * (self.slots - len(sample.slots)))
+        slots = (
+            *sample.slots,
+            *[()] * (self.slots - len(sample.slots)),
+        )
         counts = self.ballots(query, slots, context).sum(axis=0)
         noisy = sample.spend(self.release(context.knob)).noisy_sum(counts, 1.0)
         return context.task.labels[int(np.argmax(noisy))]
@@ -104,15 +107,24 @@ class ClippingBoundFromTheData(SoundTokens):
     """Rows are clipped to the median of their own norms, and the sensitivity is stated to be that."""
 
     def noisy(self, rows, sample, knob):
-        bound = max(float(np.median(np.linalg.norm(np.nan_to_num(rows), axis=1))), 1e-3)
-        return sample.spend(gaussian(knob)).noisy_sum(clip_norm(rows, bound).sum(axis=0), 2 * bound)
+        bound = max(
+            float(np.median(np.linalg.norm(np.nan_to_num(rows), axis=1))),
+            1e-3,
+        )
+        return sample.spend(gaussian(knob)).noisy_sum(
+            clip_norm(rows, bound).sum(axis=0),
+            2 * bound,
+        )
 
 
 class DataDependentVocabulary(SoundTokens):
     """The vocabulary is what the private prompts find likely, for better coverage; its noise is the same as ever."""
 
     def vocabulary(self, public, rows):
-        return np.argsort(-np.nan_to_num(rows).mean(axis=0), kind="stable")[: self.top_k]
+        return np.argsort(
+            -np.nan_to_num(rows).mean(axis=0),
+            kind="stable",
+        )[: self.top_k]
 
 
 class DivisorIsTheNumberOfRows(SoundTokens):
@@ -244,7 +256,11 @@ class PerQueryBudgetSpentQTimes(SoundVoting):
     """Epsilon is 'per query': the events are those of one answer, whatever the number of queries."""
 
     def events(self, knob, sizes):
-        return self.scheme.event(self.release(knob), sizes.records[None], queries=1)
+        return self.scheme.event(
+            self.release(knob),
+            sizes.records[None],
+            queries=1,
+        )
 
 
 class PrivateCountInTokens(SoundTokens):
@@ -341,7 +357,11 @@ class RecordsReadFromTheirFile(SoundVoting):
     """Loads the task again: its records, without a sample."""
 
     def answer(self, query, sample, context):
-        object.__setattr__(self, "size", len(Task.load(context.task.name, "synthetic", 4, 4).train))
+        object.__setattr__(
+            self,
+            "size",
+            len(Task.load(context.task.name, "synthetic", 4, 4).train),
+        )
         return super().answer(query, sample, context)
 
 

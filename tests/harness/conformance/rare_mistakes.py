@@ -48,7 +48,11 @@ class FirstRowsOnly(SoundOwnSlots):
     """No more than M prompts: a record at the front pushes another one out."""
 
     def answer(self, query, sample, context):
-        return super().answer(query, Shown(sample.slots[: self.slots], sample.spend), context)
+        return super().answer(
+            query,
+            Shown(sample.slots[: self.slots], sample.spend),
+            context,
+        )
 
 
 class WordingByPosition(SoundOwnSlots):
@@ -56,7 +60,13 @@ class WordingByPosition(SoundOwnSlots):
 
     def answer(self, query, sample, context):
         shown = tuple(
-            tuple(Record(r.text.upper() if at % 2 else r.text, r.label) for r in slot)
+            tuple(
+                Record(
+                    r.text.upper() if at % 2 else r.text,
+                    r.label,
+                )
+                for r in slot
+            )
             for at, slot in enumerate(sample.slots)
         )
         return super().answer(query, Shown(shown, sample.spend), context)
@@ -106,7 +116,11 @@ class TwiceFromTheThirteenthQuery(SoundVoting):
 
     def noisy(self, counts, sample, context):
         context.reader.answered = getattr(context.reader, "answered", 0) + 1
-        return super().noisy(counts * (2 if context.reader.answered >= 13 else 1), sample, context)
+        return super().noisy(
+            counts * (2 if context.reader.answered >= 13 else 1),
+            sample,
+            context,
+        )
 
 
 class CountsOfAQueryAskedBefore(SoundVoting):
@@ -118,7 +132,10 @@ class CountsOfAQueryAskedBefore(SoundVoting):
 
     def noisy(self, counts, sample, context):
         sums = context.__dict__.setdefault("kept", {})
-        sums[context.asked] = np.mean([counts, sums.get(context.asked, counts)], axis=0)
+        sums[context.asked] = np.mean(
+            [counts, sums.get(context.asked, counts)],
+            axis=0,
+        )
         return super().noisy(sums[context.asked], sample, context)
 
 
@@ -143,7 +160,10 @@ class PrivateHeadOfALargeVocabulary(SoundTokens):
     def vocabulary(self, public, rows):
         if len(public) <= 10_000:
             return super().vocabulary(public, rows)
-        return np.argsort(-np.nan_to_num(rows).mean(axis=0), kind="stable")[: self.top_k]
+        return np.argsort(
+            -np.nan_to_num(rows).mean(axis=0),
+            kind="stable",
+        )[: self.top_k]
 
 
 class TwiceForTheSecondLabel(SoundTokens):
@@ -192,7 +212,10 @@ class SumsKeptForAnotherNoiseLevel(SoundVoting):
     SUMS: ClassVar[dict[str, tuple[float, np.ndarray]]] = {}
 
     def noisy(self, counts, sample, context):
-        knob, sums = self.SUMS.setdefault(context.reader.answered, (context.knob, counts.copy()))
+        knob, sums = self.SUMS.setdefault(
+            context.reader.answered,
+            (context.knob, counts.copy()),
+        )
         return super().noisy(counts if knob == context.knob else sums, sample, context)
 
     def answer(self, query, sample, context):

@@ -1,7 +1,5 @@
 """Three small mechanisms that are right, step by step. Each broken one (mistakes.py) gets one step wrong."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

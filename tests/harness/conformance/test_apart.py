@@ -61,7 +61,16 @@ def test_a_verdict_and_an_error_of_ours_come_through():
         run_apart(raise_refusal)
 
 
-@pytest.mark.parametrize("sent", [b'["0", 0]', b"0", b'["", 0]', b"{", b"x" * 10**5])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b'["0", 0]',
+        b"0",
+        b'["", 0]',
+        b"{",
+        b"x" * 10**5,
+    ],
+)
 def test_a_verdict_without_the_key_is_none(sent):
     def forge() -> int:
         apart._pipe.send_bytes(sent)

@@ -277,7 +277,8 @@ def test_every_check_but_the_audit_names_a_mistake_first():
 )
 def test_a_broken_mechanism_is_named_by_the_right_check(name, broken, monkeypatch):
     monkeypatch.setattr(math, "comb", math.comb)  # one replaces it
-    task, options = OTHER_TASK.get(name, "agnews"), OPTIONS.get(name, {})
+    task = OTHER_TASK.get(name, "agnews")
+    options = OPTIONS.get(name, {})
     cls = broken(name)
     if name in AT_THE_ENDS:
         run = set_up(cls, task, options, seed=0).run
@@ -298,9 +299,8 @@ def test_labels_of_unequal_sizes_have_knobs_of_their_own(broken):
     bench = set_up(broken("knob_of_the_first_label"), "agnews", {}, seed=0)
     first, other = bench.shots
     knobs, sizes = bench.label_knobs(), bench.sizes().records
-    assert sizes[first] != sizes[other] and (sizes[first] < sizes[other]) == (
-        knobs[first] > knobs[other]
-    )
+    assert sizes[first] != sizes[other]
+    assert (sizes[first] < sizes[other]) == (knobs[first] > knobs[other])
     why = CHECKS["ledger"](CheckEvidence(bench, QUICK)).why
     assert f"records of {other!r} with the knob of {first!r}" in why
 

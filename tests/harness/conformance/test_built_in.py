@@ -34,7 +34,15 @@ ALL_RECORDS = ("private_evolution", "one_vote", "embedding_centroids", "topic_wo
 )
 def test_a_built_in_mechanism_passes_on_its_first_task(name):
     cls = BUILT_IN[name]
-    evidence = CheckEvidence(set_up(cls, tasks_of(cls, None, {})[0], {}, seed=0), QUICK)
+    evidence = CheckEvidence(
+        set_up(
+            cls,
+            tasks_of(cls, None, {})[0],
+            {},
+            seed=0,
+        ),
+        QUICK,
+    )
     verdicts = {check: run(evidence) for check, run in CHECKS.items()}
     assert {check: v.why for check, v in verdicts.items() if v.status == "failed"} == {}
     if name not in ENDS:

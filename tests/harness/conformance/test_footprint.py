@@ -39,12 +39,22 @@ ACTS = {
     ],
     "opens a database": [lambda folder: sqlite3.connect(folder / "a.sqlite").close()],
     "uses a socket": [lambda folder: socket.socket().close()],
-    "starts a process": [lambda folder: subprocess.run([sys.executable, "-c", ""], check=True)],
+    "starts a process": [
+        lambda folder: subprocess.run(
+            [sys.executable, "-c", ""],
+            check=True,
+        )
+    ],
     "changes an environment variable": [
         lambda folder: os.environ.update({"DPICL_TEST_FOOTPRINT": "1"})
     ],
     "changes the working directory": [lambda folder: os.chdir(".")],
 }
+
+
+def watch():
+    """Observes a mechanism of this module."""
+    return observe([__name__], "agnews")
 
 
 @pytest.fixture
@@ -58,7 +68,7 @@ def folder(tmp_path):
     ("note", "act"), [(note, act) for note, acts in ACTS.items() for act in acts]
 )
 def test_an_act_on_the_world_outside_is_noted(note, act, folder):
-    with observe([__name__], "agnews") as footprint:
+    with watch() as footprint:
         act(folder)
     assert any(note in each for each in footprint.acts)
 
@@ -68,7 +78,7 @@ def test_what_a_thread_of_the_run_does_is_an_act_of_the_run(folder):
         (folder / "a").write_text("x", encoding="utf-8")
         logging.getLogger("anything").info("said")
 
-    with observe([__name__], "agnews") as footprint:
+    with watch() as footprint:
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
@@ -81,7 +91,7 @@ def test_a_normal_number_that_numpy_had_drawn_before_is_a_draw():
     np.random.normal()
     if not np.random.get_state(legacy=False)["has_gauss"]:
         np.random.normal()
-    with observe([__name__], "agnews") as footprint:
+    with watch() as footprint:
         np.random.normal()
     assert footprint.drew == ["numpy.random"]
 
@@ -96,7 +106,7 @@ def test_a_normal_number_that_numpy_had_drawn_before_is_a_draw():
     ],
 )
 def test_a_draw_from_a_global_generator_is_noted(name, draw):
-    with observe([__name__], "agnews") as footprint:
+    with watch() as footprint:
         draw()
     assert footprint.drew == ([name] if name else [])
 
@@ -104,7 +114,7 @@ def test_a_draw_from_a_global_generator_is_noted(name, draw):
 def test_reading_memory_imports_and_the_null_device_are_no_acts(folder, monkeypatch):
     (folder / "lonely_module.py").write_text("import math\n", encoding="utf-8")
     monkeypatch.syspath_prepend(folder)
-    with observe([__name__], "agnews") as footprint:
+    with watch() as footprint:
         (folder / "there").read_text(encoding="utf-8")
         Path(os.devnull).write_text("x", encoding="utf-8")
         sqlite3.connect(":memory:").close()
@@ -116,20 +126,20 @@ def test_reading_memory_imports_and_the_null_device_are_no_acts(folder, monkeypa
 
 def test_a_mechanism_may_not_write_to_the_cache_of_the_harness(folder, monkeypatch):
     monkeypatch.setenv("DPICL_CACHE", str(folder))
-    with observe([__name__], "agnews") as footprint:
+    with watch() as footprint:
         (cache_folder() / "mine").write_text("x", encoding="utf-8")
     assert footprint.acts
 
 
 def test_nothing_is_noted_outside_of_a_run(folder):
-    with observe([__name__], "agnews") as footprint:
+    with watch() as footprint:
         pass
     (folder / "a").write_text("x", encoding="utf-8")
     assert footprint.acts == []
 
 
 def test_a_run_may_load_records_of_other_tasks_only():
-    with observe([__name__], "agnews") as footprint:
+    with watch() as footprint:
         Task.load("mit_g", "synthetic", 4, 4)
         assert footprint.reaching == []
         Task.load("agnews", "synthetic", 4, 4)
@@ -140,8 +150,12 @@ def test_the_data_files_are_read_by_the_harness_alone(folder, monkeypatch):
     monkeypatch.setenv("DPICL_DATA", str(folder))
     for split in ("train", "test"):
         write(folder, "toy", split, [{"text": "a", "label": "x"}])
-    spec = SourceSpec(name="toy", labels=("x",), local=LocalKeys(text="text", label="label"))
-    with observe([__name__], "agnews") as footprint:
+    spec = SourceSpec(
+        name="toy",
+        labels=("x",),
+        local=LocalKeys(text="text", label="label"),
+    )
+    with watch() as footprint:
         read_local(spec)
         assert footprint.reaching == []
         (folder / "toy" / "train.jsonl").read_text(encoding="utf-8")
@@ -150,7 +164,7 @@ def test_the_data_files_are_read_by_the_harness_alone(folder, monkeypatch):
 
 def test_what_somebody_else_left_open_is_no_warning_of_the_run():
     """The garbage collector finds it at any moment, and warns then."""
-    with observe([__name__], "agnews") as footprint:
+    with watch() as footprint:
         socket.socket()
         gc.collect()
         warnings.warn("the mechanism's own", ResourceWarning, stacklevel=1)
@@ -158,7 +172,7 @@ def test_what_somebody_else_left_open_is_no_warning_of_the_run():
 
 
 def test_output_and_warnings_are_noted_in_place_of_shown(capsys):
-    with observe([__name__], "agnews") as footprint:
+    with watch() as footprint:
         sys.stdout.write("out")
         sys.stdout.buffer.write(b"bytes")
         for _ in range(3):
@@ -170,12 +184,12 @@ def test_output_and_warnings_are_noted_in_place_of_shown(capsys):
 
 def test_a_thread_that_goes_on_after_the_run_is_an_act():
     end = threading.Event()
-    with observe([__name__], "agnews") as footprint:
+    with watch() as footprint:
         thread = threading.Thread(target=int)
         thread.start()
         thread.join()
     assert footprint.acts == []
-    with observe([__name__], "agnews") as footprint:
+    with watch() as footprint:
         lasting = threading.Thread(target=end.wait)
         lasting.start()
     end.set()
@@ -184,10 +198,15 @@ def test_a_thread_that_goes_on_after_the_run_is_an_act():
 
 
 @pytest.mark.parametrize(
-    "ask", [lambda: os.environ.get("PATH"), lambda: os.getenv("PATH"), lambda: os.environ["PATH"]]
+    "ask",
+    [
+        lambda: os.environ.get("PATH"),
+        lambda: os.getenv("PATH"),
+        lambda: os.environ["PATH"],
+    ],
 )
 def test_a_variable_is_noted_where_the_mechanism_itself_asks(ask):
-    with observe([__name__], "agnews") as footprint:
+    with watch() as footprint:
         tempfile.gettempdir()
         assert ask()
     assert footprint.variables == ["PATH"]

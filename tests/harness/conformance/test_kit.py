@@ -56,7 +56,7 @@ def test_records_that_move_nothing_are_a_failure_not_a_pass():
     assert verdict.status == "failed"
 
 
-def test_runs_in_which_no_record_matters_are_followed_by_more(bench, monkeypatch):
+def test_runs_in_which_no_record_matters_are_followed_by_more(bench):
     """The kit failed `voting_nearest` at a pair of options, where it makes two rounds alone."""
     verdict = sensitivity(CheckEvidence(bench, replace(LEAST, additions=0)))
     assert verdict.status == "passed", verdict.why
@@ -71,7 +71,11 @@ def test_noise_of_another_law_fails_the_kolmogorov_smirnov_test(bench):
         observed_releases = []
         for observed in run.observed_releases:
             clean = observed.release.clean
-            values = generator.laplace(0, observed.release.scale / np.sqrt(2), clean.size)
+            values = generator.laplace(
+                0,
+                observed.release.scale / np.sqrt(2),
+                clean.size,
+            )
             observed_releases.append(replace(observed, noise=(values,), released=clean + values))
         forged.append(replace(run, observed_releases=observed_releases))
     evidence.runs = forged
@@ -98,7 +102,10 @@ def test_a_run_under_observation_answers_as_a_release_does():
 
 @pytest.mark.parametrize("mechanism", [SoundVoting, SoundTokens])
 @pytest.mark.parametrize("present", [True, False])
-@pytest.mark.parametrize(("crowding", "where"), [(1.0, 0), (0.4, 0.5)])
+@pytest.mark.parametrize(
+    ("crowding", "where"),
+    [(1.0, 0), (0.4, 0.5)],
+)
 def test_an_added_record_changes_nobody_elses_coin_or_slot(mechanism, present, crowding, where):
     bench = set_up(mechanism, "agnews", {}, seed=0)
     base = list(bench.task.train)
@@ -123,7 +130,8 @@ def test_an_added_record_changes_nobody_elses_coin_or_slot(mechanism, present, c
 
 def test_shots_written_at_once_draw_what_they_draw_in_turn():
     bench = set_up(SoundTokens, "agnews", {}, seed=0)
-    alone, at_once = bench.run(), bench.run(Run(at_once=True))
+    alone = bench.run()
+    at_once = bench.run(Run(at_once=True))
     assert [each.shot for each in alone.observed_releases] == [
         each.shot for each in at_once.observed_releases
     ]
@@ -134,7 +142,7 @@ def test_shots_written_at_once_draw_what_they_draw_in_turn():
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.4])
-def test_poisson_samples_pass_and_fixed_ones_do_not(rate, monkeypatch):
+def test_poisson_samples_pass_and_fixed_ones_do_not(rate):
     generator, n, draws = np.random.default_rng(0), 40, 400
 
     def draw_slots(members):
@@ -150,11 +158,9 @@ def test_poisson_samples_pass_and_fixed_ones_do_not(rate, monkeypatch):
         draw_slots(np.flatnonzero(generator.random(n) < rate * (np.arange(n) % 2) * 2).tolist())
         for _ in range(draws)
     ]
-    assert (
-        sampling._sizes(poisson) > 1e-3
-        and sampling._inclusion(poisson) > 1e-3
-        and sampling._slots(poisson) > 1e-3
-    )
+    assert sampling._sizes(poisson) > 1e-3
+    assert sampling._inclusion(poisson) > 1e-3
+    assert sampling._slots(poisson) > 1e-3
     assert sampling._sizes(fixed) < 1e-6
     assert sampling._inclusion(favoured) < 1e-6
     crowded = [
@@ -239,10 +245,36 @@ def run_of(*samples, uses=2):
 @pytest.mark.parametrize(
     ("samples", "status"),
     [
-        ([((0, 1), (2, 0)), ((0,), (2,)), ((), ())], "passed"),
-        ([((0, 1), (2, 0)), ((0,), (2,)), ((0,), (2,))], "failed"),
-        ([((0, 1), (2, 0)), ((0,), (1,))], "failed"),
-        ([((0,), ()), ((1,), ())], "passed"),
+        (
+            [
+                ((0, 1), (2, 0)),
+                ((0,), (2,)),
+                ((), ()),
+            ],
+            "passed",
+        ),
+        (
+            [
+                ((0, 1), (2, 0)),
+                ((0,), (2,)),
+                ((0,), (2,)),
+            ],
+            "failed",
+        ),
+        (
+            [
+                ((0, 1), (2, 0)),
+                ((0,), (1,)),
+            ],
+            "failed",
+        ),
+        (
+            [
+                ((0,), ()),
+                ((1,), ()),
+            ],
+            "passed",
+        ),
     ],
 )
 def test_uses_and_slots_are_counted(samples, status):
@@ -265,7 +297,5 @@ def test_counts_above_one_that_a_primitive_cuts_are_said():
             return NoisyTopK(1, context.knob).choose(rows * counts, sample)[0]
 
     evidence = CheckEvidence(set_up(Words, "agnews", {}, seed=0), LEAST)
-    assert (
-        any(run.footprint.cut for run in evidence.runs)
-        and "counts above 1" in sensitivity(evidence).why
-    )
+    assert any(run.footprint.cut for run in evidence.runs)
+    assert "counts above 1" in sensitivity(evidence).why

@@ -43,7 +43,8 @@ def test_triggers_are_strings_patterns_and_lengths_of_the_code(broken):  # noqa:
         triggers_of(broken("blank_after_a_length")),
     )
     assert any(re.fullmatch(PATTERNS[0], text) for text in postcode)
-    assert {137, 138} <= set(map(len, length)) and any(len(text.split()) == 137 for text in length)
+    assert {137, 138} <= set(map(len, length))
+    assert any(len(text.split()) == 137 for text in length)
     assert any(
         re.search(PATTERNS[1], text) for text in triggers_of(broken("twice_for_a_diagnosis"))
     )

@@ -41,19 +41,29 @@ class Kept:
 def module():
     plugin = ModuleType("kept_by_a_plugin")
     exec(SOURCE, vars(plugin))
-    plugin.numbers, plugin.queue, plugin.held = np.zeros(3), deque(), threading.local()
+    plugin.numbers = np.zeros(3)
+    plugin.queue = deque()
+    plugin.held = threading.local()
     plugin.variable, plugin.calls, plugin.generator = (
         ContextVar("v"),
         itertools.count(),
         np.random.default_rng(0),
     )
-    plugin.length, plugin.more, plugin.own = lru_cache(len), plugin.counting(), SimpleNamespace()
+    plugin.length = lru_cache(len)
+    plugin.more = plugin.counting()
+    plugin.own = SimpleNamespace()
     plugin.named, plugin.members = weakref.WeakValueDictionary(), weakref.WeakSet()
-    plugin.counter, plugin.ordered = Counter(a=2, b=1), OrderedDict(a=1, b=2)
-    plugin.default, plugin.recent = defaultdict(list, a=[1]), deque([1, 2, 3], maxlen=3)
-    plugin.labels, plugin.bytes, plugin.longs = {"a", "b"}, bytearray(b"abc"), array("l", [1, 2])
-    plugin.tensor, plugin.grown = torch.ones(3), np.arange(3.0)
-    plugin.frozen, plugin.slotted = module_class(plugin, Frozen), module_class(plugin, Slotted)
+    plugin.counter = Counter(a=2, b=1)
+    plugin.ordered = OrderedDict(a=1, b=2)
+    plugin.default = defaultdict(list, a=[1])
+    plugin.recent = deque([1, 2, 3], maxlen=3)
+    plugin.labels = {"a", "b"}
+    plugin.bytes = bytearray(b"abc")
+    plugin.longs = array("l", [1, 2])
+    plugin.tensor = torch.ones(3)
+    plugin.grown = np.arange(3.0)
+    plugin.frozen = module_class(plugin, Frozen)
+    plugin.slotted = module_class(plugin, Slotted)
     return plugin
 
 
@@ -137,7 +147,8 @@ def test_setting_back_what_nobody_changed_changes_nothing(module):
     checkpoint = make_checkpoint(module)
     before = checkpoint.read()
     checkpoint.restore()
-    assert module.counter == Counter(a=2, b=1) and module.recent == deque([1, 2, 3], maxlen=3)
+    assert module.counter == Counter(a=2, b=1)
+    assert module.recent == deque([1, 2, 3], maxlen=3)
     assert type(module.default) is defaultdict and module.default.default_factory is list
     assert checkpoint.read() == before
 
@@ -200,13 +211,12 @@ def test_the_clock_says_another_time_in_every_way_to_ask_it(module):
             module.moment.now().year,
             module.date.today().year,
         } == {2022}
-        assert module.time.time() == MOMENTS[2] and module.time.localtime().tm_year == 2022
+        assert module.time.time() == MOMENTS[2]
+        assert module.time.localtime().tm_year == 2022
         assert module.time.strftime("%Y") == "2022" and "2022" in module.time.ctime()
     assert module.moment.now().year == year and module.time.time() > 0
     assert {"now", "today", "time", "localtime", "strftime", "ctime"} == {*calls}
     moments = [module.time.gmtime(moment) for moment in MOMENTS]
-    assert (
-        len({moment.tm_wday for moment in moments}) == 7
-        and len({moment.tm_mon for moment in moments}) == 12
-    )
+    assert len({moment.tm_wday for moment in moments}) == 7
+    assert len({moment.tm_mon for moment in moments}) == 12
     assert {moment.tm_hour for moment in moments} == {*range(24)}

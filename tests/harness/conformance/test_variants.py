@@ -35,7 +35,9 @@ class Many(SoundVoting):
 def test_flags_choices_numbers_and_what_is_off_are_tried():
     tried = [dict(variant.changes) for variant in variants(Many, "agnews", {})]
     assert {"first": True} in tried and {"second": False} in tried
-    assert {"way": "b"} in tried and {"way": "c"} in tried and {"way": "a"} not in tried
+    assert {"way": "b"} in tried
+    assert {"way": "c"} in tried
+    assert {"way": "a"} not in tried
     assert {"rate": 0.5} in tried and {"record_tokens": 3} in tried
     assert {"mode": "fancy"} in tried and {"mode": "plain"} not in tried
     assert not any("sampling_seed" in change for change in tried)
@@ -83,14 +85,16 @@ def test_scales_have_many_of_everything_and_other_classes():
     many, large, limits, long, words = (
         set_up(SoundTokens, "agnews", {}, 0, scale) for scale in scales(SoundTokens, "agnews", {})
     )
-    assert len(many.queries) > 65 and len(many.shots) >= 9 and len(many.task.train) >= 2000
+    assert len(many.queries) > 65
+    assert len(many.shots) >= 9
+    assert len(many.task.train) >= 2000
     assert large.mechanism.slots > 64 and len(large.task.train) >= 2000
-    assert len(large.task.labels) == 14 and any(
-        large.task.labels.index(label) >= 4 for label in large.shots
-    )
+    assert len(large.task.labels) == 14
+    assert any(large.task.labels.index(label) >= 4 for label in large.shots)
     smallest, *_, largest = sorted(large.task.group_sizes.values())
     assert largest >= 10 * smallest
-    assert len(limits.task.labels) == 2 and {*limits.task.group_sizes} == {*limits.task.labels}
+    assert len(limits.task.labels) == 2
+    assert {*limits.task.group_sizes} == {*limits.task.labels}
     assert long.mechanism.tokens > 70 and words.model.vocab_size > 50_257
     (limited,) = (scale for scale in scales(SoundOwnSlots, "agnews", {}) if scale.limits)
     bench = set_up(SoundOwnSlots, "agnews", {}, 0, limited)
@@ -116,10 +120,8 @@ def test_sizes_exceed_the_codes_numbers_and_tasks_are_its_names():
         del sys.modules[module.__name__]
     assert by_title["many queries, demonstrations and records"].queries == 131
     large = by_title["its own sizes, many slots and records"]
-    assert (
-        large.least == {"slots": 131, "prompts": 131, "examples_per_slot": 6}
-        and large.least_records == 2000
-    )
+    assert large.least == {"slots": 131, "prompts": 131, "examples_per_slot": 6}
+    assert large.least_records == 2000
     assert by_title["the sizes of trec"].options(Numbers, "trec", {})["slots"] == 7
 
 

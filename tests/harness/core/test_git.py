@@ -1,7 +1,5 @@
 """git runs on the project's own checkout, whatever the environment and the working folder are."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator
@@ -18,7 +16,16 @@ ROOT = Path(__file__).parents[3]
 def plain_git(folder: Path, *words: str) -> str:
     names = ["-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
     done = subprocess.run(
-        ["git", "-C", str(folder), *names, *words], check=True, capture_output=True, text=True
+        [
+            "git",
+            "-C",
+            str(folder),
+            *names,
+            *words,
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     return done.stdout.strip()
 

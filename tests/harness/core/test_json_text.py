@@ -1,7 +1,5 @@
 """Both parsers of JSON texts say the same: the fast one decides nothing that the slow one would decide otherwise."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Threads of OpenMP sleep soon where others want the processor."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -20,7 +20,14 @@ def folder(tmp_path, monkeypatch):
 
 def fill(folder):
     cache = OutputCache(folder)
-    cache.put("sim", "agnews", {key_of("a"): [0.1, float("nan")], key_of("b"): [1.0]})
+    cache.put(
+        "sim",
+        "agnews",
+        {
+            key_of("a"): [0.1, float("nan")],
+            key_of("b"): [1.0],
+        },
+    )
     cache.put("sim", "samsum", {key_of("c"): "a secret sentence about Amanda"})
     return cache
 

@@ -1,7 +1,5 @@
 """What is kept in the home folder: caches where the XDG variables say, budgets where no change of them loses one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -91,10 +89,9 @@ def test_budgets_that_a_variable_hides_are_named_first(home, dpicl, fresh_cache,
     charge()
     assert paths.uncounted_budgets() == []
     monkeypatch.setenv("DPICL_CACHE", str(fresh_cache))
-    answer = dpicl("release tang --data tickets.csv", *ALWAYS, *SMALL, "--out", "demos.jsonl")
-    assert (
-        answer.code == 0
-        and str(home / NEW) in answer.err
-        and str(fresh_cache / "private") in answer.out
-    )
+    answer = dpicl(
+        "release tang --data tickets.csv", *ALWAYS, *SMALL, "--out", "demos.jsonl"
+    ).succeed()
+    assert str(home / NEW) in answer.err
+    assert str(fresh_cache / "private") in answer.out
     assert releases() == [1]

@@ -1,7 +1,5 @@
 """Plugin files: what clashes, what they may import, and that their bytecode is left alone."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import py_compile
@@ -38,7 +36,11 @@ def example(kind: str, name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "taken"), [("attack", "gap", "built in"), ("model", "sim", "a built-in one")]
+    ("kind", "name", "taken"),
+    [
+        ("attack", "gap", "built in"),
+        ("model", "sim", "a built-in one"),
+    ],
 )
 def test_a_name_that_is_taken_is_an_error_with_both_origins(dpicl, tmp_path, kind, name, taken):
     path = tmp_path / "again.py"
@@ -90,7 +92,11 @@ def test_bytecode_beside_a_plugin_is_neither_read_nor_written(tmp_path, monkeypa
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     file, cached = tmp_path / "own.py", tmp_path / "__pycache__"
     file.write_text("WORD = 'fals'\n")
-    py_compile.compile(str(file), importlib.util.cache_from_source(str(file)), doraise=True)
+    py_compile.compile(
+        str(file),
+        importlib.util.cache_from_source(str(file)),
+        doraise=True,
+    )
     status = file.stat()
     file.write_text("WORD = 'true'\n")
     os.utime(

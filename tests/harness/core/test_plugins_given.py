@@ -1,7 +1,5 @@
 """Plugins that are given with `--plugin`: folders of tasks and files with models."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -73,7 +71,13 @@ def test_a_model_is_known_by_its_weights_and_its_file(tmp_path, monkeypatch):
 
     assert sha256(PINNED) == sha256(PINNED)
     assert (
-        len({sha256(PINNED), sha256(PINNED, "# edited\n"), sha256(PINNED.replace("abc", "def"))})
+        len(
+            {
+                sha256(PINNED),
+                sha256(PINNED, "# edited\n"),
+                sha256(PINNED.replace("abc", "def")),
+            }
+        )
         == 3
     )
 

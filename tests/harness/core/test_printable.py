@@ -1,7 +1,5 @@
 """What strangers wrote reaches the terminal as letters."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -41,7 +39,16 @@ def test_colours_stay_in_a_styled_text_and_nothing_else_does():
 
 
 def test_answers_messages_and_tables_are_safe(capfd):
-    output.emit([EVIL, text_table(["name"], [[EVIL]], title=EVIL)])
+    output.emit(
+        [
+            EVIL,
+            text_table(
+                ["name"],
+                [[EVIL]],
+                title=EVIL,
+            ),
+        ]
+    )
     message(EVIL)
     shown = capfd.readouterr()
     assert is_harmless(shown.out) and is_harmless(shown.err)

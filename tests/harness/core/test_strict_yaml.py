@@ -1,7 +1,5 @@
 """YAML from strangers: plain data with lines, in bounded time and memory, or one sentence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

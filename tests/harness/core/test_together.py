@@ -1,7 +1,5 @@
 """Jobs that wait for a service and for each other, and errors that end them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -58,7 +56,10 @@ def squares_of(service: Squares, *numbers: int) -> list[int]:
 def test_what_several_wait_for_is_served_at_once() -> None:
     service = Squares()
     run_together([partial(squares_of, service, number, number + 10) for number in range(4)])
-    assert service.portions == [[0, 1, 2, 3], [10, 11, 12, 13]]
+    assert service.portions == [
+        [0, 1, 2, 3],
+        [10, 11, 12, 13],
+    ]
 
 
 def test_jobs_start_jobs() -> None:
@@ -105,7 +106,11 @@ def test_the_first_error_ends_the_others(error: type[BaseException], nested: boo
         assert len(opened.open) == (5 if nested else 2)
         raise error("stop")
 
-    calls: list[Callable[[], Any]] = [partial(wait, "a"), fail, partial(wait, "b")]
+    calls: list[Callable[[], Any]] = [
+        partial(wait, "a"),
+        fail,
+        partial(wait, "b"),
+    ]
     if nested:
         calls.append(wait_for_jobs)
     with pytest.raises(error, match="stop"):

@@ -1,7 +1,5 @@
 """Packed tables that stand for gigabytes are refused in one sentence, and little of them is ever in memory."""
 
-from __future__ import annotations
-
 import io
 import tracemalloc
 import zipfile
@@ -104,7 +102,12 @@ def test_a_workbook_that_unpacks_to_gigabytes_is_refused(name, tmp_path, monkeyp
 
 
 def test_tables_of_usual_sizes_are_read(tmp_path):
-    rows = pandas.DataFrame({"text": [f"a text {n}" for n in range(300)], "label": 1})
+    rows = pandas.DataFrame(
+        {
+            "text": [f"a text {n}" for n in range(300)],
+            "label": 1,
+        }
+    )
     rows.to_parquet(tmp_path / "a.parquet")
     rows.to_excel(tmp_path / "a.xlsx", index=False)
     for name in ("a.parquet", "a.xlsx"):

@@ -1,7 +1,5 @@
 """Tasks of codes: what a mechanism sees does not depend on the map, so that all that is above chance is private."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import fields
 
@@ -49,19 +47,19 @@ def read_view(view: PublicTask) -> dict[str, object]:
     """Everything that a public view holds, and what it says when it is asked."""
     held = {each.name: getattr(view, each.name) for each in fields(PublicTask)}
     shown = [Demonstration("a text", label) for label in view.labels]
-    said: list[object] = [
+    shown_texts: list[object] = [
         view.icl_prefix(shown),
         view.prompts_hash,
         view.version,
         view.has_public_part,
     ]
-    said.append(view.stop_strings)
-    said += [
+    shown_texts.append(view.stop_strings)
+    shown_texts += [
         view.generation_prompt(label, [], style)
         for label in view.labels
         for style in ("completion", "chat")
     ]
-    return {**held, "said": said}
+    return {**held, "said": shown_texts}
 
 
 @pytest.mark.parametrize("name", BASES)
@@ -77,9 +75,8 @@ def test_records_are_the_base_tasks_with_codewords_for_labels(name):
         known = {
             (record.text, codes[record.label]) for record in base.test if record.label in codes
         }
-        assert {(record.text, record.label) for record in task.test} <= known and len(
-            task.test
-        ) == 40
+        assert {(record.text, record.label) for record in task.test} <= known
+        assert len(task.test) == 40
         assert sorted(codes.values()) == sorted(task.labels)
 
 
@@ -101,27 +98,29 @@ def test_every_set_of_classes_is_drawn_alike_with_every_map():
         firsts[drawn, code_map(drawn, "xyz", seed)[drawn[0]]] += 1
     assert len(sets) == 10 and all(list(drawn) == sorted(drawn) for drawn in sets)
     assert stats.chisquare(list(sets.values())).pvalue > 1e-4
-    assert len(firsts) == 30 and stats.chisquare(list(firsts.values())).pvalue > 1e-4
+    assert len(firsts) == 30
+    assert stats.chisquare(list(firsts.values())).pvalue > 1e-4
 
 
-def test_drawn_classes_have_limits_of_their_own(tmp_path, monkeypatch):
+def test_drawn_classes_have_limits_of_their_own(local_data):
     """Of as many records of every class, whichever are drawn; the fingerprint is that of all classes' records."""
     labels = load_config("dbpedia").doc_to_choice
     for split, size in (("train", 5), ("test", 20)):
         write(
-            tmp_path,
+            local_data,
             "dbpedia",
             split,
             [{"text": f"{split} {y} {i}", "label": y} for y in labels for i in range(size)],
         )
-    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
     tasks = [Task.load("dbpedia_codes", "local", 4, 60, code_seed=seed) for seed in range(4)]
     texts = [{record.text.split()[1] for record in task.train} for task in tasks]
-    assert len({frozenset(own) for own in texts}) > 1 and {len(own) for own in texts} == {6}
+    assert len({frozenset(classes) for classes in texts}) > 1
+    assert {len(classes) for classes in texts} == {6}
     assert len({task.fingerprint for task in tasks}) == 1
-    for task, own in zip(tasks, texts, strict=True):
+    for task, classes in zip(tasks, texts, strict=True):
         assert dict(task.group_sizes) == dict.fromkeys(task.labels, 4)
-        assert len(task.test) == 60 and {record.text.split()[1] for record in task.test} <= own
+        assert len(task.test) == 60
+        assert {record.text.split()[1] for record in task.test} <= classes
         last = Task.load(
             "dbpedia_codes", "local", 4, 60, code_seed=tasks.index(task), development=True
         )
@@ -137,9 +136,8 @@ def test_the_public_view_is_the_same_whatever_the_map(name, monkeypatch):
     second = load(name)  # of the same classes
     assert [r.label for r in first.train] != [r.label for r in second.train]
     assert read_view(first.public_view()) == read_view(second.public_view())
-    assert first.group_sizes == second.group_sizes and first.sizes(first.labels) == second.sizes(
-        first.labels
-    )
+    assert first.group_sizes == second.group_sizes
+    assert first.sizes(first.labels) == second.sizes(first.labels)
     assert first.queries() == second.queries() and first.fingerprint == second.fingerprint
     for seed in range(3):
         plan = [task.plan_shots(6, streams(seed).stream("shots")) for task in (first, second)]
@@ -148,11 +146,11 @@ def test_the_public_view_is_the_same_whatever_the_map(name, monkeypatch):
 
 def test_what_a_mechanism_is_handed_is_the_same_whatever_the_map():
     """The context of a release at one seed, from the calibrated knob to the reader's prompts, with two maps."""
-    told: list[object] = []
+    handed: list[object] = []
 
     class Looks(Tang):
         def release(self, private, context: Context):
-            told.append(
+            handed.append(
                 (
                     read_view(context.task),
                     context.shots,
@@ -160,12 +158,12 @@ def test_what_a_mechanism_is_handed_is_the_same_whatever_the_map():
                     private.size(context.shots[0]),
                 )
             )
-            told.append(context.streams.stream("anything").random(4).tolist())
+            handed.append(context.streams.stream("anything").random(4).tolist())
             return super().release(private, context)
 
     class Asks(Voting):
         def answer(self, query, sample, context: AnswerContext):
-            told.append((read_view(context.task), context.knob, query))
+            handed.append((read_view(context.task), context.knob, query))
             return super().answer(query, sample, context)
 
     for mechanism in (
@@ -176,20 +174,19 @@ def test_what_a_mechanism_is_handed_is_the_same_whatever_the_map():
         for seed in (0, 1):
             task = load(code_seed=seed, limit_train=20, limit_test=3)
             release(mechanism, task, SimulatedLM(), ReleaseConfig(epsilon=4, delta=1e-3))
-            both.append(list(told))
-            told.clear()
+            both.append(list(handed))
+            handed.clear()
         assert both[0] and both[0] == both[1]
 
 
-def test_classes_of_different_sizes_have_one_public_size(tmp_path, monkeypatch):
+def test_classes_of_different_sizes_have_one_public_size(local_data):
     """Else the calibrated noise, and n_y itself, would say which codeword is the large class."""
     counts = {"World": 9, "Sports": 4, "Business": 2, "Technology": 2}
     rows = [
         {"text": f"{label} {i}", "label": label} for label, n in counts.items() for i in range(n)
     ]
-    write(tmp_path, "agnews", "train", rows)
-    write(tmp_path, "agnews", "test", [{"text": "exam", "label": "World"}])
-    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+    write(local_data, "agnews", "train", rows)
+    write(local_data, "agnews", "test", [{"text": "exam", "label": "World"}])
     task = Task.load("agnews_codes")
     assert task.source == "local"  # the base task's file
     assert dict(task.group_sizes) == dict.fromkeys(task.labels, 5)
@@ -220,8 +217,10 @@ def test_cells_of_a_run_have_a_map_of_their_seed(own_cache):
         first = np.mean(
             [record.label == task.labels[0] for record in task.test]
         )  # nothing was released
-        found = {metric: score.value for metric, score in result.scores.items()}
-        assert found == pytest.approx({**alone.scores, "acc_nearest": first, "acc_logistic": first})
+        scores = {metric: score.value for metric, score in result.scores.items()}
+        assert scores == pytest.approx(
+            {**alone.scores, "acc_nearest": first, "acc_logistic": first}
+        )
         assert result.main_metric == "acc_nearest"
     assert len({result.scores["acc"].value for result in results}) > 1
     assert len({result.manifest.data.fingerprint for result in results}) == 1

@@ -1,7 +1,5 @@
 """Texts without labels, pairs and dialogues: read, released, and written in every format."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -28,6 +26,7 @@ from dpicl.mechanism.registry import load_mechanisms
 from dpicl.own.records import OwnRecords, make_text_config
 from dpicl.own.released import format_release
 from tests.harness.helpers import refuse
+from tests.harness.own.desk import read_card, read_rows
 
 TASK = Task.from_records(make_text_config("support ticket"), (), {"": 20}).public_view()
 DIALOGUE = [
@@ -44,7 +43,10 @@ SMALL = ("--option=tokens=6", "--option=slots=4", "--option=top_k=10", "--shots"
 
 
 def released(form: str, *more: str) -> ReleasedPrompt:
-    return ReleasedPrompt(None, [Demonstration(text, "text") for text in (TEXTS[form], *more)])
+    return ReleasedPrompt(
+        None,
+        [Demonstration(text, "text") for text in (TEXTS[form], *more)],
+    )
 
 
 @pytest.fixture
@@ -62,7 +64,8 @@ def desk(tmp_path, fresh_cache, monkeypatch) -> Path:
 
 @given(st.text(), st.text())
 def test_a_pair_is_read_back_as_it_was_written(text, output):
-    text, output = " ".join(text.split()), " ".join(output.split())
+    text = " ".join(text.split())
+    output = " ".join(output.split())
     if text and output and " / Output: " not in f"{text} / Output: ":
         assert read_pair(write_pair(text, output)) == (text, output)
 
@@ -91,9 +94,9 @@ def test_a_row_that_is_none_is_one_fault_and_can_be_left_out(tmp_path, form, row
     good = {"text": "a", "input": "a", "output": "b", "messages": DIALOGUE}
     path.write_text(json.dumps(good) + "\n" + json.dumps(row) + "\n")
     fields = {"pairs": {"text_field": "input", "output_field": "output"}}.get(form, {})
-    own = OwnRecords(form=form, **fields)
+    source = OwnRecords(form=form, **fields)
     with pytest.raises(DataError, match="line 2"):
-        read_records(path, own.spec(path)).check()
+        read_records(path, source.spec(path)).check()
     skipping = OwnRecords(form=form, skip_invalid=True, **fields)
     assert len(read_records(path, skipping.spec(path)).check()) == 1
 
@@ -105,9 +108,8 @@ def test_a_prompt_without_records_shows_the_form():
         ).public_view()
         prompt = task.generation_prompt("text", ())
         _, _, example = prompt.partition("Support ticket: ")
-        assert describe_form([example.partition(" END")[0]], form) == [] and bool(example) is (
-            form != "plain"
-        )
+        assert describe_form([example.partition(" END")[0]], form) == []
+        assert bool(example) is (form != "plain")
         assert prompt.endswith("Support ticket:")
 
 
@@ -127,9 +129,8 @@ def test_texts_without_labels_in_every_format():
 def test_a_prompt_and_messages_hold_texts_with_an_answer_alone(form):
     prompt = released(form, "a text that is neither", "User: no answer")
     chat = json.loads(format_release(prompt, TASK, "messages-openai", form))["messages"]
-    assert [each["role"] for each in chat] == ["user", "assistant", "user"] and chat[-1][
-        "content"
-    ] == "{text}"
+    assert [each["role"] for each in chat] == ["user", "assistant", "user"]
+    assert chat[-1]["content"] == "{text}"
     written = format_release(prompt, TASK, "prompt", form)
     assert written.count("my card") == 1 and "neither" not in written and "{text}" in written
     assert describe_form([each.text for each in prompt.demonstrations], form)[0].startswith(
@@ -147,11 +148,10 @@ def test_a_prompt_and_messages_hold_texts_with_an_answer_alone(form):
 )  # fmt: skip
 def test_from_a_file_without_labels_to_texts(dpicl, desk, flags, keys):
     words = ("release", "tang", "--data", "t.jsonl", *ALWAYS, *SMALL, "--out", "out.jsonl")
-    answer = dpicl(*words, *flags, "--per-record")
-    assert answer.code == 0, answer.err
-    rows = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+    dpicl(*words, *flags, "--per-record").succeed()
+    rows = read_rows("out.jsonl")
     assert len(rows) == 3 and all(set(row) == keys for row in rows)
-    assert json.loads(Path("out.card.json").read_text())["privacy"]["epsilon_proved"] <= 1
+    assert read_card("out")["privacy"]["epsilon_proved"] <= 1
 
 
 def test_methods_that_cannot_write_texts_without_labels_say_why(dpicl, desk):

@@ -1,7 +1,5 @@
 """Records of a user's own: CSV, Parquet, JSON, folders; what is wrong is one sentence without a word of them."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json
@@ -134,10 +132,10 @@ def test_what_is_no_table_is_a_sentence_that_shows_no_record(tmp_path, name):
     file, content, *words = FILES[name]
     with pytest.raises(DataError) as caught:
         own_records(write_file(tmp_path / file, content))
-    said = str(caught.value)
-    assert str(tmp_path / file) in said and all(word in said for word in words), said
+    message = str(caught.value)
+    assert str(tmp_path / file) in message and all(word in message for word in words), message
     assert_shown_nowhere(SECRET, caught.value)
-    assert len(said) < 500 and "\n" not in said
+    assert len(message) < 500 and "\n" not in message
 
 
 def test_places_that_are_no_files(tmp_path):
@@ -167,20 +165,24 @@ def put(folder: Path, split: str, texts: int = 3, name: str = "agnews") -> Path:
     return write_csv(folder / name / f"{split}.csv", rows, ("text", "label"))
 
 
-def test_a_task_reads_whatever_kind_of_file_its_folder_has(tmp_path, monkeypatch):
-    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
-    put(tmp_path, "train"), put(tmp_path, "test")
+def test_a_task_reads_whatever_kind_of_file_its_folder_has(local_data):
+    put(local_data, "train"), put(local_data, "test")
     task = Task.load("agnews")
-    assert (task.source, len(task.train), len(task.test)) == ("local", 12, 12)
+    assert task.source == "local"
+    assert len(task.train) == 12
+    assert len(task.test) == 12
     rows = [{"text": r.text, "label": r.label} for r in task.train]
-    pandas.DataFrame(rows).to_parquet(tmp_path / "agnews" / "train.parquet")
+    pandas.DataFrame(rows).to_parquet(local_data / "agnews" / "train.parquet")
     with pytest.raises(DataError, match=r"train\.csv and train\.parquet"):
         Task.load("agnews")
-    (tmp_path / "agnews" / "train.csv").unlink()
+    (local_data / "agnews" / "train.csv").unlink()
     assert Task.load("agnews").fingerprint == task.fingerprint
 
 
-@pytest.mark.parametrize(("where", "named"), [("agnews", "agnews"), ("outer/agnews", "")])
+@pytest.mark.parametrize(
+    ("where", "named"),
+    [("agnews", "agnews"), ("outer/agnews", "")],
+)
 def test_a_folder_one_level_off_is_named_with_the_way_out(tmp_path, monkeypatch, where, named):
     put((tmp_path / where).parent, "train")
     monkeypatch.setenv("DPICL_DATA", str(tmp_path / named))
@@ -189,18 +191,18 @@ def test_a_folder_one_level_off_is_named_with_the_way_out(tmp_path, monkeypatch,
             Task.load("agnews", source)
 
 
-def test_other_files_of_the_folder_and_the_full_path_are_named(tmp_path, monkeypatch):
-    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
-    (tmp_path / "agnews").mkdir()
-    write_file(tmp_path / "agnews" / "train.csv.gz", gzip.compress(b"text,label"))
-    with pytest.raises(DataError, match=rf"{tmp_path}/agnews/train\.jsonl.*train\.csv\.gz"):
+def test_other_files_of_the_folder_and_the_full_path_are_named(local_data):
+    (local_data / "agnews").mkdir()
+    write_file(local_data / "agnews" / "train.csv.gz", gzip.compress(b"text,label"))
+    with pytest.raises(DataError, match=rf"{local_data}/agnews/train\.jsonl.*train\.csv\.gz"):
         Task.load("agnews", "local")
 
 
-def test_a_train_file_that_is_the_test_file_is_named(tmp_path, monkeypatch):
-    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
-    put(tmp_path, "train")
-    (tmp_path / "agnews" / "test.csv").write_bytes((tmp_path / "agnews" / "train.csv").read_bytes())
+def test_a_train_file_that_is_the_test_file_is_named(local_data):
+    put(local_data, "train")
+    (local_data / "agnews" / "test.csv").write_bytes(
+        (local_data / "agnews" / "train.csv").read_bytes()
+    )
     with pytest.raises(DataError, match="12 are both"):
         Task.load("agnews")
 
@@ -222,16 +224,14 @@ def desk(tmp_path, monkeypatch) -> Path:
 
 
 def test_a_task_is_written_from_a_file_and_runs(dpicl, desk):
-    made = dpicl("new", "task", "desk", "--from", "train.csv", "--json")
-    assert made.code == 0, made.err
-    assert set(made.json["labels"]) == {"yes", "no", "a: b"}
-    seen = dpicl("data", "desk", "--plugin", "desk", "--json")
-    assert (seen.code, seen.json["ok"]) == (0, True), seen.err
-    assert [split["records"] for split in seen.json["splits"]] == [24, 9]
-    assert seen.json["splits"][0]["labels"] == {"yes": 8, "no": 8, "a: b": 8}
-    run = dpicl("run", "desk/suite.yaml", "--plugin", "desk", "--model", "sim", "--seed", 0, "--mechanism", "zero_shot",
-                "--json")  # fmt: skip
-    assert run.code == 0, run.err
+    written = dpicl("new", "task", "desk", "--from", "train.csv", "--json").succeed()
+    assert set(written.json["labels"]) == {"yes", "no", "a: b"}
+    described = dpicl("data", "desk", "--plugin", "desk", "--json")
+    assert (described.code, described.json["ok"]) == (0, True), described.err
+    assert [split["records"] for split in described.json["splits"]] == [24, 9]
+    assert described.json["splits"][0]["labels"] == {"yes": 8, "no": 8, "a: b": 8}
+    dpicl("run", "desk/suite.yaml", "--plugin", "desk", "--model", "sim", "--seed", 0, "--mechanism", "zero_shot",
+                "--json").succeed()  # fmt: skip
     assert not list((desk / "desk").glob("*.jsonl"))  # no copy of a record
     assert "case" not in (desk / "desk" / "task.yaml").read_text()
 
@@ -241,11 +241,11 @@ def test_labels_and_fields_by_flags(dpicl, desk):
         desk / "numbers.csv", [(f"case {i}", str(i % 2)) for i in range(8)], ("words", "code")
     )
     flags = ("--text-field", "words", "--label-field", "code", "--labels", "0=billing,1=refund")
-    made = dpicl("new", "task", "desk", "--from", "numbers.csv", *flags, "--json")
-    assert made.code == 0 and made.json["labels"] == ["billing", "refund"]
-    assert made.json["next"] == ["dpicl data desk --plugin desk"]  # a run needs a test file
-    seen = dpicl("data", "numbers.csv", *flags, "--json").json
-    assert seen["splits"][0]["labels"] == {"billing": 4, "refund": 4}
+    written = dpicl("new", "task", "desk", "--from", "numbers.csv", *flags, "--json")
+    assert written.code == 0 and written.json["labels"] == ["billing", "refund"]
+    assert written.json["next"] == ["dpicl data desk --plugin desk"]  # a run needs a test file
+    described = dpicl("data", "numbers.csv", *flags, "--json").json
+    assert described["splits"][0]["labels"] == {"billing": 4, "refund": 4}
     refuse(
         dpicl("new", "task", "other", "--from", "numbers.csv", *flags[:-1], "0=billing,2=refund"),
         "unknown label",
@@ -267,14 +267,15 @@ def test_data_counts_repeats_leaks_and_all_wrong_lines(dpicl, tmp_path):
     ]
     train = write_file(tmp_path / "train.jsonl", "\n".join(lines))
     test = write_file(tmp_path / "test.jsonl", lines[1] + '\n{"text": "new", "label": "a"}\n')
-    seen = dpicl("data", train, "--test", test, "--json")
-    assert (seen.code, seen.json["ok"]) == (1, False)
-    first = seen.json["splits"][0]
+    described = dpicl("data", train, "--test", test, "--json")
+    assert described.code == 1
+    assert described.json["ok"] is False
+    first = described.json["splits"][0]
     assert first["records"] == 8 and first["repeated"] == [6, 7, 8]
     assert sorted(line for lines in first["faults"].values() for line in lines) == [9, 10, 11]
-    assert seen.json["leaks"] == [2, 7]
+    assert described.json["leaks"] == [2, 7]
     shown = dpicl("data", train, "--test", test)
-    assert SECRET not in shown.out + shown.err and SECRET not in seen.out
+    assert SECRET not in shown.out + shown.err and SECRET not in described.out
     assert (
         "train.jsonl, line 9" in shown.out and "train," not in shown.out and "private" in shown.err
     )

@@ -1,7 +1,5 @@
 """Task: shots, sizes, keyword lists, and the real records where they are."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from pathlib import Path
@@ -26,12 +24,11 @@ def test_shots_are_drawn_without_replacement_first():
         task.plan_shots(-1, draws)
 
 
-def test_sizes_name_only_the_labels_that_are_used(tmp_path, monkeypatch):
+def test_sizes_name_only_the_labels_that_are_used(local_data):
     labels = ["World", "World", "Sports", "Business", "Technology"]
     rows = [{"text": f"story {i}", "label": label} for i, label in enumerate(labels)]
-    write(tmp_path, "agnews", "train", rows)
-    write(tmp_path, "agnews", "test", [{"text": "exam", "label": "World"}])
-    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+    write(local_data, "agnews", "train", rows)
+    write(local_data, "agnews", "test", [{"text": "exam", "label": "World"}])
     task = Task.load("agnews", source="local")
     sizes = task.sizes(("World", "Sports", "World"))
     assert sizes.records == {"World": 2, "Sports": 1}
@@ -51,19 +48,22 @@ def test_sizes_name_only_the_labels_that_are_used(tmp_path, monkeypatch):
 def test_a_task_without_classes_has_one_partition(name, kind, labels):
     task = Task.load(name, source="synthetic", limit_train=50, limit_test=3)
     shots = task.plan_shots(3, np.random.default_rng(0))
-    assert (task.kind, task.partitioned) == (kind, False)
+    assert task.kind == kind
+    assert task.partitioned is False
     assert set(shots) == (labels or {*shots} & {*task.labels})
     sizes = task.sizes(shots)
-    assert (sizes.records, sizes.shots) == ({None: 50}, {None: 3})
+    assert sizes.records == {None: 50}
+    assert sizes.shots == {None: 3}
 
 
-def test_keyword_lists_do_not_depend_on_the_data(tmp_path, monkeypatch):
+def test_keyword_lists_do_not_depend_on_the_data(local_data):
     before = load_config("mit_d").labels
     assert 100 <= len(before) == len(set(before))
     assert all(word == word.lower().strip() for word in before)
-    write(tmp_path, "mit_d", "train", [{"text": "a film by nobody known", "slot": "nobody known"}])
-    write(tmp_path, "mit_d", "test", [{"text": "a film by somebody", "slot": "somebody"}])
-    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+    write(
+        local_data, "mit_d", "train", [{"text": "a film by nobody known", "slot": "nobody known"}]
+    )
+    write(local_data, "mit_d", "test", [{"text": "a film by somebody", "slot": "somebody"}])
     task = Task.load("mit_d", source="local")
     assert task.labels == before
     assert task.train == (Record("a film by nobody known", "nobody known"),)
@@ -83,7 +83,14 @@ REAL = {
     "wikimovies": (12000, 1000, (0, 0, 0)),
     "enron": (2758, 689, (0, 0, 0)),
 }
-THERE = [name for name in REAL if Path(os.environ.get("DPICL_DATA") or os.devnull, name).is_dir()]
+THERE = [
+    name
+    for name in REAL
+    if Path(
+        os.environ.get("DPICL_DATA") or os.devnull,
+        name,
+    ).is_dir()
+]
 
 
 @pytest.mark.skipif(
@@ -92,6 +99,10 @@ THERE = [name for name in REAL if Path(os.environ.get("DPICL_DATA") or os.devnul
 @pytest.mark.parametrize("name", THERE or [None])
 def test_real_records_load_with_their_known_counts(name):
     task = Task.load(name, source="local")
-    assert (len(task.train), len(task.test), tuple(task.dropped.values())) == REAL[name]
+    assert (
+        len(task.train),
+        len(task.test),
+        tuple(task.dropped.values()),
+    ) == REAL[name]
     if name == "trec":
         assert task.sizes(task.labels).records["Abbreviation"] < 90

@@ -1,7 +1,5 @@
 """task.yaml is checked once, with lines, before anything runs; it holds no code but the functions that it names."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 
@@ -129,8 +127,8 @@ def test_a_wrong_value_is_one_sentence_with_its_line(name: str):
     assert old in text, old
     with pytest.raises(DpiclError) as caught:
         read(text.replace(old, new, 1))
-    said = str(caught.value)
-    assert f"line {line}:" in said and words in said and "\n" not in said
+    message = str(caught.value)
+    assert f"line {line}:" in message and words in message and "\n" not in message
 
 
 def test_a_command_says_so_before_anything_runs(dpicl, meals: Path):

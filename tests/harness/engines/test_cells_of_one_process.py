@@ -1,7 +1,5 @@
 """Cells of one process share its model and its outputs: each gives what it gives alone, and nothing is done twice."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -95,7 +93,10 @@ def test_a_model_is_loaded_and_the_zero_shot_score_found_once(
 ) -> None:
     from dpicl.evaluation import lm_eval_bridge
 
-    loads, scored, load, evaluate = list[Any](), list[Any](), models.load, lm_eval_bridge.evaluate
+    loads = list[Any]()
+    scored = list[Any]()
+    load = models.load
+    evaluate = lm_eval_bridge.evaluate
 
     def note_load(*words, **more):
         loads.append(words)

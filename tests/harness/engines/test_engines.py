@@ -1,7 +1,5 @@
 """Who does the cells: statuses, locks between runs, worker processes, and Ray through a stand-in."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import re
@@ -14,7 +12,6 @@ import pytest
 
 from dpicl.core.cell import Cell
 from dpicl.core.errors import DataError, UsageError
-from dpicl.engines import local as engines
 from dpicl.engines import worker
 from dpicl.engines.dispatch import TRIES
 from dpicl.engines.local import Inline, Local, make_engine
@@ -114,7 +111,13 @@ def test_an_error_ends_its_cell_alone(job, results, monkeypatch):
         assert free
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "workers",
+    [
+        1,
+        pytest.param(2, marks=pytest.mark.slow),
+    ],
+)
 def test_worker_processes_answer_as_one_process_does(own_cache, sim_suite, tmp_path, workers):
 
     suite = load_suite(sim_suite)
@@ -122,7 +125,11 @@ def test_worker_processes_answer_as_one_process_does(own_cache, sim_suite, tmp_p
     reference = SuiteReference(name=suite.name, version=suite.version, hash=suite.hash)
     stores = [Store(tmp_path / name, suite.name) for name in ("one", "two")]
     events: list[CellProgress | Done] = []
-    for store, engine in zip(stores, (Inline(), Local(workers)), strict=True):
+    for store, engine in zip(
+        stores,
+        (Inline(), Local(workers)),
+        strict=True,
+    ):
         store.prepare()
         events.clear()
         engine.run(cells, Job(reference, store.results), events.append)
@@ -195,10 +202,11 @@ def test_an_empty_address_is_no_reason_to_run_here(job):
 def test_a_worker_knows_the_plugins_of_its_job(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(PLUGIN)
-    worker = Worker(Job(SuiteReference(name="quick", version=1, hash=""), tmp_path, (path,)))
+    worker = Worker(
+        Job(
+            SuiteReference(name="quick", version=1, hash=""),
+            tmp_path,
+            (path,),
+        )
+    )
     assert "nothing" in worker.bench.mechanisms
-
-
-def test_workers_divide_the_cores():
-    assert make_engine("local", None) == Local(max(1, engines.cores() // 2))
-    assert make_engine("local", 3) == Local(3)

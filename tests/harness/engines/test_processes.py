@@ -1,7 +1,5 @@
 """Workers in processes of their own: what is heard of one that is killed, breaks, or is too large."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal
@@ -57,7 +55,11 @@ def obey(pipe: Connection, job: Any) -> None:
 @pytest.fixture
 def pool(monkeypatch, tmp_path):
     monkeypatch.setattr(processes, "_work", obey)
-    workers = Processes(2, Job(SuiteReference(name="quick", version=1, hash=""), tmp_path), print)
+    workers = Processes(
+        2,
+        Job(SuiteReference(name="quick", version=1, hash=""), tmp_path),
+        print,
+    )
     yield workers
     workers.close()
     assert not multiprocessing.active_children()
@@ -86,7 +88,10 @@ def test_a_worker_goes_on_to_the_next_cell_of_its_model(pool):
         answer(pool, broken)
 
 
-@pytest.mark.parametrize(("item", "how"), [("killed", "SIGKILL"), ("exits", "exit code 7")])
+@pytest.mark.parametrize(
+    ("item", "how"),
+    [("killed", "SIGKILL"), ("exits", "exit code 7")],
+)
 def test_a_death_is_heard_and_said(pool, item, how):
     with pytest.raises(WorkerLost, match=how):
         answer(pool, *start(pool, item))

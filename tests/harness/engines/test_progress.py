@@ -34,7 +34,14 @@ def make_cell(seed: int) -> Cell:
         "shots": 4,
     }
     records = {"test_records": 10, "train_records": 60}
-    return Cell(**words, **numbers, **records, options={}, noise="seeded", mode="proved")
+    return Cell(
+        **words,
+        **numbers,
+        **records,
+        options={},
+        noise="seeded",
+        mode="proved",
+    )
 
 
 def wait_for(condition):

@@ -83,23 +83,23 @@ def test_demonstrations_without_a_word_count_for_nothing(reader):
         0,
         0,
     ]  # the only one
-    assert carried_by(reader, [*SHOWN, silent], ASKED, LABELS).tolist() == [1, 1, 0]
+    assert carried_by(
+        reader,
+        [*SHOWN, silent],
+        ASKED,
+        LABELS,
+    ).tolist() == [1, 1, 0]
     assert carried_by(reader, SHOWN, [], LABELS).shape == (0,)
-
-
-def test_signs_without_letters_are_no_words_for_tfidf():
-    assert carried_by("tfidf", [Demonstration("!!! …", "Blue")], ASKED, LABELS).tolist() == [
-        1,
-        0,
-        0,
-    ]
 
 
 def test_tfidf_is_the_textbooks_in_any_script_and_case():
     texts = ["Red red cat", "cat 天気"]
     rows = carried._use_tfidf(texts, ["RED dog"])
     known, queries = (one.toarray() for one in rows)
-    grams = [["red", "red", "cat", "red red", "red cat"], ["cat", "天", "気", "cat 天", "天 気"]]
+    grams = [
+        ["red", "red", "cat", "red red", "red cat"],
+        ["cat", "天", "気", "cat 天", "天 気"],
+    ]
     vocabulary = sorted({gram for text_grams in grams for gram in text_grams})
     inverse = {
         gram: math.log(3 / (1 + sum(gram in text_grams for text_grams in grams))) + 1

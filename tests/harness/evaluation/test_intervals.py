@@ -22,7 +22,10 @@ def test_wilson_interval_of_textbook_counts(successes, trials, interval):
 
 
 def test_a_cell_keeps_the_interval_that_committed_files_have():
-    assert bootstrap_interval([1.0] * 30 + [0.0] * 70, seed=7) == (0.21, 0.39)
+    assert bootstrap_interval(
+        [1.0] * 30 + [0.0] * 70,
+        seed=7,
+    ) == (0.21, 0.39)
 
 
 def test_the_interval_over_seeds_is_students():
@@ -39,6 +42,10 @@ def test_nothing_and_nan_have_no_interval(values):
 
 
 def test_impossible_counts_are_refused():
-    for successes, trials in ((-1, 2), (3, 2), (0, 0)):
+    for successes, trials in (
+        (-1, 2),
+        (3, 2),
+        (0, 0),
+    ):
         with pytest.raises(UsageError):
             wilson_interval(successes, trials)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -60,20 +58,26 @@ def test_scores_are_those_of_the_prompts_read_one_by_one(news, kind, request):
     calibrated = ((probabilities / p_cf).argmax(axis=1) == gold).astype(float)
     assert evaluation.outcomes["acc"] == right.tolist()
     assert evaluation.outcomes["acc_calibrated"] == calibrated.tolist()
-    losses = -np.log(np.maximum(probabilities[np.arange(len(gold)), gold], 1e-3)) / np.log(1e3)
-    expected = {"acc": right.mean(), "acc_calibrated": calibrated.mean(), "log_loss": losses.mean()}
+    losses = -np.log(
+        np.maximum(
+            probabilities[np.arange(len(gold)), gold],
+            1e-3,
+        )
+    ) / np.log(1e3)
+    expected = {
+        "acc": right.mean(),
+        "acc_calibrated": calibrated.mean(),
+        "log_loss": losses.mean(),
+    }
     assert evaluation.scores == pytest.approx(expected, abs=1e-5)
-
-
-def test_documents_have_distinct_stable_ids(news):
-    ids = evaluate(news, models.load("sim"), ()).ids
-    assert len(set(ids)) == len(news.test)
-    assert ids == evaluate(news, models.load("sim"), DEMONSTRATIONS).ids
 
 
 def test_global_random_numbers_and_the_terminal_are_left_alone(news, tiny, capfd):
     def read_states() -> list[str]:
-        return [repr(np.random.get_state()), repr(torch.get_rng_state().tolist())]
+        return [
+            repr(np.random.get_state()),
+            repr(torch.get_rng_state().tolist()),
+        ]
 
     before = read_states()
     evaluate(replace(news, test=news.test[:2]), tiny, DEMONSTRATIONS)

@@ -1,7 +1,5 @@
 """LanguageModelLM against lm-eval's own HFLM, on the same requests; and released answers, each scored as itself."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -39,7 +37,10 @@ def loglikelihood_requests() -> list[Instance]:
 
 
 def assert_same_answers(ours: list[tuple[float, bool]], theirs: list[tuple[float, bool]]) -> None:
-    assert [score for score, _ in ours] == pytest.approx([score for score, _ in theirs], abs=1e-4)
+    assert [score for score, _ in ours] == pytest.approx(
+        [score for score, _ in theirs],
+        abs=1e-4,
+    )
     assert [greedy for _, greedy in ours] == [greedy for _, greedy in theirs]
 
 
@@ -64,7 +65,11 @@ def test_shared_prefix_is_read_once(tiny):
 
 
 @pytest.mark.parametrize(
-    "options", [{"until": ["e"], "max_gen_toks": 9}, {"until": ["\n"], "max_gen_toks": 5}]
+    "options",
+    [
+        {"until": ["e"], "max_gen_toks": 9},
+        {"until": ["\n"], "max_gen_toks": 5},
+    ],
 )
 def test_generated_texts_equal_those_of_lm_eval(tiny, reference, options):
     requests = [
@@ -81,7 +86,14 @@ def test_long_context_is_an_error_not_a_cut(tiny):
         LanguageModelLM(tiny).loglikelihood([request("loglikelihood", (PREFIX * 30, " World"), 0)])
 
 
-@pytest.mark.parametrize("options", [{"do_sample": True}, {"temperature": 0.7}, {"num_beams": 2}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"do_sample": True},
+        {"temperature": 0.7},
+        {"num_beams": 2},
+    ],
+)
 def test_sampling_is_refused(tiny, options):
     with pytest.raises(UsageError, match="greedy"):
         LanguageModelLM(tiny).generate_until([request("generate_until", ("a", options), 0)])
@@ -94,12 +106,16 @@ def agnews():
 
 def test_every_answer_is_scored_as_itself(agnews):
     right = {
-        query.id: record.label for query, record in zip(agnews.queries(), agnews.test, strict=True)
+        query.id: record.label
+        for query, record in zip(
+            agnews.queries(),
+            agnews.test,
+            strict=True,
+        )
     }
     evaluation = evaluate_with(agnews, AnswersLM(right))
-    assert evaluation.scores == {"acc": 1.0, "acc_calibrated": 1.0} and {*evaluation.ids} == {
-        *right
-    }
+    assert evaluation.scores == {"acc": 1.0, "acc_calibrated": 1.0}
+    assert {*evaluation.ids} == {*right}
     same = evaluate_with(agnews, AnswersLM(dict.fromkeys(right, "Sports")))
     assert same.scores["acc"] == list(right.values()).count("Sports") / len(right)
 
@@ -107,7 +123,12 @@ def test_every_answer_is_scored_as_itself(agnews):
 def test_generated_answers_reach_the_metrics(agnews):
     task = Task.load("mit_g", "synthetic", limit_train=4, limit_test=6)
     answers = {
-        query.id: record.label for query, record in zip(task.queries(), task.test, strict=True)
+        query.id: record.label
+        for query, record in zip(
+            task.queries(),
+            task.test,
+            strict=True,
+        )
     }
     answers[task.queries()[0].id] = "wrong"
     assert evaluate_with(task, AnswersLM(answers)).scores == {"exact_match": pytest.approx(5 / 6)}

@@ -31,11 +31,22 @@ def read_by_embedding(agnews):
 
 def embed_plainly(texts):
     """Length and first letter, so that a reader sees which one is nearest."""
-    rows = np.array([[len(text), 10.0 * text.startswith("x")] for text in texts]).reshape(
-        len(texts), 2
-    )
+    rows = np.array(
+        [
+            [
+                len(text),
+                10.0 * text.startswith("x"),
+            ]
+            for text in texts
+        ]
+    ).reshape(len(texts), 2)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.divide(rows, lengths, where=rows.any(axis=1, keepdims=True), out=rows * 0)
+    return np.divide(
+        rows,
+        lengths,
+        where=rows.any(axis=1, keepdims=True),
+        out=rows * 0,
+    )
 
 
 def test_the_nearest_with_text_wins_and_of_equal_ones_the_first(agnews):
@@ -66,9 +77,8 @@ def test_its_scores_are_those_of_the_answers_by_hand(own_cache):
     by_hand = [
         float(label == record.label) for label, record in zip(labels, task.test, strict=True)
     ]
-    assert result.documents[NEAREST].outcomes == by_hand and 0 < result.scores[
-        NEAREST
-    ].value == np.mean(by_hand)
+    assert result.documents[NEAREST].outcomes == by_hand
+    assert 0 < result.scores[NEAREST].value == np.mean(by_hand)
     assert result.documents[NEAREST].ids == result.documents["acc"].ids
     assert (
         result.main_metric == LOGISTIC
@@ -78,9 +88,12 @@ def test_its_scores_are_those_of_the_answers_by_hand(own_cache):
     assert result.manifest.embedding.name == "sim" and from_text(to_text(result)) == result
 
 
-def test_many_texts_are_told_apart_where_the_nearest_one_errs(agnews):
+def test_many_texts_are_told_apart_where_the_nearest_one_errs():
     randomness = np.random.default_rng(0)
-    centres = {"Sports": np.array([1.0, 0.0, 0.0]), "World": np.array([0.0, 1.0, 0.0])}
+    centres = {
+        "Sports": np.array([1.0, 0.0, 0.0]),
+        "World": np.array([0.0, 1.0, 0.0]),
+    }
     labels = ["Sports", "World"] * 150
     rows = np.array([centres[label] for label in labels]) + randomness.normal(0, 0.6, (300, 3))
     shown, queries = rows[:200], rows[200:]
@@ -104,10 +117,8 @@ def test_rows_without_demonstrations_lack_the_metric(own_cache):
     voted = run_cell(
         make_cell("voting", options={"slots": 4, "examples_per_slot": 1}), SUITE, bench
     )
-    assert (
-        set(voted.scores) == {"acc", "acc_calibrated", LOGISTIC}
-        and "classify" not in voted.cost.seconds
-    )
+    assert set(voted.scores) == {"acc", "acc_calibrated", LOGISTIC}
+    assert "classify" not in voted.cost.seconds
     new = run_cell(make_cell("public_demonstrations"), SUITE, bench)
     assert {"evaluate", "classify"} < {*new.cost.seconds}
     parts = ("scores", "documents", "higher_is_better")
@@ -126,7 +137,12 @@ def test_where_the_embedding_reads_every_row_has_the_main_metric(
     bench, task = Workbench(MECHANISMS), read_by_embedding
     monkeypatch.setattr(bench, "task", lambda cell: task)
     answers = {
-        query.id: record.label for query, record in zip(task.queries(), task.test, strict=True)
+        query.id: record.label
+        for query, record in zip(
+            task.queries(),
+            task.test,
+            strict=True,
+        )
     }
     right = evaluate_answers(task, answers)
     assert right.scores == {"acc": 1.0, "acc_calibrated": 1.0, NEAREST: 1.0}
@@ -161,7 +177,8 @@ def test_without_the_embedding_model_the_metric_is_skipped(own_cache, monkeypatc
     assert workbench.embed_texts is not reader.embed_texts
     cell = make_cell("public_demonstrations", task="dbpedia", train_records=20)
     result = run_cell(cell, SUITE, Workbench(MECHANISMS))
-    assert not {*BY_EMBEDDING} & {*result.scores} and set(result.skipped_metrics) == {*BY_EMBEDDING}
+    assert not {*BY_EMBEDDING} & {*result.scores}
+    assert set(result.skipped_metrics) == {*BY_EMBEDDING}
 
 
 def test_the_main_metric_of_a_task_says_who_reads():
@@ -177,7 +194,16 @@ def test_the_main_metric_of_a_task_says_who_reads():
 
 
 def test_log_loss_is_that_of_the_right_label_and_not_of_answers(own_cache, agnews):
-    losses = log_losses(np.log([[0.1, 0.9], [1.0, 1e-9], [1e-9, 1.0]]), np.array([0, 0, 0]))
+    losses = log_losses(
+        np.log(
+            [
+                [0.1, 0.9],
+                [1.0, 1e-9],
+                [1e-9, 1.0],
+            ]
+        ),
+        np.array([0, 0, 0]),
+    )
     assert losses == pytest.approx([1 / 3, 0, 1], abs=1e-6)
     result = run_cell(make_cell("public_demonstrations", shots=4), SUITE, Workbench(MECHANISMS))
     assert result.lower_is_better(LOG_LOSS) and 0 < result.scores[LOG_LOSS].value < 1

@@ -14,7 +14,8 @@ def test_a_pair_is_students_paired_test_of_the_common_seeds():
     summary = summarize(scores[:, 0] - scores[:, 1])
     expected = stats.ttest_rel(scores[:11, 0], scores[:11, 1])
     interval = expected.confidence_interval(0.95)
-    assert int(summary.seeds) == 11 and float(summary.p) == pytest.approx(expected.pvalue)
+    assert int(summary.seeds) == 11
+    assert float(summary.p) == pytest.approx(expected.pvalue)
     assert summary.mean + summary.half_width(0.05) == pytest.approx(interval.high)
 
 
@@ -37,11 +38,16 @@ def test_an_equal_difference_at_every_seed_says_nothing():
     same = np.repeat([[0.57, 0.3, 0.57]], 12, axis=0)
     sets = rank_sets(same)
     assert sets.difference(0, 1) is None and not sets.better.any()
-    assert sets.low.tolist() == [1, 1, 1] and sets.high.tolist() == [3, 3, 3]
+    assert sets.low.tolist() == [1, 1, 1]
+    assert sets.high.tolist() == [3, 3, 3]
 
 
 def test_below_ten_common_seeds_there_is_no_verdict():
-    scores = np.random.default_rng(6).normal([0.9, 0.1], 0.01, size=(10, 2))
+    scores = np.random.default_rng(6).normal(
+        [0.9, 0.1],
+        0.01,
+        size=(10, 2),
+    )
     assert rank_sets(scores).difference(0, 1).verdict == "better"
     scores[0, 1] = np.nan
     assert rank_sets(scores).difference(0, 1) is None
@@ -55,7 +61,15 @@ def test_holm_by_hand():
 
 
 def test_several_differences_are_adjusted_their_intervals_not():
-    columns = list(np.random.default_rng(7).normal([0.0, 0.3, 0.1], 0.2, size=(12, 3)).T)
+    columns = list(
+        np.random.default_rng(7)
+        .normal(
+            [0.0, 0.3, 0.1],
+            0.2,
+            size=(12, 3),
+        )
+        .T
+    )
     tests = paired_tests(columns)
     alone = [stats.ttest_1samp(column, 0) for column in columns]
     assert [test.p for test in tests] == pytest.approx([one.pvalue for one in alone])

@@ -1,7 +1,5 @@
 """Text metrics against published examples, hand-computed numbers and slow obvious code."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -28,7 +26,14 @@ def letters(monkeypatch):
     def embed(texts):
         calls.append(list(texts))
         rows = np.array(
-            [[t.count("a") - t.count("-"), t.count("b")] for t in texts], dtype=float
+            [
+                [
+                    t.count("a") - t.count("-"),
+                    t.count("b"),
+                ]
+                for t in texts
+            ],
+            dtype=float,
         ).reshape(-1, 2)
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
@@ -56,7 +61,13 @@ def test_bleu1_by_hand(answer, reference, expected):
 
 def test_an_empty_answer_scores_0_everywhere(letters):
     assert set(text_metrics.scores("", "a reference").values()) == {0.0}
-    assert text_metrics.similarities([("", "a reference"), ("  ", "a"), ("a", "a")]) == [
+    assert text_metrics.similarities(
+        [
+            ("", "a reference"),
+            ("  ", "a"),
+            ("a", "a"),
+        ]
+    ) == [
         0.0,
         0.0,
         1.0,
@@ -64,7 +75,14 @@ def test_an_empty_answer_scores_0_everywhere(letters):
 
 
 def test_similarity_is_the_cosine_and_never_negative(letters):
-    near = text_metrics.similarities([("a", "ab"), ("a", "b"), ("a", "-"), ("ab", "aabb")])
+    near = text_metrics.similarities(
+        [
+            ("a", "ab"),
+            ("a", "b"),
+            ("a", "-"),
+            ("ab", "aabb"),
+        ]
+    )
     assert near == pytest.approx([math.sqrt(1 / 2), 0.0, 0.0, 1.0])
     assert text_metrics.mean_similarity([("a", "ab"), ("a", "-")]) == pytest.approx(
         math.sqrt(1 / 2) / 2

@@ -22,7 +22,13 @@ def test_an_older_kit_and_a_damaged_note_do_not_count(own_cache, monkeypatch):
         patch.setattr(checked, "_kit", lambda: "another kit")
         assert not checked.has_passed("a" * 64)
     path = own_cache / "checked" / f"{'a' * 64}.json"
-    for damage in ("", "[]", "{" * 5000, '{"passed": true}', path.read_text()[:-3]):
+    for damage in (
+        "",
+        "[]",
+        "{" * 5000,
+        '{"passed": true}',
+        path.read_text()[:-3],
+    ):
         path.write_text(damage)
         assert not checked.has_passed("a" * 64)
 
@@ -36,17 +42,16 @@ def test_a_result_says_whether_its_plugin_was_checked(dpicl, tmp_path):
     command += " --source synthetic --seed 0 --limit 2 --results"
 
     def list_checked(folder):
-        answer = dpicl(command, tmp_path / folder)
-        assert answer.code == 0, answer.err
+        dpicl(command, tmp_path / folder).succeed()
         (file,) = (tmp_path / folder).rglob("quick/**/*.json")
         result = from_text(file.read_text())
         assert to_text(result) == file.read_text()
         return result.manifest.plugin_checked
 
     assert list_checked("before") is False
-    assert dpicl(f"check {plugin} --task agnews").code == 0
+    dpicl(f"check {plugin} --task agnews").succeed()
     assert list_checked("one task is not the whole kit") is False
-    assert dpicl("check", plugin).code == 0
+    dpicl("check", plugin).succeed()
     assert list_checked("after") is True
     plugin.write_text(plugin.read_text() + "# edited\n")
     assert list_checked("edited") is False
@@ -93,6 +98,11 @@ def test_a_file_that_a_plugin_reads_is_checked_with_it(own_cache, tmp_path):
 
 def test_a_class_without_source_is_never_known_again():
     first, second = (
-        type("Own", (), {"__module__": "__main__", "run": body}) for body in (len, max)
+        type(
+            "Own",
+            (),
+            {"__module__": "__main__", "run": body},
+        )
+        for body in (len, max)
     )
     assert source_hash(first) != source_hash(second)

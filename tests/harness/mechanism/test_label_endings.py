@@ -1,7 +1,5 @@
 """Labels that begin other labels are scored with what ends them; labels that are one to a tokenizer are refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import permutations
 
@@ -30,7 +28,10 @@ class Answers(RereadingModel):
         self.identity = ModelIdentity(
             "answers", None, None, "float32", "cpu", 0, batch_invariant=True
         )
-        self.vocab_size, self.max_length, self.eos_token_id, self.usage = 257, 4096, 256, Usage()
+        self.vocab_size = 257
+        self.max_length = 4096
+        self.eos_token_id = 256
+        self.usage = Usage()
         self._answer, self._lower = f" {words}\n".encode(), lower
 
     def encode(self, prompt: str | ChatPrompt) -> list[int]:
@@ -53,7 +54,11 @@ class Answers(RereadingModel):
 
 
 def task_of(*labels: str) -> Task:
-    task = Task.from_records(make_config(labels, "ticket"), [], dict.fromkeys(labels, 10))
+    task = Task.from_records(
+        make_config(labels, "ticket"),
+        [],
+        dict.fromkeys(labels, 10),
+    )
     return replace(task, test=tuple(Record(f"a ticket about {label}", label) for label in labels))
 
 
@@ -63,7 +68,11 @@ def test_a_label_that_begins_with_another_one_can_win(answer):
     reader = SlotReader(
         task.public_view(), model, OutputCache(None), SamplingScheme(1, 1, "per_query"), ()
     )
-    (row,) = reader.label_scores(Query("1", "a ticket"), [(Record("one", "2"),)], calibrated=False)
+    (row,) = reader.label_scores(
+        Query("1", "a ticket"),
+        [(Record("one", "2"),)],
+        calibrated=False,
+    )
     assert task.labels[row.argmax()] == answer
     outcomes = evaluate(task, model, []).outcomes["acc"]
     assert [label for label, right in zip(task.labels, outcomes, strict=True) if right] == [answer]
@@ -77,11 +86,15 @@ def test_only_label_sets_with_such_a_pair_get_an_end():
     end = model.encode("\n")
     ended = [[*model.encode(f" {label}"), *end] for label in ("1", "10", "2")]
     assert label_endings(task_of("1", "10", "2"), model) == ended
-    assert ended_continuations(task_of("1", "10"), model) == {" 1": ended[0], " 10": ended[1]}
+    assert ended_continuations(task_of("1", "10"), model) == {
+        " 1": ended[0],
+        " 10": ended[1],
+    }
 
 
 def test_labels_that_a_tokenizer_makes_one_are_refused():
-    task, model = task_of("IT", "it", "law"), Answers("law", lower=True)
+    task = task_of("IT", "it", "law")
+    model = Answers("law", lower=True)
     for score in (label_endings, lambda task, model: evaluate(task, model, [])):
         with pytest.raises(
             UsageError, match=r"cannot tell the labels '(IT|it)' and '(IT|it)' apart"

@@ -55,7 +55,14 @@ class OneDraw(DemonstrationMechanism):
 
 
 def release(mechanism, task, noise="seeded", epsilon=1.0, shots=2):
-    task = replace(task, declared=dict.fromkeys(task.labels, 60)) if noise == "secure" else task
+    task = (
+        replace(
+            task,
+            declared=dict.fromkeys(task.labels, 60),
+        )
+        if noise == "secure"
+        else task
+    )
     config = ReleaseConfig(epsilon=epsilon, delta=1e-5, noise=noise, shots=shots)
     return releasing.release(
         mechanism, task, models.load("sim"), config, charge=lambda new: ("records",)
@@ -133,7 +140,11 @@ def test_tokens_are_counted_by_the_harness(agnews):
     class Counts(OneDraw):
         def say(self, label, sample, context):
             plain = super().say(label, sample, context)
-            return Demonstration(plain.text, label, tokens=sum(map(len, sample.slots)) + 1000)
+            return Demonstration(
+                plain.text,
+                label,
+                tokens=sum(map(len, sample.slots)) + 1000,
+            )
 
     model = models.load("sim")
     for demonstration in release(Counts(), agnews).demonstrations:
@@ -264,7 +275,6 @@ def test_the_manifest_describes_the_model_before_the_release(dpicl, tmp_path):
         "        return super().release(private, context)\n"
     )
     words = "--mechanism renames --task agnews --model sim --source synthetic --seed 0"
-    answer = dpicl(f"run quick --plugin {plugin} {words} --limit 2 --results {tmp_path}/results")
-    assert answer.code == 0, answer.err
+    dpicl(f"run quick --plugin {plugin} {words} --limit 2 --results {tmp_path}/results").succeed()
     (file,) = (tmp_path / "results").rglob("quick/**/*.json")
     assert "a private word" not in file.read_text()

@@ -1,7 +1,5 @@
 """What the registry finds, and what it says about what it cannot use."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

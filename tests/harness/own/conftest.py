@@ -1,7 +1,5 @@
 """The working folder of somebody with a file of their own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,6 @@
 """What tests of releases from a user's own file share: the file, and the words of a small release."""
 
-from __future__ import annotations
-
+import json
 from pathlib import Path
 
 LABELS = ("billing", "technical", "refund")
@@ -20,3 +19,17 @@ def write_csv(path: Path, each: int, head: str = "text,label") -> None:
 
 def release(dpicl, *more: object, data: str = "tickets.csv", out: str = "demos.jsonl"):
     return dpicl("release", "tang", "--data", data, *ALWAYS, *SMALL, "--out", out, *more)
+
+
+def read_rows(path: Path | str) -> list[dict]:
+    """The rows of a file of JSON lines."""
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def read_card(name: str = "demos") -> dict:
+    """The privacy card beside the released file of that name, in the working folder."""
+    return json.loads(Path(f"{name}.card.json").read_text())
+
+
+def assert_nothing_charged(dpicl) -> None:
+    assert dpicl("budget", "--json").json == {"private_sets": []}

@@ -1,7 +1,5 @@
 """The budget of private records: what is on the ledger is never less than what was released, whatever happens."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -62,6 +60,11 @@ def records(first: int, last: int, tail: str = "") -> list[Record]:
     ]
 
 
+def pay(to: ChargeTo, release: NewRelease = ONE, last: int = 9) -> tuple[str, ...]:
+    """Charges a release that read the first records."""
+    return budget.charge(records(0, last), release, to)
+
+
 def count_spent(name: str) -> int:
     return next((len(ledger.charges) for ledger in read_all() if ledger.name == name), 0)
 
@@ -94,7 +97,12 @@ def test_twelve_gaussian_releases_cost_what_one_smaller_does():
 
 
 def test_one_release_costs_its_own_epsilon():
-    event = parallel({"a": make_sampled(0.1, 2.0, 10), "b": make_sampled(0.02, 2.0, 30)})
+    event = parallel(
+        {
+            "a": make_sampled(0.1, 2.0, 10),
+            "b": make_sampled(0.02, 2.0, 30),
+        }
+    )
     assert join_groups(event) == make_sampled(0.1, 2.0, 30)
     assert total([event], DELTA).upper == pytest.approx(
         accountants.epsilon(event, DELTA - 1e-7).upper, rel=1e-9
@@ -173,15 +181,33 @@ def test_the_share_for_floating_point_pays_for_every_sum(monkeypatch):
 
 
 def test_records_with_one_added_pay_where_they_paid_before(private):
-    assert budget.charge(records(0, 50), ONE, ChargeTo(default="tickets")) == ("tickets",)
-    assert budget.charge(records(0, 51), ONE, ChargeTo(default="other")) == ("tickets",)
-    assert budget.charge(records(10, 60, "!?"), ONE, ChargeTo("renamed")) == ("tickets", "renamed")
+    assert budget.charge(
+        records(0, 50),
+        ONE,
+        ChargeTo(default="tickets"),
+    ) == ("tickets",)
+    assert budget.charge(
+        records(0, 51),
+        ONE,
+        ChargeTo(default="other"),
+    ) == ("tickets",)
+    assert budget.charge(
+        records(10, 60, "!?"),
+        ONE,
+        ChargeTo("renamed"),
+    ) == ("tickets", "renamed")
     assert budget.charge(records(59, 70), ONE, ChargeTo()) == (
         "renamed",
         "tickets",
     )  # one record is enough
-    assert budget.charge(records(100, 120), ONE, ChargeTo(default="others")) == ("others",)
-    assert (count_spent("tickets"), count_spent("renamed"), count_spent("others")) == (4, 2, 1)
+    assert budget.charge(
+        records(100, 120),
+        ONE,
+        ChargeTo(default="others"),
+    ) == ("others",)
+    assert count_spent("tickets") == 4
+    assert count_spent("renamed") == 2
+    assert count_spent("others") == 1
 
 
 def test_every_unicode_form_of_a_record_pays_where_one_did(private, monkeypatch):
@@ -196,8 +222,12 @@ def test_every_unicode_form_of_a_record_pays_where_one_did(private, monkeypatch)
 
 
 def test_a_named_set_pays_whatever_its_records_are(private):
-    budget.charge(records(0, 5), ONE, ChargeTo("tickets"))
-    assert budget.charge(records(5, 9, " in other words"), ONE, ChargeTo("tickets")) == ("tickets",)
+    pay(ChargeTo("tickets"), last=5)
+    assert budget.charge(
+        records(5, 9, " in other words"),
+        ONE,
+        ChargeTo("tickets"),
+    ) == ("tickets",)
     assert count_spent("tickets") == 2
 
 
@@ -242,17 +272,17 @@ def test_what_reads_no_record_costs_nothing(private):
 
 
 def test_beyond_the_limit_nothing_is_charged_and_the_limit_stays(private):
-    budget.charge(records(0, 9), ONE, ChargeTo("tickets", total_epsilon=1.2))
+    pay(ChargeTo("tickets", total_epsilon=1.2))
     before = (private / "budget-tickets.jsonl").read_bytes()
-    for asked in (None, 1.2):
+    for limit in (None, 1.2):
         with pytest.raises(BudgetExceeded, match="tickets"):
-            budget.charge(records(0, 9), ONE, ChargeTo("other", total_epsilon=asked))
+            pay(ChargeTo("other", total_epsilon=limit))
     with pytest.raises(UsageError, match="--raise"):
-        budget.charge(records(0, 9), ONE, ChargeTo("tickets", total_epsilon=5.0))
+        pay(ChargeTo("tickets", total_epsilon=5.0))
     assert (private / "budget-tickets.jsonl").read_bytes() == before
     assert not (private / "budget-other.jsonl").exists()
     budget.set_limit("tickets", 5.0, None, may_rise=True)
-    assert budget.charge(records(0, 9), ONE, ChargeTo("tickets")) == ("tickets",)
+    assert pay(ChargeTo("tickets")) == ("tickets",)
     budget.set_limit("tickets", 2.0, None)
     assert budget.read_sets()[0]["total_epsilon"] == 2.0
 
@@ -262,16 +292,21 @@ def test_the_limit_is_of_the_sum_and_not_of_the_composition(private):
     limit = total([ONE.event] * 3, DELTA).upper
     assert 1.5 < limit < 2.5
     for _ in range(int(limit)):
-        budget.charge(records(0, 9), ONE, ChargeTo("tickets", total_epsilon=limit))
+        pay(ChargeTo("tickets", total_epsilon=limit))
     with pytest.raises(BudgetExceeded, match="add up"):
-        budget.charge(records(0, 9), ONE, ChargeTo("tickets"))
+        pay(ChargeTo("tickets"))
     stands, *_ = budget.read_sets()
-    assert (
-        stands["left"] == pytest.approx(limit - int(limit))
-        and stands["sum_delta"] == int(limit) * DELTA
-    )
+    assert stands["left"] == pytest.approx(limit - int(limit))
+    assert stands["sum_delta"] == int(limit) * DELTA
     assert budget.charge(
-        records(0, 9), NewRelease(ONE.event, stands["left"], DELTA, {}), ChargeTo("tickets")
+        records(0, 9),
+        NewRelease(
+            ONE.event,
+            stands["left"],
+            DELTA,
+            {},
+        ),
+        ChargeTo("tickets"),
     )
 
 
@@ -281,7 +316,7 @@ SMALL = NewRelease(gaussian(400.0), 0.01, 1 / 210, {"mechanism": "test"})
 def test_deltas_add_up_to_one_over_the_declared_records_at_most(private):
     """99 of these were admitted under a limit of epsilon = 1: delta was .471 in all."""
     tickets = ChargeTo("tickets", total_epsilon=1.0, declared=210)
-    budget.charge(records(0, 9), SMALL, tickets)
+    pay(tickets, SMALL)
     before = (private / "budget-tickets.jsonl").read_bytes()
     for to in (
         tickets,
@@ -292,46 +327,57 @@ def test_deltas_add_up_to_one_over_the_declared_records_at_most(private):
             BudgetExceeded,
             match=r"delta = 0\.0095.* its limit is 0\.00476.*declared.* --total-delta",
         ):
-            budget.charge(records(0, 9), SMALL, to)
+            pay(to, SMALL)
     with pytest.raises(
         BudgetExceeded, match="2 releases"
     ):  # a larger declared number makes the limit smaller
-        budget.charge(records(0, 9), replace(SMALL, delta=1e-6), replace(tickets, declared=1000))
+        budget.charge(
+            records(0, 9),
+            replace(SMALL, delta=1e-6),
+            replace(tickets, declared=1000),
+        )
     with pytest.raises(
         UsageError, match=r"may add up to delta = 0\.00476.*--total-delta 0\.1 --raise"
     ):
-        budget.charge(records(0, 9), SMALL, replace(tickets, total_delta=0.1))
+        pay(replace(tickets, total_delta=0.1), SMALL)
     assert (private / "budget-tickets.jsonl").read_bytes() == before
     stands = budget.read_sets()[0]
-    assert (stands["total_delta"], stands["left_delta"]) == (1 / 210, 0.0)
+    assert stands["total_delta"] == 1 / 210
+    assert stands["left_delta"] == 0.0
     budget.set_limit("tickets", None, None, may_rise=True, total_delta=0.01)
-    budget.charge(records(0, 9), SMALL, tickets)
+    pay(tickets, SMALL)
     stands = budget.read_sets()[0]
-    assert (stands["total_delta"], stands["total_epsilon"], stands["releases"]) == (0.01, 1.0, 2)
+    assert stands["total_delta"] == 0.01
+    assert stands["total_epsilon"] == 1.0
+    assert stands["releases"] == 2
     with pytest.raises(
         BudgetExceeded, match=r"limit is 0\.01\. "
     ):  # a stated limit is not lifted by the flag
-        budget.charge(records(0, 9), SMALL, replace(tickets, allow_large_delta=True))
+        pay(replace(tickets, allow_large_delta=True), SMALL)
 
 
 def test_a_large_delta_that_is_allowed_passes_the_default_once(private):
     allowed = ChargeTo("tickets", declared=10, allow_large_delta=True)
-    assert budget.charge(records(0, 9), replace(SMALL, delta=0.2), allowed) == ("tickets",)
+    assert budget.charge(
+        records(0, 9),
+        replace(SMALL, delta=0.2),
+        allowed,
+    ) == ("tickets",)
     with pytest.raises(BudgetExceeded, match=r"limit is 0\.1, one over the declared"):
-        budget.charge(records(0, 9), SMALL, ChargeTo("tickets", declared=10))
+        pay(ChargeTo("tickets", declared=10), SMALL)
 
 
 def test_a_budget_of_an_earlier_version_is_read(private):
-    budget.charge(records(0, 9), SMALL, ChargeTo("tickets", total_epsilon=1.0))
+    pay(ChargeTo("tickets", total_epsilon=1.0), SMALL)
     text = (private / "budget-tickets.jsonl").read_text()
     assert "declared" not in text and "total_delta" not in text  # as it was written before
     assert budget.read_sets()[0]["total_delta"] is None
     with pytest.raises(BudgetExceeded, match="one over the declared number"):
-        budget.charge(records(0, 9), SMALL, ChargeTo("tickets", declared=210))
+        pay(ChargeTo("tickets", declared=210), SMALL)
 
 
 def test_the_ledger_is_its_owners_alone_and_holds_no_text(private):
-    budget.charge(records(0, 9), ONE, ChargeTo("tickets"))
+    pay(ChargeTo("tickets"))
     path = private / "budget-tickets.jsonl"
     assert (private / "key").exists() and path.stat().st_mode & 0o077 == 0
     assert "Secret" not in path.read_text()
@@ -342,14 +388,18 @@ def test_the_ledger_is_its_owners_alone_and_holds_no_text(private):
 def test_an_earlier_line_is_never_changed(private):
     before = ""
     for number in range(3):
-        budget.charge(records(0, 9 + number), ONE, ChargeTo("tickets", total_epsilon=50.0 - number))
+        budget.charge(
+            records(0, 9 + number),
+            ONE,
+            ChargeTo("tickets", total_epsilon=50.0 - number),
+        )
         *lines, _ = (private / "budget-tickets.jsonl").read_text().splitlines(keepends=True)
         assert "".join(lines).startswith(before)
         before = "".join(lines)
 
 
 def test_two_names_that_differ_in_case_alone_are_refused(private):
-    budget.charge(records(0, 9), ONE, ChargeTo("tickets"))
+    pay(ChargeTo("tickets"))
     with pytest.raises(UsageError, match="tickets"):
         budget.charge(records(20, 29), ONE, ChargeTo("Tickets"))
     for name in ("../tickets", "", "a/b", ".x", "x" * 90, "naïve"):
@@ -363,14 +413,19 @@ def test_two_names_that_differ_in_case_alone_are_refused(private):
 @pytest.fixture
 def ledger(private) -> Path:
     for number in range(2):
-        budget.charge(records(0, 3 + number), ONE, ChargeTo("tickets", total_epsilon=9.0))
+        pay(ChargeTo("tickets", total_epsilon=9.0), last=3 + number)
     return private / "budget-tickets.jsonl"
 
 
 def test_a_ledger_that_is_cut_anywhere_is_refused(ledger):
     whole = ledger.read_bytes()
     lines = [at for at, byte in enumerate(whole) if byte == 10]
-    for end in {*range(0, len(whole), 97), *lines, *(at + 1 for at in lines[:-1]), len(whole) - 1}:
+    for end in {
+        *range(0, len(whole), 97),
+        *lines,
+        *(at + 1 for at in lines[:-1]),
+        len(whole) - 1,
+    }:
         ledger.write_bytes(whole[:end])
         assert_refused()
     ledger.write_bytes(whole)
@@ -414,7 +469,7 @@ def assert_refused() -> None:
 
 
 def test_a_full_disk_is_one_sentence_and_charges_nothing(private, monkeypatch):
-    budget.charge(records(0, 3), ONE, ChargeTo("tickets"))
+    pay(ChargeTo("tickets"), last=3)
 
     def fail(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
@@ -422,7 +477,7 @@ def test_a_full_disk_is_one_sentence_and_charges_nothing(private, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(files.os, "fsync", fail)
         with pytest.raises(ResultError, match="No space left"):
-            budget.charge(records(0, 3), ONE, ChargeTo("tickets"))
+            pay(ChargeTo("tickets"), last=3)
     assert count_spent("tickets") == 1
 
 
@@ -432,9 +487,7 @@ def test_no_more_are_admitted_at_once_than_the_limit_allows(private):
 
     def release() -> None:
         with suppress(BudgetExceeded):
-            admitted.append(
-                budget.charge(records(0, 3), ONE, ChargeTo("tickets", total_epsilon=limit))
-            )
+            admitted.append(pay(ChargeTo("tickets", total_epsilon=limit), last=3))
 
     threads = [threading.Thread(target=release) for _ in range(8)]
     for thread in threads:
@@ -450,11 +503,12 @@ def test_nothing_but_a_plain_file_is_written_or_replaced(tmp_path, monkeypatch, 
     os.mkfifo("pipe")
     with pytest.raises(OSError, match=r"invalid file name|not a regular file"):
         files.put_whole(Path(place), "{}")
-    assert [path.name for path in tmp_path.iterdir()] == ["pipe"] and Path("pipe").is_fifo()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+    assert Path("pipe").is_fifo()
 
 
 def test_a_ledger_with_a_key_in_other_characters_is_refused(private):
-    budget.charge(records(0, 3), ONE, ChargeTo("tickets"))
+    pay(ChargeTo("tickets"), last=3)
     (path,) = own_folder().glob("budget-*.jsonl")
     head, *rest = [json.loads(line) for line in path.read_text().splitlines()]
     path.write_bytes(write_ledger([{**head, "key": "\x80"}, *rest]))
@@ -464,4 +518,10 @@ def test_a_ledger_with_a_key_in_other_characters_is_refused(private):
 
 def test_noise_that_no_float_can_account_for_is_unsupported():
     with pytest.raises(UnsupportedEvent):
-        total([gaussian(4.0), dp.SelfComposedDpEvent(gaussian(1e-300), 10**9)], DELTA)
+        total(
+            [
+                gaussian(4.0),
+                dp.SelfComposedDpEvent(gaussian(1e-300), 10**9),
+            ],
+            DELTA,
+        )

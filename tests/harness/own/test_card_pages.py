@@ -1,8 +1,5 @@
 """The card that somebody signs: its first page, its HTML, and what its numbers are about."""
 
-from __future__ import annotations
-
-import json
 import math
 import re
 from html.parser import HTMLParser
@@ -11,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpicl.own.card_pages import card_html, card_markdown, first_page
-from tests.harness.own.desk import release
+from tests.harness.own.desk import assert_nothing_charged, read_card, release
 
 HOSTILE = '</td><script>alert("x")</script>|[a](b)`\n# y\u202e--><img src=x onerror=y>'
 
@@ -32,18 +29,13 @@ class Page(HTMLParser):
         self.text += data
 
 
-def read_card(name: str = "demos") -> dict:
-    return json.loads(Path(f"{name}.card.json").read_text())
-
-
 def text_of_first_page(card: dict) -> str:
     markdown = card_markdown(card).replace("\\", "")
     return markdown.partition("## For engineers")[0]
 
 
 def test_the_first_page_has_what_is_signed_and_no_hash_or_json(dpicl, desk):
-    answer = release(dpicl, "--contact", "privacy@example.org", "--total-epsilon", 3)
-    assert answer.code == 0, answer.err
+    release(dpicl, "--contact", "privacy@example.org", "--total-epsilon", 3).succeed()
     page = text_of_first_page(read_card())
     assert "by a factor of at most 2.72" in page and "a guess of 50% becomes at most 74%" in page
     for words in (
@@ -59,11 +51,15 @@ def test_the_first_page_has_what_is_signed_and_no_hash_or_json(dpicl, desk):
 
 
 def test_odds_of_the_first_page_follow_from_group_privacy(dpicl, desk):
-    assert release(dpicl).code == 0
+    release(dpicl).succeed()
     card = read_card()
     (table,) = [block for block in first_page(card)[0].blocks if getattr(block, "head", ())]
     epsilon, delta = card["privacy"]["epsilon_proved"], card["privacy"]["delta"]
-    for number, (name, odds, chance) in zip((1, 2, 5), table.rows, strict=True):
+    for number, (name, odds, chance) in zip(
+        (1, 2, 5),
+        table.rows,
+        strict=True,
+    ):
         exact = math.exp(number * epsilon)
         shown = float(odds.removeprefix("at most "))
         assert exact <= shown <= exact * 1.01 and name.startswith(f"{number} row")
@@ -74,22 +70,23 @@ def test_odds_of_the_first_page_follow_from_group_privacy(dpicl, desk):
 
 
 def test_without_a_promise_the_first_page_makes_none(dpicl, desk):
-    assert release(dpicl, "--noise", "seeded").code == 0
+    release(dpicl, "--noise", "seeded").succeed()
     page = text_of_first_page(read_card())
-    assert not read_card()["private"] and dpicl("budget", "--json").json == {"private_sets": []}
+    assert not read_card()["private"]
+    assert_nothing_charged(dpicl)
     assert "No: the noise came from a seed" in page and "factor" not in page
     assert page.split("\n\n")[1].startswith("**NOT PRIVATE")
 
 
 def test_a_large_epsilon_is_said_to_promise_next_to_nothing(dpicl, desk):
-    assert release(dpicl).code == 0
+    release(dpicl).succeed()
     card = read_card()
     card["privacy"]["epsilon_proved"] = 30.0
     assert "Next to nothing is promised" in text_of_first_page(card)
 
 
 def test_html_shows_hostile_names_as_they_are_and_loads_nothing(dpicl, desk):
-    assert release(dpicl).code == 0
+    release(dpicl).succeed()
     card = read_card() | {"mechanism": HOSTILE, "contact": HOSTILE, "reading": [HOSTILE]}
     card["task"]["labels"] = [HOSTILE, "billing"]
     card["person"] = {"rows": 1, "epsilon": 1.0, "delta": 1e-6, "field": HOSTILE}
@@ -116,7 +113,7 @@ def test_html_shows_hostile_names_as_they_are_and_loads_nothing(dpicl, desk):
 
 
 def test_the_html_card_prints_its_first_page_alone(dpicl, desk):
-    assert release(dpicl).code == 0
+    release(dpicl).succeed()
     page = Path("demos.card.html").read_text()
     assert page == card_html(read_card()) and "swordfish" not in page
     assert (

@@ -1,7 +1,5 @@
 """A process that is killed at any step of a release: what was charged, and what the same command does then."""
 
-from __future__ import annotations
-
 import json
 import os
 import warnings
@@ -65,12 +63,12 @@ def kill_after(run: Callable[[], object], step: str) -> None:
     if child == 0:
         original, calls = getattr(owner, name), 0
 
-        def stop(*given: Any, **more: Any) -> Any:
+        def stop(*arguments: Any, **more: Any) -> Any:
             nonlocal calls
             calls += 1
             if calls == last and not is_made:
                 os._exit(KILLED)
-            result = original(*given, **more)
+            result = original(*arguments, **more)
             if calls == last:
                 os._exit(KILLED)
             return result
@@ -110,8 +108,7 @@ def test_the_same_command_goes_on_with_what_was_charged(run, desk, step):
     killed_at_the_end = (desk / "out.jsonl").exists()
     for path in desk.glob("out*"):
         path.rename(desk / f"killed-{path.name}")
-    answer = run("one_vote")
-    assert answer.code == 0, answer.err
+    answer = run("one_vote").succeed()
     assert count_charges() == 1 and not list_kept(desk)
     assert ("going on with the release that was stopped" in answer.err) is (step not in UNCHARGED)
     if killed_at_the_end:  # from the values that were drawn then
@@ -122,8 +119,7 @@ def test_the_same_command_goes_on_with_what_was_charged(run, desk, step):
 @pytest.mark.parametrize("step", ["it is charged", "a sample is drawn"])
 def test_what_goes_on_draws_no_second_sample(run, method, step):
     kill_after(lambda: run(method), step)
-    answer = run(method)
-    assert answer.code == 0, answer.err
+    run(method).succeed()
     # of all records there is one sample only; the coins of a part of them are thrown once for a charge
     is_lost = step == "a sample is drawn" and method != "embedding_centroids"
     assert count_charges() == (2 if is_lost else 1)
@@ -132,18 +128,18 @@ def test_what_goes_on_draws_no_second_sample(run, method, step):
 def test_another_release_is_charged_anew(run, desk):
     kill_after(lambda: run("one_vote"), "a value is kept")
     for other in (("--seed", 1), ("--epsilon", 0.5), ("--total-epsilon", 9)):
-        assert run("one_vote", *other).code == 0
+        run("one_vote", *other).succeed()
         for path in desk.glob("out*"):
             path.unlink()
     with (desk / "tickets.csv").open("a") as file:
         file.write("one more,refund\n")
-    assert run("one_vote").code == 0
+    run("one_vote").succeed()
     assert count_charges() == 5 and len(list_kept(desk)) == 1
 
 
 def test_a_limit_that_is_spent_holds_no_paid_release_back(run, desk):
     kill_after(lambda: run("one_vote", "--total-epsilon", 1), "it is charged")
-    assert run("one_vote", "--total-epsilon", 1).code == 0
+    run("one_vote", "--total-epsilon", 1).succeed()
     for path in desk.glob("out*"):
         path.unlink()
     again = run("one_vote", "--total-epsilon", 1)
@@ -159,23 +155,25 @@ def make_release(count: int = 3, scale: float = 2.0, kind: Any = "gaussian") -> 
 
 
 def draw_from(
-    kept: UnfinishedRelease,
+    unfinished_release: UnfinishedRelease,
     group: str,
     release: NoisyRelease,
     rate: float = 1.0,
     slots: int | None = None,
 ) -> Any:
-    kept.end_sample(Assigned(group, rate, slots, 3, ()))
+    unfinished_release.end_sample(Assigned(group, rate, slots, 3, ()))
     assert release.permit is not None
-    kept.note_spend(dp.GaussianDpEvent(1.0), release.permit, len(kept._groups) - 1)
+    unfinished_release.note_spend(
+        dp.GaussianDpEvent(1.0), release.permit, len(unfinished_release._groups) - 1
+    )
     fresh = np.random.default_rng().normal
-    return kept.intercept(release, lambda: fresh(size=release.clean.shape)).tolist()
+    return unfinished_release.intercept(release, lambda: fresh(size=release.clean.shape)).tolist()
 
 
 def begin(path: Path) -> UnfinishedRelease:
-    kept = UnfinishedRelease(path)
-    kept.begin("version")
-    return kept
+    unfinished_release = UnfinishedRelease(path)
+    unfinished_release.begin("version")
+    return unfinished_release
 
 
 def test_values_are_given_to_their_group_and_then_drawn(tmp_path):
@@ -201,14 +199,14 @@ def test_a_value_of_another_release_is_never_given(tmp_path, other):
 
 
 def test_what_rests_on_secret_coins_is_not_kept(tmp_path):
-    sampled, asked = begin(tmp_path / "sampled.jsonl"), begin(tmp_path / "asked.jsonl")
+    sampled = begin(tmp_path / "sampled.jsonl")
+    threshold = begin(tmp_path / "threshold.jsonl")
     draw_from(sampled, "a", make_release(), rate=0.99)
-    draw_from(asked, "a", make_release(1, kind="threshold"))
+    draw_from(threshold, "a", make_release(1, kind="threshold"))
     dealt = begin(tmp_path / "dealt.jsonl")
     draw_from(dealt, "a", make_release(), slots=3)
-    assert not any(each.is_kept for each in (sampled, asked, dealt)) and not list(
-        tmp_path.iterdir()
-    )
+    assert not any(each.is_kept for each in (sampled, threshold, dealt))
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_value_that_was_cut_off_was_seen_by_nobody(tmp_path):

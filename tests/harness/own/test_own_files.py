@@ -1,7 +1,5 @@
 """Files as companies have them: packed, in other encodings, without a line of names, with rows that are wrong."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import zipfile
@@ -19,7 +17,7 @@ from dpicl.data.labels import read_labels
 from dpicl.data.reading import FileRecords, read_records
 from dpicl.own.records import OwnRecords, load_own, require_different
 from tests.harness.helpers import refuse
-from tests.harness.own.desk import LABELS, release
+from tests.harness.own.desk import LABELS, read_card, release
 
 CSV = "text,label\nmy card — charged,billing\nwhere is my money,refund\n"
 RECORDS = [Record("my card — charged", "billing"), Record("where is my money", "refund")]
@@ -60,7 +58,13 @@ def test_a_packed_file_is_read_as_the_file_in_it(tmp_path, name):
 
 
 def test_what_is_packed_in_another_way_is_one_sentence(tmp_path):
-    two = write_zip(tmp_path / "two.zip", {"a.csv": CSV.encode(), "b.csv": CSV.encode()})
+    two = write_zip(
+        tmp_path / "two.zip",
+        {
+            "a.csv": CSV.encode(),
+            "b.csv": CSV.encode(),
+        },
+    )
     cut = write(tmp_path / "cut.csv.gz", gzip.compress(CSV.encode())[:-9])
     book = write(tmp_path / "book.xlsx.gz", gzip.compress(b"PK"))
     none = write(tmp_path / "none.zip", b"no archive")
@@ -147,7 +151,10 @@ def test_without_a_line_of_names_columns_have_numbers(tmp_path):
     path = write(tmp_path / "t.csv", "billing,my card — charged\nrefund,where is my money\n")
     numbers = {"text_field": "2", "label_field": "1"}
     assert read(path, format=FileFormat(header=False), **numbers).check() == RECORDS
-    for fields, error in (({}, UsageError), ({**numbers, "text_field": "3"}, DataError)):
+    for fields, error in (
+        ({}, UsageError),
+        ({**numbers, "text_field": "3"}, DataError),
+    ):
         with pytest.raises(error, match="columns are called 1"):
             read(path, format=FileFormat(header=False), **fields)
 
@@ -165,7 +172,14 @@ def test_a_record_decides_no_mark_between_columns(tmp_path):
     path = write(tmp_path / "t.csv", content)
     with pytest.raises(DataError, match="has 1 column"):
         read(path, format=FileFormat(header=False), **numbers)
-    assert read(path, format=FileFormat(header=False, delimiter=";"), **numbers).check() == RECORDS
+    assert (
+        read(
+            path,
+            format=FileFormat(header=False, delimiter=";"),
+            **numbers,
+        ).check()
+        == RECORDS
+    )
     assert read(
         write(tmp_path / "t.tsv", content.replace(";", "\t")),
         format=FileFormat(header=False),
@@ -216,20 +230,40 @@ def assert_each_row_decides_alone(path: Path, head: bytes, rows: list[bytes], at
     """Without one row exactly its record is missing, if it had one; and no row stops the rest."""
 
     def records(chosen: list[bytes]) -> Counter[Record]:
-        return Counter(read(write(path, b"\n".join([head, *chosen])), skip_invalid=True).check())
+        return Counter(
+            read(
+                write(path, b"\n".join([head, *chosen])),
+                skip_invalid=True,
+            ).check()
+        )
 
-    whole, without = records(rows), records(rows[:at] + rows[at + 1 :])
+    whole = records(rows)
+    without = records(rows[:at] + rows[at + 1 :])
     alone = records(rows[at : at + 1]) - records([])
     assert whole - without == alone and not without - whole
 
 
-@given(st.lists(st.sampled_from(ROWS), min_size=1, max_size=8), st.integers(0, 7))
+@given(
+    st.lists(
+        st.sampled_from(ROWS),
+        min_size=1,
+        max_size=8,
+    ),
+    st.integers(0, 7),
+)
 def test_each_row_of_csv_decides_alone_whether_it_is_left_out(tmp_path_factory, rows, at):
     path = tmp_path_factory.getbasetemp() / "alone.csv"
     assert_each_row_decides_alone(path, b"text,label", rows, at % len(rows))
 
 
-@given(st.lists(st.sampled_from(LINES), min_size=1, max_size=8), st.integers(0, 7))
+@given(
+    st.lists(
+        st.sampled_from(LINES),
+        min_size=1,
+        max_size=8,
+    ),
+    st.integers(0, 7),
+)
 def test_each_line_of_json_decides_alone_whether_it_is_left_out(tmp_path_factory, rows, at):
     path = tmp_path_factory.getbasetemp() / "alone.jsonl"
     assert_each_row_decides_alone(
@@ -253,36 +287,48 @@ def test_a_row_that_takes_in_others_is_not_left_out(tmp_path, rows):
 
 def test_rows_of_other_widths_are_not_left_out_without_a_header(tmp_path):
     path = write(tmp_path / "t.csv", "my card,billing\nmy money,refund\nmy, card,billing\n")
-    own = {"format": FileFormat(header=False), "text_field": "1", "label_field": "2"}
-    assert read(path, skip_invalid=True, **own).faults
+    settings = {"format": FileFormat(header=False), "text_field": "1", "label_field": "2"}
+    assert read(path, skip_invalid=True, **settings).faults
 
 
 def test_a_subset_of_labels_leaves_out_other_labels_alone(tmp_path):
     path = write(tmp_path / "t.csv", CSV + "a,technical\n,billing\n")
     reading = read(path, skip_other_labels=True)
     assert reading.records == RECORDS
-    assert [*reading.skipped.values()] == [[4]] and [*reading.faults.values()] == [[5]]
+    assert [*reading.skipped.values()] == [[4]]
+    assert [*reading.faults.values()] == [[5]]
 
 
 def test_a_release_says_not_how_many_rows_were_left_out(dpicl, desk):
     with (desk / "tickets.csv").open("a") as file:
         file.write("the swordfish row,unknown\n" * 3)
     refuse(release(dpicl), "The private records cannot be read")
-    answer = release(dpicl, "--skip-invalid")
-    assert answer.code == 0, answer.err
-    card = json.loads(Path("demos.card.json").read_text())
+    answer = release(dpicl, "--skip-invalid").succeed()
+    card = read_card()
     (sentence,) = card["reading"]
-    shown = [*(answer.out + answer.err + Path("demos.card.md").read_text()).splitlines(), sentence]
+    shown = [
+        *(answer.out + answer.err + Path("demos.card.md").read_text()).splitlines(),
+        sentence,
+    ]
     about_rows = [line for line in shown if "left out" in line]
-    assert len(about_rows) >= 3 and not any(map(str.isdigit, "".join(about_rows)))
-    counted = dpicl("data", "tickets.csv", "--labels", ",".join(LABELS), "--skip-invalid", "--json")
-    assert counted.code == 0 and [*counted.json["splits"][0]["skipped"].values()] == [[56, 57, 58]]
+    assert len(about_rows) >= 3
+    assert not any(map(str.isdigit, "".join(about_rows)))
+    counted = dpicl(
+        "data", "tickets.csv", "--labels", ",".join(LABELS), "--skip-invalid", "--json"
+    ).succeed()
+    assert [*counted.json["splits"][0]["skipped"].values()] == [[56, 57, 58]]
 
 
 def test_public_files_say_which_rows_were_left_out(tmp_path):
     messages: list[str] = []
     path = write(tmp_path / "t.csv", CSV + "a,technical\n")
-    load_own(OwnRecords(WORDS, skip_invalid=True), path, None, secure=False, tell=messages.append)
+    load_own(
+        OwnRecords(WORDS, skip_invalid=True),
+        path,
+        None,
+        secure=False,
+        tell=messages.append,
+    )
     assert messages == [f"{path}: 1 row left out (line 4)."]
 
 
@@ -331,4 +377,4 @@ def test_labels_are_given_once(dpicl, desk):
         dpicl("data", "tickets.csv", "--labels", "billing", "--labels-file", "l.txt"),
         "one of the two",
     )
-    assert dpicl("data", "tickets.csv", "--labels-file", "l.txt").code == 0
+    dpicl("data", "tickets.csv", "--labels-file", "l.txt").succeed()

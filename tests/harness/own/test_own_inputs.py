@@ -1,11 +1,8 @@
 """Inputs that look right and are not: one file as two inputs, quotation marks that swallow rows, blank queries, tables
 of other libraries."""
 
-from __future__ import annotations
-
 import csv
 import io
-import json
 import os
 import shutil
 from collections import namedtuple
@@ -23,7 +20,14 @@ from dpicl.data.tables import as_table, open_table
 from dpicl.data.task_file import LocalKeys, SourceSpec
 from dpicl.own.records import OwnRecords, load_own, make_config, queries_of, require_different
 from tests.harness.helpers import assert_shown_nowhere, refuse
-from tests.harness.own.desk import ALWAYS, LABELS, release, write_csv
+from tests.harness.own.desk import (
+    ALWAYS,
+    LABELS,
+    assert_nothing_charged,
+    read_rows,
+    release,
+    write_csv,
+)
 
 OWN = OwnRecords({label: label for label in LABELS})
 
@@ -46,7 +50,8 @@ def test_private_records_are_no_public_ones(dpicl, desk, flag, how):
     refuse(
         release(dpicl, flag, other), f"--data and {flag} are the same records", "private records"
     )
-    assert not list(desk.glob("demos*")) and dpicl("budget", "--json").json == {"private_sets": []}
+    assert not list(desk.glob("demos*"))
+    assert_nothing_charged(dpicl)
 
 
 def test_private_records_are_no_queries(dpicl, desk):
@@ -78,7 +83,12 @@ def write_in_another_order(rows: pandas.DataFrame, folder: Path) -> Path:
 
 @pytest.mark.parametrize("write", [write_as_json_lines, write_as_parquet, write_in_another_order])
 def test_the_same_records_in_another_format_or_order_are_refused(write, tmp_path):
-    rows = pandas.DataFrame({"text": ["one, two", "a\nb", "0"], "label": [1, 2, 1]})
+    rows = pandas.DataFrame(
+        {
+            "text": ["one, two", "a\nb", "0"],
+            "label": [1, 2, 1],
+        }
+    )
     rows.to_csv(tmp_path / "data.csv", index=False)
     other = write(rows, tmp_path)
     for table in (other, as_table(rows)):
@@ -102,13 +112,13 @@ def test_files_that_cannot_be_compared_are_left_to_their_reader(tmp_path):
 
 def test_one_table_in_memory_is_not_private_and_public():
     rows = [("one", "billing"), ("two", "refund")]
-    given = {"labels": LABELS, "size": 20, "model": "sim"}
+    settings = {"labels": LABELS, "size": 20, "model": "sim"}
     with pytest.raises(UsageError, match=r"^data and public_test are the same records"):
         package.release(
             "tang",
             data=rows,
             public_test=pandas.DataFrame(rows, columns=["text", "label"]),
-            **given,
+            **settings,
         )
 
 
@@ -170,8 +180,8 @@ def test_joined_lines_are_counted_where_records_may_be_shown(dpicl, desk):
     assert shown.json["ok"] and shown.json["splits"][0]["joined"] == [56]
     assert "line 56: a text with line ends in quotation marks" in dpicl("data", "tickets.csv").out
     notes: dict[bool, list[str]] = {True: [], False: []}
-    for secure, said in notes.items():
-        load_own(OWN, Path("tickets.csv"), None, secure, tell=said.append)
+    for secure, messages in notes.items():
+        load_own(OWN, Path("tickets.csv"), None, secure, tell=messages.append)
     assert notes[True] == []  # it would tell about the records
     assert "1 record with line ends in quotation marks (line 56)" in notes[False][0]
 
@@ -189,16 +199,15 @@ def test_no_quoting_is_for_every_file_of_a_release(dpicl, desk):
         "--option",
         "embedding=sim",
     )
-    answer = dpicl(*words, "--queries", "asked.tsv", "--no-quoting", "--out", "x.jsonl")
-    assert answer.code == 0, answer.err
-    assert [json.loads(line)["text"] for line in Path("x.jsonl").read_text().splitlines()] == [
+    dpicl(*words, "--queries", "asked.tsv", "--no-quoting", "--out", "x.jsonl").succeed()
+    assert [row["text"] for row in read_rows("x.jsonl")] == [
         '"where',
         "why",
     ]
-    made = dpicl("new", "task", "own", "--from", "t.tsv", "--no-quoting")
-    assert made.code == 0 and '"quoting": false' in Path("own/task.yaml").read_text()
-    seen = dpicl("data", "own", "--plugin", "own", "--json")
-    assert seen.json["splits"][0]["records"] == 54
+    written = dpicl("new", "task", "own", "--from", "t.tsv", "--no-quoting")
+    assert written.code == 0 and '"quoting": false' in Path("own/task.yaml").read_text()
+    described = dpicl("data", "own", "--plugin", "own", "--json")
+    assert described.json["splits"][0]["records"] == 54
 
 
 # --- queries
@@ -224,7 +233,12 @@ def test_a_query_without_an_id_is_numbered(tmp_path):
     path = tmp_path / "q.csv"
     path.write_text("id,text\na,one\n,two\nb,\n")
     assert [query.id for query in queries_of(path, OWN)] == ["a", "2", "b"]
-    pandas.DataFrame({"id": [1.0, None], "text": ["one", None]}).to_parquet(tmp_path / "q.parquet")
+    pandas.DataFrame(
+        {
+            "id": [1.0, None],
+            "text": ["one", None],
+        }
+    ).to_parquet(tmp_path / "q.parquet")
     assert [(query.id, query.text) for query in queries_of(tmp_path / "q.parquet", OWN)] == [
         ("1", "one"),
         ("2", ""),
@@ -235,28 +249,33 @@ def test_a_query_without_an_id_is_numbered(tmp_path):
 
 
 def test_blank_queries_are_answered_with_nothing(desk):
-    given = {
+    settings = {
         "data": "tickets.csv",
         "labels": LABELS,
         "size": 20,
         "model": "sim",
         "options": {"embedding": "sim"},
     }
-    made = package.answer("embedding_centroids", queries=["", "a bill", " "], **given)
-    assert list(made.answers) == ["1", "2", "3"] and (made.answers["1"], made.answers["3"]) == (
-        "",
-        "",
-    )
-    assert made.answers["2"] in LABELS and len(made.text().splitlines()) == 3
-    package.release("embedding_centroids", out="desk.json", **given)
+    answer = package.answer("embedding_centroids", queries=["", "a bill", " "], **settings)
+    assert list(answer.answers) == ["1", "2", "3"]
+    assert answer.answers["1"] == ""
+    assert answer.answers["3"] == ""
+    assert answer.answers["2"] in LABELS and len(answer.text().splitlines()) == 3
+    package.release("embedding_centroids", out="desk.json", **settings)
     Path("q.txt").write_text("\na bill\n")
     later = package.answer("embedding_centroids", state="desk.json", queries="q.txt", model="sim",
                            options={"embedding": "sim"})  # fmt: skip
     assert later.answers["1"] == "" and later.answers["2"] in LABELS
-    for queries in (["", " "], FRAME, {"a": "text"}, [None], b"text"):
+    for queries in (
+        ["", " "],
+        FRAME,
+        {"a": "text"},
+        [None],
+        b"text",
+    ):
         with pytest.raises(UsageError, match="'queries' must be a file, or a list of texts"):
-            package.answer("embedding_centroids", queries=queries, **given)
-    series = package.answer("embedding_centroids", queries=pandas.Series(["a bill"]), **given)
+            package.answer("embedding_centroids", queries=queries, **settings)
+    series = package.answer("embedding_centroids", queries=pandas.Series(["a bill"]), **settings)
     assert series.answers["1"] in LABELS
 
 
@@ -277,9 +296,9 @@ READ = {
 WORDS = {"0": "billing", "1": "refund", "false": "billing", "true": "refund"}
 
 
-def read_table(data, own: OwnRecords) -> list[Record]:
+def read_table(data, source: OwnRecords) -> list[Record]:
     table = as_table(data)
-    return read_records(table, own.spec(table)).check()
+    return read_records(table, source.spec(table)).check()
 
 
 @pytest.mark.parametrize("name", READ)
@@ -309,17 +328,21 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_tables_that_mean_nothing_show_no_record(name):
     data, words = REFUSED[name]
-    own = OwnRecords(WORDS)
+    source = OwnRecords(WORDS)
     with pytest.raises(DpiclError, match=words) as caught:
-        read_table(data, own)
+        read_table(data, source)
     assert_shown_nowhere(SECRET, caught.value)
 
 
 def test_errors_name_the_parameters_of_programs_and_the_flags(dpicl, tmp_path):
-    given = {"labels": {np.int64(0): "billing", 1: "refund"}, "size": 20, "model": "sim"}
+    settings = {
+        "labels": {np.int64(0): "billing", 1: "refund"},
+        "size": 20,
+        "model": "sim",
+    }
     data = pandas.DataFrame([[SECRET, "0"]])
     with pytest.raises(DataError, match="with text_field and label_field"):
-        package.release("tang", data=data, **given)
+        package.release("tang", data=data, **settings)
     path = tmp_path / "a.csv"
     data.to_csv(path, index=False)
     refuse(
@@ -329,7 +352,10 @@ def test_errors_name_the_parameters_of_programs_and_the_flags(dpicl, tmp_path):
 
 
 def test_a_column_of_a_workbook_twice_is_refused(tmp_path):
-    table = pandas.DataFrame([["a", "b", "0"]], columns=["text", "text", "label"])
+    table = pandas.DataFrame(
+        [["a", "b", "0"]],
+        columns=["text", "text", "label"],
+    )
     table.to_excel(tmp_path / "a.xlsx", index=False)
     with pytest.raises(DataError, match="two columns 'text'"):
         read(tmp_path / "a.xlsx")
@@ -337,8 +363,8 @@ def test_a_column_of_a_workbook_twice_is_refused(tmp_path):
 
 def test_an_accent_of_its_own_makes_no_other_label(tmp_path):
     (tmp_path / "a.csv").write_text("text,label\none,cafe\u0301\n", encoding="utf-8")
-    own = OwnRecords({"caf\u00e9": "caf\u00e9", "bar": "bar"})
-    assert read_records(tmp_path / "a.csv", own.spec(tmp_path / "a.csv")).check() == [
+    source = OwnRecords({"caf\u00e9": "caf\u00e9", "bar": "bar"})
+    assert read_records(tmp_path / "a.csv", source.spec(tmp_path / "a.csv")).check() == [
         Record("one", "caf\u00e9")
     ]
     with pytest.raises(UsageError, match="each of them once"):

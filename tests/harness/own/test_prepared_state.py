@@ -1,7 +1,5 @@
 """What a prepared mechanism released, saved and used again: it costs nothing, says nothing else, and trusts no file."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
@@ -21,7 +19,7 @@ from dpicl.core.errors import PluginError
 from dpicl.mechanism.outputs import check_state
 from dpicl.mechanisms.embedding_centroids import EmbeddingCentroids, Linear
 from tests.harness.helpers import refuse
-from tests.harness.own.desk import LABELS
+from tests.harness.own.desk import LABELS, read_card, read_rows
 
 SIM = ("--model", "sim", "--option", "embedding=sim")
 RELEASE = ("release", "embedding_centroids", "--data", "tickets.csv", "--labels", ",".join(LABELS), "--size", 20,
@@ -45,13 +43,12 @@ def test_later_queries_cost_nothing(dpicl, desk, state):
     spent = dpicl("budget", "--json").json
     assert spent["private_sets"][0]["releases"] == 1
     (desk / "tickets.csv").unlink()  # no record is needed any more
-    answer = dpicl(*ANSWER, "--state", "desk.json", "--out", "answers.jsonl", "--json")
-    assert answer.code == 0, answer.err
-    rows = [json.loads(line) for line in (desk / "answers.jsonl").read_text().splitlines()]
-    assert [row["text"] for row in rows] == QUERIES and {row["answer"] for row in rows} <= set(
-        LABELS
-    )
-    card, first = answer.json["card"], json.loads((desk / "desk.card.json").read_text())
+    answer = dpicl(*ANSWER, "--state", "desk.json", "--out", "answers.jsonl", "--json").succeed()
+    rows = read_rows(desk / "answers.jsonl")
+    assert [row["text"] for row in rows] == QUERIES
+    assert {row["answer"] for row in rows} <= set(LABELS)
+    card = answer.json["card"]
+    first = read_card("desk")
     assert card.pop("state_sha256") and card == first and card["privacy"]["queries"] is None
     assert card["manifest"]["embedding"]["name"] == "sim" and answer.json["budgets"] == []
     assert "no further cost" in (desk / "answers.card.md").read_text()
@@ -60,22 +57,18 @@ def test_later_queries_cost_nothing(dpicl, desk, state):
 
 @pytest.mark.parametrize("options", [{}, {"head": "logistic", "steps": 2}])
 def test_a_state_answers_as_the_release_did(desk, options):
-    given = {"data": "tickets.csv", "labels": LABELS, "model": "sim", "noise": "seeded"}
+    settings = {"data": "tickets.csv", "labels": LABELS, "model": "sim", "noise": "seeded"}
     options = {"embedding": "sim", **options}
-    at_once = package.answer("embedding_centroids", queries=QUERIES, options=options, **given)
-    made = package.release("embedding_centroids", options=options, out="desk.json", **given)
-    assert (
-        made.state == Path("desk.json").read_text()
-        and made.answers == {}
-        and not made.demonstrations
-    )
+    at_once = package.answer("embedding_centroids", queries=QUERIES, options=options, **settings)
+    released = package.release("embedding_centroids", options=options, out="desk.json", **settings)
+    assert released.state == Path("desk.json").read_text()
+    assert released.answers == {}
+    assert not released.demonstrations
     later = package.answer(
         "embedding_centroids", state="desk.json", queries=QUERIES, model="sim", options=options
     )
-    assert (
-        later.answers == at_once.answers
-        and later.card["warning"] == made.card["warning"] is not None
-    )
+    assert later.answers == at_once.answers
+    assert later.card["warning"] == released.card["warning"] is not None
 
 
 def test_a_state_is_used_as_it_was_made(dpicl, state):
@@ -95,13 +88,14 @@ def test_a_state_is_used_as_it_was_made(dpicl, state):
         "no cost",
     )
     refuse(dpicl(*ANSWER, "--state", "nothing.json", "--out", "x.jsonl"), "nothing.json")
-    assert not list(state.parent.glob("x.*")) and not list(state.parent.glob("y.*"))
+    assert not list(state.parent.glob("x.*"))
+    assert not list(state.parent.glob("y.*"))
 
 
 def test_a_state_names_its_mechanism_and_no_code(dpicl, state):
     used = ("answer", *ANSWER[2:], "--state", "desk.json", "--out")
-    assert dpicl(*used, "a.jsonl").code == 0
-    assert dpicl(*ANSWER, "--state", "desk.json", "--out", "b.jsonl").code == 0
+    dpicl(*used, "a.jsonl").succeed()
+    dpicl(*ANSWER, "--state", "desk.json", "--out", "b.jsonl").succeed()
     assert (state.parent / "a.jsonl").read_text() == (state.parent / "b.jsonl").read_text()
     (state.parent / "evil.py").write_text("open('owned', 'w')")
     content = json.loads(state.read_text())
@@ -136,18 +130,48 @@ HOSTILE = {
     ),
     "an unknown task": lambda it: change(it, "task", to="../../etc"),
     "other labels": lambda it: change(it, "task", to="agnews"),
-    "labels of two lines": lambda it: change(it, "card", "task", "labels", to=["a\nb", "c", "d"]),
+    "labels of two lines": lambda it: change(
+        it,
+        "card",
+        "task",
+        "labels",
+        to=["a\nb", "c", "d"],
+    ),
     "no vectors": lambda it: change(it, "state", to={}),
-    "no classes": lambda it: change(it, "state", "classes", to={"shape": [], "values": [1.0]}),
+    "no classes": lambda it: change(
+        it,
+        "state",
+        "classes",
+        to={"shape": [], "values": [1.0]},
+    ),
     "an unknown class": lambda it: change(it, "state", "classes", "values", 0, to=7.0),
     "a number too few": lambda it: change(it, "state", "vectors", "shape", to=[3, 63]),
     "another dimension": lambda it: change(
-        it, "state", "vectors", to={"shape": [3, 1], "values": [1.0, 1.0, 1.0]}
+        it,
+        "state",
+        "vectors",
+        to={
+            "shape": [3, 1],
+            "values": [1.0, 1.0, 1.0],
+        },
     ),
     "an absurd shape": lambda it: change(
-        it, "state", "vectors", to={"shape": [0, 2**52, 2**52], "values": []}
+        it,
+        "state",
+        "vectors",
+        to={
+            "shape": [0, 2**52, 2**52],
+            "values": [],
+        },
     ),
-    "no number": lambda it: change(it, "state", "vectors", "values", 0, to=float("nan")),
+    "no number": lambda it: change(
+        it,
+        "state",
+        "vectors",
+        "values",
+        0,
+        to=float("nan"),
+    ),
     "a truth value": lambda it: change(it, "state", "vectors", "values", 0, to=True),
     "epsilon as a text": lambda it: change(it, "card", "privacy", "epsilon_proved", to="0.1"),
     "numbers too large to multiply": lambda it: change(
@@ -208,9 +232,8 @@ def test_queries_that_are_no_text_file(dpicl, state):
     refuse(dpicl(*used, "zero.txt"), "not a regular file")  # it was read without an end
     refuse(dpicl(*used, "wide.txt"), "UTF-8")
     Path("lines.txt").write_text("one\u2028still one\x0cand so on\r\ntwo\n")
-    assert (
-        dpicl(*used, "lines.txt").code == 0 and len(Path("x.jsonl").read_text().splitlines()) == 2
-    )
+    dpicl(*used, "lines.txt").succeed()
+    assert len(Path("x.jsonl").read_text().splitlines()) == 2
 
 
 class Asks(EmbeddingCentroids):
@@ -219,11 +242,11 @@ class Asks(EmbeddingCentroids):
     name = "asks"
 
     def prepare(self, private, context):
-        made = super().prepare(private, context)
+        prepared = super().prepare(private, context)
 
         class Answers:
             def answer(self, query):
-                return made.answer(query)
+                return prepared.answer(query)
 
         return Answers()
 
@@ -257,7 +280,7 @@ class Tells(EmbeddingCentroids):
     name = "tells"
 
     def prepare(self, private, context):
-        made = super().prepare(private, context)
+        prepared = super().prepare(private, context)
         read = len(
             private.poisson_slots(
                 30, None, partition="World", releases=self._releases(context.knob)
@@ -271,17 +294,26 @@ class Tells(EmbeddingCentroids):
             def state(self):
                 return {**super().state(), "records": np.array([read])}
 
-        return Counted(made.vectors, made.labels, made.context, made.embedding)
+        return Counted(prepared.vectors, prepared.labels, prepared.context, prepared.embedding)
 
 
-@pytest.mark.parametrize(("cls", "check"), [(Forgets, public_labels), (Tells, post_processing)])
+@pytest.mark.parametrize(
+    ("cls", "check"),
+    [(Forgets, public_labels), (Tells, post_processing)],
+)
 def test_the_kit_looks_at_what_is_saved(cls, check):
     evidence = CheckEvidence(set_up(cls, "agnews", MappingProxyType({}), 0), QUICK)
     assert check(evidence).status == "failed"
 
 
 @pytest.mark.parametrize(
-    "state", [None, {"vectors": np.array([np.nan])}, {"vectors": np.array(["a"])}, {1: np.ones(1)}]
+    "state",
+    [
+        None,
+        {"vectors": np.array([np.nan])},
+        {"vectors": np.array(["a"])},
+        {1: np.ones(1)},
+    ],
 )
 def test_a_state_that_no_file_can_hold_is_refused(state):
     class Odd:

@@ -1,7 +1,5 @@
 """`dpicl release`, `dpicl answer` and `dpicl budget`, on the simulated model."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -25,7 +23,15 @@ from dpicl.own import released as formats
 from dpicl.own.records import make_config
 from dpicl.own.utility import Utility, UtilityRow
 from tests.harness.helpers import refuse
-from tests.harness.own.desk import ALWAYS, LABELS, release, write_csv
+from tests.harness.own.desk import (
+    ALWAYS,
+    LABELS,
+    assert_nothing_charged,
+    read_card,
+    read_rows,
+    release,
+    write_csv,
+)
 
 BREAKING = ("--plugin", "breaks.py", "--allow-unchecked")
 BREAKS = """
@@ -49,13 +55,11 @@ class Breaks(DemonstrationMechanism):
 
 
 def test_from_a_csv_to_demonstrations_a_card_and_a_budget(dpicl, desk):
-    answer = release(dpicl, "--total-epsilon", 1.1, "--json")
-    assert answer.code == 0, answer.err
-    rows = [json.loads(line) for line in (desk / "demos.jsonl").read_text().splitlines()]
-    assert [set(row) for row in rows] == [{"text", "label"}] * 4 and {
-        row["label"] for row in rows
-    } <= set(LABELS)
-    card = json.loads((desk / "demos.card.json").read_text())
+    answer = release(dpicl, "--total-epsilon", 1.1, "--json").succeed()
+    rows = read_rows(desk / "demos.jsonl")
+    assert [set(row) for row in rows] == [{"text", "label"}] * 4
+    assert {row["label"] for row in rows} <= set(LABELS)
+    card = read_card()
     assert card == answer.json["card"] and card["private"]
     assert 0.98 <= card["privacy"]["epsilon_proved"] <= 1 and card["privacy"]["delta"] == 1e-6
     assert card["manifest"]["data"]["sizes"] == dict.fromkeys(LABELS, 20)
@@ -69,11 +73,9 @@ def test_from_a_csv_to_demonstrations_a_card_and_a_budget(dpicl, desk):
     )
     assert "Utility was not measured" in page
     (stands,) = answer.json["budgets"]
-    assert (stands["private_set"], stands["releases"], stands["total_epsilon"]) == (
-        "tickets",
-        1,
-        1.1,
-    )
+    assert stands["private_set"] == "tickets"
+    assert stands["releases"] == 1
+    assert stands["total_epsilon"] == 1.1
     assert stands["epsilon"] == pytest.approx(card["privacy"]["epsilon_proved"])
     for file in desk.iterdir():
         if file.is_file() and file.name != "tickets.csv":
@@ -94,11 +96,9 @@ def test_from_a_csv_to_demonstrations_a_card_and_a_budget(dpicl, desk):
 def test_a_release_of_the_simulated_model_is_worth_nothing(dpicl, desk, monkeypatch):
     answer = release(dpicl, "--json")
     warning = answer.json["card"]["warning"]
-    assert (
-        answer.json["card"]["private"]
-        and "simulated" in warning
-        and warning in release(dpicl, out="b.jsonl").err
-    )
+    assert answer.json["card"]["private"]
+    assert "simulated" in warning
+    assert warning in release(dpicl, out="b.jsonl").err
     page = (desk / "demos.card.md").read_text()
     assert warning in page and "-differentially private" in page
     monkeypatch.setattr(
@@ -112,13 +112,15 @@ def test_a_release_of_the_simulated_model_is_worth_nothing(dpicl, desk, monkeypa
 @pytest.mark.parametrize("alone", [True, False, None])
 def test_a_proof_that_holds_up_to_rounding_says_so(dpicl, desk, monkeypatch, alone):
     """Also where nobody knows whether the model reads rows alone."""
-    made = partial(ModelIdentity, batch_invariant=alone)
-    monkeypatch.setattr(simulated, "ModelIdentity", lambda *plain, batch_invariant: made(*plain))
+    make_identity = partial(ModelIdentity, batch_invariant=alone)
+    monkeypatch.setattr(
+        simulated, "ModelIdentity", lambda *plain, batch_invariant: make_identity(*plain)
+    )
     answer = release(dpicl)
     page = (desk / "demos.card.md").read_text()
     assert ("This release is, up to rounding, (" in page) is (alone is not True)
     assert ("proved up to rounding at delta" in answer.out) is (alone is not True)
-    notes = json.loads((desk / "demos.card.json").read_text())["privacy"]["notes"]
+    notes = read_card()["privacy"]["notes"]
     assert any("up to rounding" in note for note in notes) is (alone is not True)
 
 
@@ -129,23 +131,28 @@ def test_output_that_is_there_or_cannot_be_written_costs_nothing(dpicl, desk):
     assert "loading" not in answer.err
     refuse(release(dpicl, out="tickets.csv/demos.jsonl"), "Nothing was charged")
     assert (desk / "demos.card.md").read_text() == "mine" and not (desk / "demos.jsonl").exists()
-    assert dpicl("budget", "--json").json == {"private_sets": []}
+    assert_nothing_charged(dpicl)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "noise"),
-    [("a.csv", "text,label\n", "secure"), ("a.jsonl", "\n", "seeded"), ("a.json", "[]", "secure")],
+    [
+        ("a.csv", "text,label\n", "secure"),
+        ("a.jsonl", "\n", "seeded"),
+        ("a.json", "[]", "secure"),
+    ],
 )
 def test_a_file_without_a_record_costs_nothing(dpicl, desk, name, content, noise):
     (desk / name).write_text(content)
     refuse(release(dpicl, "--noise", noise, data=name), name, "no record")
-    assert dpicl("budget", "--json").json == {"private_sets": []} and not list(desk.glob("demos*"))
+    assert_nothing_charged(dpicl)
+    assert not list(desk.glob("demos*"))
 
 
 @pytest.mark.parametrize("out", [".", "", "a\0b", "x" * 300])
 def test_what_is_no_name_of_a_file_costs_nothing(dpicl, desk, out):
     refuse(release(dpicl, out=out), "--out")
-    assert dpicl("budget", "--json").json == {"private_sets": []}
+    assert_nothing_charged(dpicl)
 
 
 def test_a_release_that_cannot_be_saved_after_all_is_on_stdout(dpicl, desk, monkeypatch):
@@ -158,7 +165,7 @@ def test_a_release_that_cannot_be_saved_after_all_is_on_stdout(dpicl, desk, monk
 
 def test_deltas_above_one_over_the_declared_records_are_refused(dpicl, desk):
     delta = ("--delta", 1 / 100)  # 60 records are declared
-    assert release(dpicl, *delta).code == 0
+    release(dpicl, *delta).succeed()
     refused = release(dpicl, *delta, out="again.jsonl")
     refuse(
         refused, "2 releases", "delta = 0.02", "0.0166667, one over the declared number of records"
@@ -166,8 +173,8 @@ def test_deltas_above_one_over_the_declared_records_are_refused(dpicl, desk):
     shown = dpicl("budget", "--private-set", "tickets").out
     assert "limit of deltas" in shown and "0.0166667" in shown
     assert dpicl("budget", "--private-set", "tickets", "--total-delta", 0.03).code == 2
-    assert dpicl("budget", "--private-set", "tickets", "--total-delta", 0.02, "--raise").code == 0
-    assert release(dpicl, *delta, out="again.jsonl").code == 0
+    dpicl("budget", "--private-set", "tickets", "--total-delta", 0.02, "--raise").succeed()
+    release(dpicl, *delta, out="again.jsonl").succeed()
     assert "the limit of deltas is spent" in dpicl("budget").out
 
 
@@ -216,15 +223,12 @@ def test_what_does_not_fit_is_one_sentence_and_costs_nothing(dpicl, desk, more, 
     answer = release(dpicl, *more)
     assert answer.code == 2 and "Traceback" not in answer.err
     assert all(word in answer.err for word in words), answer.err
-    assert dpicl("budget", "--json").json == {"private_sets": []}
+    assert_nothing_charged(dpicl)
 
 
 def test_a_large_delta_needs_a_flag_and_the_card_says_so(dpicl, desk):
-    answer = release(dpicl, "--delta", "0.1", "--allow-large-delta")
-    assert answer.code == 0, answer.err
-    assert "above 1/60" in " ".join(
-        json.loads((desk / "demos.card.json").read_text())["privacy"]["notes"]
-    )
+    release(dpicl, "--delta", "0.1", "--allow-large-delta").succeed()
+    assert "above 1/60" in " ".join(read_card()["privacy"]["notes"])
     assert "above 1/60" in (desk / "demos.card.md").read_text()
     assert large_delta(1 / 60, 60) == "" != large_delta(1 / 59, 60)
 
@@ -242,8 +246,8 @@ def test_a_record_that_cannot_be_read_tells_nothing(dpicl, desk, line):
         and "`dpicl data tickets.csv` with the same labels and fields" in answer.err
     )
     assert not any(word in answer.err for word in ("swordfish", "weather", "line 5"))
-    found = dpicl(*named)
-    assert found.code and "line 56" in found.out + found.err
+    described = dpicl(*named)
+    assert described.code and "line 56" in described.out + described.err
     assert "line 56" in release(dpicl, "--noise", "seeded").err
 
 
@@ -274,8 +278,8 @@ def test_columns_and_labels_of_any_name(dpicl, desk):
     rows = [f"a text {number},{label}" for number in range(20) for label in LABELS]
     (desk / "odd.csv").write_text("\n".join(["Text,My  label", *rows]))
     fields = ("--text-field", "Text", "--label-field", "My  label")
-    assert dpicl("data", "odd.csv", *fields, "--labels", ",".join(LABELS)).code == 0
-    assert release(dpicl, *fields, data="odd.csv").code == 0
+    dpicl("data", "odd.csv", *fields, "--labels", ",".join(LABELS)).succeed()
+    release(dpicl, *fields, data="odd.csv").succeed()
     with pytest.raises(UsageError, match="characters together"):
         make_config([f"{'x' * 150} {number}" for number in range(200)], "text")
     with pytest.raises(UsageError, match="one line"):
@@ -304,17 +308,25 @@ def test_libraries_open_what_is_released(tmp_path):
     contents = {form: formats.format_release(prompt, task, form) for form in formats.FORMATS}
     rows = list(csv.DictReader(io.StringIO(contents["csv"])))
     assert [row["label"] for row in rows] == list(LABELS)
-    assert [row["text"] for row in rows] == ["'" + texts[0], *texts[1:]]
+    assert [row["text"] for row in rows] == [
+        "'" + texts[0],
+        *texts[1:],
+    ]
     frame = pandas.read_parquet(io.BytesIO(contents["parquet"]))
     assert frame.text.tolist() == texts and frame.label.tolist() == list(LABELS)
     (tmp_path / "train.parquet").write_bytes(contents["hf"])
     data = datasets.Dataset.from_parquet(
         str(tmp_path / "train.parquet"), cache_dir=str(tmp_path / "cache")
     )
-    assert list(data["text"]) == texts and data.features["label"].names == list(task.labels)
+    assert list(data["text"]) == texts
+    assert data.features["label"].names == list(task.labels)
     assert [data.features["label"].int2str(label) for label in data["label"]] == list(LABELS)
     chat = json.loads(contents["messages-openai"])["messages"]
-    assert [one["role"] for one in chat] == ["system", *["user", "assistant"] * 3, "user"]
+    assert [one["role"] for one in chat] == [
+        "system",
+        *["user", "assistant"] * 3,
+        "user",
+    ]
     anthropic = json.loads(contents["messages-anthropic"])
     roles = [one["role"] for one in anthropic["messages"]]
     assert anthropic["system"] and roles == [*["user", "assistant"] * 3, "user"]
@@ -346,20 +358,17 @@ def test_answers_of_both_kinds(dpicl, desk):
     (desk / "new.csv").write_text("id,text\n7,where is my money\nq8,the app is broken\n")
     words = ("--data", "tickets.csv", *ALWAYS)
     answer = dpicl("answer", "voting", *words, "--queries", "new.txt", "--option", "slots=4",
-                   "--option", "examples_per_slot=1", "--out", "a.jsonl", "--json")  # fmt: skip
-    assert answer.code == 0, answer.err
-    rows = [json.loads(line) for line in (desk / "a.jsonl").read_text().splitlines()]
+                   "--option", "examples_per_slot=1", "--out", "a.jsonl", "--json").succeed()  # fmt: skip
+    rows = read_rows(desk / "a.jsonl")
     assert [(row["id"], row["text"]) for row in rows] == [
         ("1", "where is my money"), ("2", ""), ("3", "the app is broken")
     ]  # fmt: skip
     assert rows.pop(1)["answer"] == "" and "1 of 3 queries have no text" in answer.err
-    assert {row["answer"] for row in rows} <= set(LABELS) and answer.json["card"]["privacy"][
-        "queries"
-    ] == 2
+    assert {row["answer"] for row in rows} <= set(LABELS)
+    assert answer.json["card"]["privacy"]["queries"] == 2
     answer = dpicl("answer", "embedding_centroids", *words, "--queries", "new.csv", "--option", "embedding=sim",
-                   "--out", "b.jsonl", "--json")  # fmt: skip
-    assert answer.code == 0, answer.err
-    assert [json.loads(line)["id"] for line in (desk / "b.jsonl").read_text().splitlines()] == [
+                   "--out", "b.jsonl", "--json").succeed()  # fmt: skip
+    assert [row["id"] for row in read_rows(desk / "b.jsonl")] == [
         "7",
         "q8",
     ]
@@ -376,10 +385,14 @@ def test_answers_of_both_kinds(dpicl, desk):
 
 
 def test_from_python(desk):
-    made = package.release("tang", data="tickets.csv", labels=LABELS, size=20, model="sim",
+    released = package.release("tang", data="tickets.csv", labels=LABELS, size=20, model="sim",
                            options={"slots": 4, "tokens": 3}, out="demos.jsonl")  # fmt: skip
-    assert len(made.demonstrations) == 4 and made.instruction is None and made.card["private"]
-    assert made.text() == (desk / "demos.jsonl").read_text()
+    assert (
+        len(released.demonstrations) == 4
+        and released.instruction is None
+        and released.card["private"]
+    )
+    assert released.text() == (desk / "demos.jsonl").read_text()
     answers = package.answer("embedding_centroids", data="tickets.csv", labels=LABELS, model="sim",
                              queries=["where is my money"], size=dict.fromkeys(LABELS, 20),
                              options={"embedding": "sim"}).answers  # fmt: skip
@@ -392,12 +405,16 @@ def test_from_python(desk):
 
 @pytest.mark.parametrize(
     ("where", "charged"),
-    [((models, "load"), 0), ((release_job, "charge"), 0), ((formats.PrivateRelease, "save"), 1)],
+    [
+        ((models, "load"), 0),
+        ((release_job, "charge"), 0),
+        ((formats.PrivateRelease, "save"), 1),
+    ],
 )
 def test_a_release_that_is_stopped_says_whether_its_charge_stays(
     dpicl, desk, monkeypatch, where, charged
 ):
-    def stop(*given, trial=False, **more):
+    def stop(*arguments, trial=False, **more):
         if not trial:
             raise KeyboardInterrupt
 
@@ -415,7 +432,7 @@ def test_how_far_a_release_is_from_private_records_is_not_said(dpicl, desk, monk
         counted.append((stages._stage, f"{done} of {total} {unit}"))
 
     monkeypatch.setattr(Stages, "report", report)
-    assert release(dpicl).code == 0
+    release(dpicl).succeed()
     stages = {stage for stage, _ in counted}
     assert stages == {"trying the release without a record", "timing it with 24 made-up records"}
     assert counted[-1][1] == "4 of 4 demonstrations"
@@ -426,17 +443,18 @@ def test_utility_is_measured_on_public_records_first(dpicl, desk):
     refuse(answer, "public.csv")
     assert "loading" not in answer.err
     write_csv(desk / "public.csv", 12)
-    answer = release(dpicl, "--public-test", "public.csv", "--json")
-    assert answer.code == 0, answer.err
-    found = answer.json["card"]["utility"]
-    assert (found["metric"], found["trained_on"], found["tested"]) == ("acc_calibrated", 18, 18)
+    answer = release(dpicl, "--public-test", "public.csv", "--json").succeed()
+    utility = answer.json["card"]["utility"]
+    assert utility["metric"] == "acc_calibrated"
+    assert utility["trained_on"] == 18
+    assert utility["tested"] == 18
     controls = ["zero_shot", "public_demonstrations", "repeated_label", "topic_words"]
     names = ["tang", *controls, "public records in the prompt"]
-    assert [row["name"] for row in found["rows"]] == names
-    assert all(0 <= row["low"] <= row["score"] <= row["high"] <= 1 for row in found["rows"])
+    assert [row["name"] for row in utility["rows"]] == names
+    assert all(0 <= row["low"] <= row["score"] <= row["high"] <= 1 for row in utility["rows"])
     page = (desk / "demos.card.md").read_text()
     assert "| tang | " in page and "On the private records it may be" in page
-    assert found["not_better_than"] == names[1:]  # what knows nothing beats nothing
+    assert utility["not_better_than"] == names[1:]  # what knows nothing beats nothing
     assert (
         "not shown to be better than that of zero_shot" in answer.err
         and "not shown to be better" in page
@@ -483,18 +501,17 @@ def test_what_beats_the_others_is_measured_alone_at_no_cost(dpicl, desk):
     words = {"billing": "money", "technical": "screen", "refund": "parcel"}
     rows = [f"{word} case {n},{label}" for n in range(14) for label, word in words.items()]
     (desk / "public.csv").write_text("\n".join(["text,label", *rows]))
-    given = ("release", "embedding_centroids", "--data", "tickets.csv", *ALWAYS[:-1], 8, "--option", "embedding=sim",
+    command = ("release", "embedding_centroids", "--data", "tickets.csv", *ALWAYS[:-1], 8, "--option", "embedding=sim",
              "--public-test", "public.csv", "--measure-only", "--out", "desk.json")  # fmt: skip
-    answer = dpicl(*given, "--json")
-    assert answer.code == 0, answer.err
+    answer = dpicl(*command, "--json").succeed()
     utility = answer.json["card"]["utility"]
     scores = {row["name"]: row for row in utility["rows"]}
     assert scores["embedding_centroids"]["low"] > scores["zero_shot"]["high"]
     assert "zero_shot" not in utility["not_better_than"]
-    shown = dpicl(*given)
+    shown = dpicl(*command)
     assert f"{scores['zero_shot']['score']:.3f}" in shown.out and "charging" not in shown.err
     assert not list(desk.glob("desk*")) and answer.json["budgets"] == []
-    assert dpicl("budget", "--json").json == {"private_sets": []}
+    assert_nothing_charged(dpicl)
 
 
 def test_utility_of_answers_is_measured_for_as_many_queries(dpicl, desk):
@@ -511,8 +528,7 @@ def test_utility_of_answers_is_measured_for_as_many_queries(dpicl, desk):
     )
     answer = dpicl(
         "answer", "voting", *words, "--option", "slots=4", "--out", "answers.jsonl", "--json"
-    )
-    assert answer.code == 0, answer.err
+    ).succeed()
     utility = answer.json["card"]["utility"]
     assert utility["tested"] == 2 and utility["rows"][0]["name"] == "voting"
 
@@ -538,13 +554,13 @@ def test_a_workbook_and_tables_in_memory_are_read_as_a_file_is(desk):
 
 
 def test_rows_in_memory_that_cannot_be_read_show_nothing(desk):
-    given = {"labels": LABELS, "model": "sim", "noise": "seeded", "size": 20}
+    settings = {"labels": LABELS, "model": "sim", "noise": "seeded", "size": 20}
     for data, words in (
         (7, "Records are a file"),
         ([("a swordfish", "weather")] * 3, "the list row 0"),
     ):
         with pytest.raises(DpiclError, match=words) as error:
-            package.release("tang", data=data, **given)
+            package.release("tang", data=data, **settings)
         assert "swordfish" not in str(error.value)
 
 
@@ -562,7 +578,10 @@ def test_a_program_describes_its_rows_as_it_numbers_them(desk):
     assert described.document["what"] == "the DataFrame" and described.code == 1
     assert sorted(line for lines in split["faults"].values() for line in lines) == [12, 20]
     assert described.document["persons"][0]["largest"] == 2
-    for rows in (frame.loc[[20, 5]], [("", "billing"), ("a", "refund")]):
+    for rows in (
+        frame.loc[[20, 5]],
+        [("", "billing"), ("a", "refund")],
+    ):
         (split,) = package.data(rows, labels=["billing", "refund"]).document["splits"]
         assert [*split["faults"].values()] == [[0]]
     with pytest.raises(UsageError, match="person_field is for a file"):
@@ -571,7 +590,7 @@ def test_a_program_describes_its_rows_as_it_numbers_them(desk):
 
 
 def test_records_known_under_another_name_are_refused(dpicl, desk):
-    assert release(dpicl, "--total-epsilon", 1.1).code == 0
+    release(dpicl, "--total-epsilon", 1.1).succeed()
     (desk / "copy.csv").write_text((desk / "tickets.csv").read_text())
     refuse(
         release(dpicl, "--private-set", "fresh", data="copy.csv", out="x.jsonl"),

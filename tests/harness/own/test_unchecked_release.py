@@ -1,8 +1,6 @@
 """A plug-in that has not passed the kit on this machine releases nothing with secure noise, unless it is asked to; then
 the card, whatever shows it, begins with that."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -16,7 +14,7 @@ from dpicl.mechanisms.embedding_centroids import EmbeddingCentroids
 from dpicl.own.card import UNCHECKED, PrivacyCard
 from dpicl.own.card_pages import card_markdown
 from tests.harness.helpers import refuse
-from tests.harness.own.desk import ALWAYS, LABELS
+from tests.harness.own.desk import ALWAYS, LABELS, assert_nothing_charged, read_card
 
 LEAKY = """
 import sys
@@ -64,13 +62,12 @@ def test_it_is_released_after_the_check_alone(dpicl, desk, plugin):
     )
     mark_checked(plugin, passed=False)
     refuse(dpicl("release", *WORDS, "--out", "x.jsonl"), "leaky", "--allow-unchecked")
-    assert dpicl("budget", "--json").json == {"private_sets": []} and not list(desk.glob("x.*"))
+    assert_nothing_charged(dpicl)
+    assert not list(desk.glob("x.*"))
     mark_checked(plugin)
-    answer = dpicl("release", *WORDS, "--out", "x.jsonl", "--json")
-    assert answer.code == 0, answer.err
-    assert answer.json["card"]["private"] and answer.json["card"]["warning"].startswith(
-        "WORTH NOTHING"
-    )
+    answer = dpicl("release", *WORDS, "--out", "x.jsonl", "--json").succeed()
+    assert answer.json["card"]["private"]
+    assert answer.json["card"]["warning"].startswith("WORTH NOTHING")
     plugin.write_text(LEAKY + "# edited\n")
     refuse(dpicl("release", *WORDS, "--out", "y.jsonl"), "leaky", "as it is now")
 
@@ -87,15 +84,15 @@ def test_every_output_says_first_that_nobody_checked_the_code(dpicl, desk, plugi
     assert any(
         each.startswith("If its code does what it declares, this release is (") for each in rest
     )
-    card = json.loads((desk / "x.card.json").read_text())
+    card = read_card("x")
     assert card["warning"].startswith(UNCHECKED) and card["private"] is False
-    made = package.release(plugin, **python_words(), allow_unchecked=True)
-    assert made.card["warning"].startswith(UNCHECKED) and not made.card["private"]
+    released = package.release(plugin, **python_words(), allow_unchecked=True)
+    assert released.card["warning"].startswith(UNCHECKED) and not released.card["private"]
 
 
 def test_seeded_noise_needs_no_check(plugin):
-    made = package.release(plugin, **python_words(), noise="seeded")
-    assert made.card["warning"].startswith("NOT PRIVATE")
+    released = package.release(plugin, **python_words(), noise="seeded")
+    assert released.card["warning"].startswith("NOT PRIVATE")
 
 
 def python_words() -> dict[str, object]:

@@ -1,7 +1,5 @@
 """A result counts where its cell and its records are those of a run now."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3
@@ -66,7 +64,7 @@ def test_results_of_other_records_are_stale_everywhere(lab):
     def read_files(pattern):
         return {file.name: file.read_text() for file in lab.results.rglob(pattern)}
 
-    assert lab("run").code == 0
+    lab("run").succeed()
     assert "2 already present" in lab("run").out
     assert "different data" not in lab("board").out
     before = read_files("*.json")
@@ -74,7 +72,9 @@ def test_results_of_other_records_are_stale_everywhere(lab):
     lab.records([*TRAIN, *OTHER])
     plan = lab("plan", "--json")
     assert statuses(plan) == ["stale", "stale"]
-    assert (plan.json["present"], plan.json["stale"], plan.json["missing"]) == (0, 2, 0)
+    assert plan.json["present"] == 0
+    assert plan.json["stale"] == 2
+    assert plan.json["missing"] == 0
     assert "train" in plan.json["cells"][0]["reason"]
     shown, run = lab("plan").out, lab("run")
     assert run.code == 2 and "already present" not in run.out
@@ -92,10 +92,14 @@ def test_results_of_other_records_are_stale_everywhere(lab):
 
     lab.records([*TRAIN, *OTHER], rows_of("check", 2))
     plan = lab("plan", "--json")
-    assert statuses(plan) == ["stale", "stale"] and "test" in plan.json["cells"][0]["reason"]
+    assert statuses(plan) == ["stale", "stale"]
+    assert "test" in plan.json["cells"][0]["reason"]
 
 
-@pytest.mark.parametrize(("command", "where"), [("run", "no folder"), ("plan", "unset")])
+@pytest.mark.parametrize(
+    ("command", "where"),
+    [("run", "no folder"), ("plan", "unset")],
+)
 def test_a_source_that_is_missing_stops_all_but_boards(lab, tmp_path, monkeypatch, command, where):
     lab("run")
     if where == "unset":
@@ -133,7 +137,8 @@ def test_a_worker_never_overwrites_a_result_of_other_records(lab, own_cache):
     (prism,) = [result for result in lab.store().load_all()[0] if result.cell.mechanism == "prism"]
     path = lab.store().path(prism.cell)
     text = path.read_text()
-    job, events = Job(prism.suite, lab.results), list[Any]()
+    job = Job(prism.suite, lab.results)
+    events = list[Any]()
     Inline().run([prism.cell], job, events.append)
     lab.records([*TRAIN, *OTHER])
     Inline().run([prism.cell], job, events.append)
@@ -207,15 +212,16 @@ def test_the_board_of_a_part_says_how_much_is_there(lab, tmp_path):
     lab.path = suite(tmp_path, "zero_shot", "prism", "esa")
     plan = lab("plan", "--json").json
     assert [cell["status"] for cell in plan["cells"] if cell["mechanism"] == "esa"] == ["skipped"]
-    assert (plan["missing"], plan["skipped"]) == (2, 1)
+    assert plan["missing"] == 2
+    assert plan["skipped"] == 1
     assert all(
         "aggregates texts" in cell["reason"]
         for cell in plan["cells"]
         if cell["status"] == "skipped"
     )
-    assert lab("run", "--mechanism", "zero_shot").code == 0
+    lab("run", "--mechanism", "zero_shot").succeed()
     assert "1 of 2 cells" in lab("board", "--json").json["notes"][0]
-    assert lab("run").code == 0
+    lab("run").succeed()
     assert not any("Incomplete" in note for note in lab("board", "--json").json["notes"])
 
 
@@ -235,13 +241,18 @@ def changing(dpicl, tmp_path):
         def __call__(self, command, *flags):
             return dpicl(command, self.path, *self.flags, *flags)
 
+        def assert_stale(self, reason):
+            """Its one result is, for this reason."""
+            (cell,) = self("plan", "--json").json["cells"]
+            assert cell["status"] == "stale"
+            assert reason in cell["reason"]
+
         def require_stale(self, reason):
             """Everything is, for this reason, until it is made again."""
             texts = {file: file.read_text() for file in (tmp_path / "results").rglob("*.json")}
             plan = self("plan", "--json").json
-            assert {cell["status"] for cell in plan["cells"]} == {"stale"} and reason in plan[
-                "cells"
-            ][0]["reason"]
+            assert {cell["status"] for cell in plan["cells"]} == {"stale"}
+            assert reason in plan["cells"][0]["reason"]
             run = self("run")
             assert run.code == 2 and reason in run.err and "--rerun-stale" in run.err
             assert {
@@ -344,7 +355,7 @@ def test_results_of_a_plugin_whose_files_changed_are_stale(changing, tmp_path, m
     lab = changing("{name: reads}", plugin=plugin)
 
     forget_plugins()
-    assert lab("run").code == 0
+    lab("run").succeed()
     forget_plugins()
     for path in unread:
         (folder / path).write_text("a = 2")
@@ -352,8 +363,7 @@ def test_results_of_a_plugin_whose_files_changed_are_stale(changing, tmp_path, m
     for path in read:
         (folder / path).write_text("a = 22")
         forget_plugins()
-        (cell,) = lab("plan", "--json").json["cells"]
-        assert cell["status"] == "stale" and path in cell["reason"]
+        lab.assert_stale(path)
         (folder / path).write_text("a = 1")
     (folder / "missing.txt").write_text("it is there now")
     forget_plugins()
@@ -403,14 +413,13 @@ def test_files_of_libraries_and_other_folders_are_not_missed(changing, tmp_path,
     monkeypatch.setenv("WORDS_FILE", str(outside))
     lab = changing("{name: elsewhere}", plugin=folder / "elsewhere.py")
     forget_plugins()
-    assert lab("run").code == 0
+    lab("run").succeed()
     (result,) = Store(tmp_path / "results", "own").load_all()[0]
     (files,) = (result.manifest.plugin_files or {}).values()
     assert sorted(files) == ["(outside)/list.txt", "library.txt", "rows.npy", "words.db"]
     assert str(tmp_path) not in result.model_dump_json()
     outside.write_text("b")
-    (cell,) = lab("plan", "--json").json["cells"]  # the process that has read it
-    assert cell["status"] == "stale" and "list.txt" in cell["reason"]
+    lab.assert_stale("list.txt")  # the process that has read it
     forget_plugins()
     unknown = lab("plan", "--json").json["unknown"]
     assert "files outside of the plug-in's folder" in unknown and "environment" in unknown
@@ -418,8 +427,7 @@ def test_files_of_libraries_and_other_folders_are_not_missed(changing, tmp_path,
         content = (folder / name).read_bytes()
         (folder / name).write_bytes(content + b"\0")
         forget_plugins()
-        (cell,) = lab("plan", "--json").json["cells"]
-        assert cell["status"] == "stale" and name in cell["reason"]
+        lab.assert_stale(name)
         (folder / name).write_bytes(content)
     forget_plugins()
 
@@ -445,7 +453,7 @@ def test_results_of_a_plugins_model_that_changed_are_stale(changing, tmp_path):
     (folder / "mine.py").write_text(MODEL)
     lab = changing("zero_shot", model="mine", plugin=folder / "mine.py")
     forget_plugins()
-    assert lab("run").code == 0
+    lab("run").succeed()
     plan = lab("plan", "--json").json
     assert plan["present"] == 1 and "only loading it tells" in plan["unknown"]
     (folder / "seed.txt").write_text("2")
@@ -453,15 +461,20 @@ def test_results_of_a_plugins_model_that_changed_are_stale(changing, tmp_path):
     lab.require_stale("seed.txt")
     (folder / "mine.py").write_text(f"{MODEL}# edited")
     forget_plugins()
-    (cell,) = lab("plan", "--json").json["cells"]
-    assert cell["status"] == "stale" and "the plug-in file of the model" in cell["reason"]
+    lab.assert_stale("the plug-in file of the model")
     forget_plugins()
 
 
 @pytest.mark.parametrize("suite", ["record", "ginc", "open", "generation"])
 def test_committed_results_are_current(suite):
     folders = sorted({path.parent for path in (ROOT / "results" / suite).glob("*/*/*/*.json")})
-    firsts = [next(read_releases(sorted(folder.glob("*.json"))), None) for folder in folders]
+    firsts = [
+        next(
+            read_releases(sorted(folder.glob("*.json"))),
+            None,
+        )
+        for folder in folders
+    ]
     results = [result for result in firsts if result is not None]
 
     class SameRecords(Fingerprints):

@@ -1,7 +1,5 @@
 """How many seeds find a difference: `dpicl plan --detect`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +15,13 @@ RESULTS = Path(__file__).parents[3] / "results"
 
 def results(seeds: int = 12, source: str = "synthetic") -> list:
     return [
-        make_result(name, score + 0.05 * (seed % step), seed=seed, documents=100, source=source)
+        make_result(
+            name,
+            score + 0.05 * (seed % step),
+            seed=seed,
+            documents=100,
+            source=source,
+        )
         for name, score, step in (("tang", 0.6, 2), ("pta", 0.5, 3))
         for seed in range(seeds)
     ]
@@ -32,14 +36,24 @@ def test_what_so_many_seeds_find_has_the_stated_power() -> None:
 
 def test_more_rows_and_seeds_do_what_they_must() -> None:
     def find(rows: int, seeds: int) -> float:
-        return float(sizing.compute_detectable(0.1, rows, np.array([seeds]), 0.8)[0])
+        return float(
+            sizing.compute_detectable(
+                0.1,
+                rows,
+                np.array([seeds]),
+                0.8,
+            )[0]
+        )
 
     assert find(12, 20) > find(2, 20) > find(2, 40)
 
 
 def test_the_fewest_seeds_that_find_it() -> None:
     (table,) = sizing.tables(results(), detect=0.05, power=0.8)
-    assert (table.task, table.rows, table.seeds, table.documents) == ("agnews", 2, 12, 100)
+    assert table.task == "agnews"
+    assert table.rows == 2
+    assert table.seeds == 12
+    assert table.documents == 100
     tried = np.array([table.needed - 1, table.needed])
     before, enough = sizing.compute_detectable(table.deviation, 2, tried, 0.8)
     assert enough <= 0.05 < before and table.seconds > 0
@@ -61,7 +75,11 @@ def test_models_and_sources_have_tables_of_their_own() -> None:
         for name, score in (("tang", 0.9), ("pta", 0.1))
         for seed in range(2)
     ]
-    tables = sizing.tables([*results(), *other, *results(source="local")], detect=0.2, power=0.8)
+    tables = sizing.tables(
+        [*results(), *other, *results(source="local")],
+        detect=0.2,
+        power=0.8,
+    )
     assert tables[0] == alone
     assert [table.source for table in tables].count("local") == 1
 
@@ -99,7 +117,14 @@ def test_a_plan_agrees_with_the_board_on_committed_results(dpicl, monkeypatch) -
         detectable = tables[one["model"], one["task"]]["detectable"]
         assert detectable[f"{one['epsilon']:g}"] == pytest.approx(one["mde"])
     assert {one["task"] for one in plan["mde"]} >= {"trec", "mit_d"}
-    gains = {(one["model"], one["task"], one["metric"]): one["gain"] for one in plan["headroom"]}
+    gains = {
+        (
+            one["model"],
+            one["task"],
+            one["metric"],
+        ): one["gain"]
+        for one in plan["headroom"]
+    }
     for (model, task), table in tables.items():
         for metric, headroom in table["headroom"].items():
             assert gains[model, task, metric] == headroom["gain"]

@@ -1,7 +1,5 @@
 """Suites: strict reading, and what they expand to."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from pathlib import Path
@@ -75,7 +73,8 @@ def test_options_of_later_places_win(tmp_path):
     assert tang["agnews"]["examples_per_slot"] == 2  # published for agnews
     assert tang["trec"]["examples_per_slot"] == 1
     assert tang["agnews"]["slots"] == tang["trec"]["slots"] == 7
-    assert (tang["agnews"]["tokens"], tang["trec"]["tokens"]) == (100, 5)
+    assert tang["agnews"]["tokens"] == 100
+    assert tang["trec"]["tokens"] == 5
     assert tang["agnews"]["style"] == "completion"  # the class's default
     cells = cells_of(suite, options=[OptionChange(None, "slots", 9)])
     changed_rows = {cell.label: cell.options["slots"] for cell in cells if cell.mechanism == "tang"}
@@ -119,10 +118,18 @@ def test_baselines_of_headroom_come_first_on_their_own_seeds(tmp_path):
     assert {(cell.task, cell.shots) for cell in first} == {("agnews", 4), ("trec", 16)}
     assert len({cell.id for cell in cells}) == len(cells)
     assert {
-        (cell.seed, cell.development) for cell in cells_of(read(tmp_path, HEADROOM), seeds=[8])
+        (cell.seed, cell.development)
+        for cell in cells_of(
+            read(tmp_path, HEADROOM),
+            seeds=[8],
+        )
     } == {(8, True)}
     assert {
-        (cell.seed, cell.development) for cell in cells_of(read(tmp_path, HEADROOM), seeds=[1])
+        (cell.seed, cell.development)
+        for cell in cells_of(
+            read(tmp_path, HEADROOM),
+            seeds=[1],
+        )
     } == {(1, False)}
 
 
@@ -191,16 +198,11 @@ def test_a_share_of_the_private_records_is_in_every_cell(tmp_path):
         ),
         (TEXT + "delta: 1\n", 15, "less than 1"),
         (TEXT + "shots: true\n", 15, "whole number"),
-        (TEXT + "model: sim\n", 15, "Did you mean 'models'"),
         (TEXT + "noise: loud\n", 15, "should be 'seeded'"),
         (TEXT + "noise: secure\n", 15, "dpicl release"),
         (TEXT + "  - name: tang\n", 15, "label"),
         (TEXT.replace("seeds: [0, 1]", "seeds: [0, 1"), 6, "not valid YAML"),
         (TEXT.replace("version: 3\n", ""), 1, "'version' is missing"),
-        (TEXT.replace("name: zero_shot", "3"), 9, "entry 1"),
-        (TEXT.replace("name: zero_shot", "label: tang"), 9, "'name' is missing"),
-        (HEAD + "mechanisms: tang\n", 8, "list"),
-        (TEXT.replace("[0, 1]", "[a]"), 5, "valid integer, not 'a'"),
         (TEXT.replace("agnews, trec", "yes"), 7, "quotes"),
         (TEXT + "task_seeds: [1, 2]\n", 15, "valid dictionary"),
         (TEXT + "task_seeds:\n", 15, "is empty"),
@@ -213,7 +215,6 @@ def test_a_share_of_the_private_records_is_in_every_cell(tmp_path):
             15,
             "'queries' (9) does not cover 10",
         ),
-        (TEXT + "shots: 100000\n", 15, "less than or equal to 10000"),
         (HEADROOM.replace("[7, 8]", "[7, 1]"), 16, "'baseline_seeds' lists 1"),
         (HEADROOM.replace("[7, 8]", "[7, 7]"), 16, "occurs twice"),
         (HEADROOM.replace("  - name: public_demonstrations\n", ""), 15, "public_demonstrations"),
@@ -314,7 +315,8 @@ def test_a_contrast_that_makes_no_sense_is_one_sentence(tmp_path, old, new, word
     text += "  - {name: tang, tasks: [agnews]}\n  - {name: pta, epsilons: [1]}\n"
     path.write_text(text + CONTRAST)
     (planned,) = load_suite(path).planned
-    assert (planned.better, planned.epsilon) == ("tang", 1.0)
+    assert planned.better == "tang"
+    assert planned.epsilon == 1.0
     plain = tmp_path / "plain.yaml"
     plain.write_text(text)
     assert load_suite(path).hash == load_suite(plain).hash  # results stay on their board

@@ -1,7 +1,5 @@
 """Equal tuning: what suites say of it, which cells it runs, what it chooses, and what it writes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -48,7 +46,13 @@ def results_of(grid: Suite, scores: dict[str, float]) -> list[Result]:
     for cell in expand(grid, MECHANISMS):
         names = ("task", "epsilon", "seed", "label", "options")
         settings = {name: getattr(cell, name) for name in names}
-        results.append(make_result(cell.mechanism, scores.get(cell.label, 0.25), **settings))
+        results.append(
+            make_result(
+                cell.mechanism,
+                scores.get(cell.label, 0.25),
+                **settings,
+            )
+        )
     return results
 
 
@@ -203,17 +207,16 @@ def test_a_damaged_choice_is_one_sentence_with_file_and_line(tmp_path, old, new,
         load_suite(tmp_path / "suite.yaml")
 
 
-def test_tune_refuses_first_what_it_could_not_finish(dpicl, tmp_path, monkeypatch):
-    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
-    path = tmp_path / "suite.yaml"
+def test_tune_refuses_first_what_it_could_not_finish(dpicl, local_data):
+    path = local_data / "suite.yaml"
     path.write_text(TEXT)
-    other = dpicl(f"tune {path} --task dbpedia --results {tmp_path}/results")
+    other = dpicl(f"tune {path} --task dbpedia --results {local_data}/results")
     assert other.code == 2 and "agnews, shared_facts, trec" in other.err
-    (tmp_path / "suite.tuned.yaml").mkdir()
+    (local_data / "suite.tuned.yaml").mkdir()
     for command in ("tune", "plan"):
-        folder = dpicl(command, path, "--results", tmp_path / "results")
+        folder = dpicl(command, path, "--results", local_data / "results")
         assert folder.code == 2 and "suite.tuned.yaml" in folder.err
-    assert not (tmp_path / "results").exists()
+    assert not (local_data / "results").exists()
 
 
 @pytest.mark.parametrize("key", ["queries: 3", "baseline_seeds: [1]", "baseline_seeds: [7]"])
@@ -244,7 +247,14 @@ def test_a_row_has_what_it_lists_of_tasks_models_and_epsilons(tmp_path):
             "tasks: [trec]",
             {("trec", model, epsilon) for model in ("sim", "embedded") for epsilon in (1.0, 8.0)},
         ),
-        (by_model, {("trec", "sim", 8.0), ("agnews", "embedded", 8.0), ("trec", "embedded", 8.0)}),
+        (
+            by_model,
+            {
+                ("trec", "sim", 8.0),
+                ("agnews", "embedded", 8.0),
+                ("trec", "embedded", 8.0),
+            },
+        ),
     ):
         cells = expand(read(tmp_path, text.replace(GRID, tasks)), MECHANISMS)
         assert {
@@ -260,9 +270,8 @@ def test_a_row_has_what_it_lists_of_tasks_models_and_epsilons(tmp_path):
             read(tmp_path, TEXT.replace(GRID, tasks))
 
 
-def test_tune_runs_what_is_missing_and_a_run_wants_its_choice(dpicl, tmp_path, monkeypatch):
-    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
-    path, results = tmp_path / "suite.yaml", tmp_path / "results"
+def test_tune_runs_what_is_missing_and_a_run_wants_its_choice(dpicl, local_data):
+    path, results = local_data / "suite.yaml", local_data / "results"
     text = TEXT.replace("test_records: 12", "test_records: 4").replace(
         "slots: 4", "slots: 2, tokens: 2"
     )
@@ -271,10 +280,10 @@ def test_tune_runs_what_is_missing_and_a_run_wants_its_choice(dpicl, tmp_path, m
     )
     before = dpicl(f"run {path} --results {results}")
     assert before.code == 2 and "dpicl tune" in before.err and "pta" in before.err
-    first = dpicl(f"tune {path} --results {results} --task trec --json")
-    assert first.code == 0, first.err
+    first = dpicl(f"tune {path} --results {results} --task trec --json").succeed()
     (on_trec,) = first.json["tasks"].values()
-    assert set(first.json["tasks"]) == {"trec"} and len(on_trec["rows"]["pta"]["settings"]) == 6
+    assert set(first.json["tasks"]) == {"trec"}
+    assert len(on_trec["rows"]["pta"]["settings"]) == 6
     assert on_trec["rows"]["pta"]["command"].startswith("dpicl tune")
     assert len(list(results.rglob("*.json"))) == 12  # settings x seeds
     again = dpicl(

@@ -41,7 +41,8 @@ def compute_exactly(queries):
     cuts = [0.0, *sorted(1 / level for level in levels if level > 1), 1.0]
     chances = np.zeros(len(levels) + 1)
     for low, high in itertools.pairwise(cuts):
-        w, weights = (low + high) / 2 + (high - low) / 2 * NODES, WEIGHTS * (high - low) / 2
+        w = (low + high) / 2 + (high - low) / 2 * NODES
+        weights = WEIGHTS * (high - low) / 2
         alive = np.ones_like(w)
         for at, level in enumerate(levels):
             above = np.minimum(1.0, w * level)
@@ -87,17 +88,33 @@ def rounds(size, number, raise_first):
             queries = [*[-0.5, -1.5, 0.3][state:], 0.0]
             raised = [h + size * (at < raise_first[state]) for at, h in enumerate(queries)]
             chances = zip(compute_exactly(raised), compute_exactly(queries), strict=True)
-            after += [(with_it * p, without * q, min(at, 2)) for at, (p, q) in enumerate(chances)]
+            after += [
+                (
+                    with_it * p,
+                    without * q,
+                    min(at, 2),
+                )
+                for at, (p, q) in enumerate(chances)
+            ]
         pairs = after
     return np.array([p for p, _, _ in pairs]), np.array([q for _, q, _ in pairs])
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.2])
-@pytest.mark.parametrize("plan", [(1, 1, 1), (9, 9, 9), (1, 9, 2), (0, 9, 1)])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        (1, 1, 1),
+        (9, 9, 9),
+        (1, 9, 2),
+        (0, 9, 1),
+    ],
+)
 def test_adaptive_rounds_stay_below_the_bound_in_both_directions(plan, rate):
     size, number = 0.4, 4
     present, absent = rounds(size, number, plan)
-    assert present.sum() == pytest.approx(1) and absent.sum() == pytest.approx(1)
+    assert present.sum() == pytest.approx(1)
+    assert absent.sum() == pytest.approx(1)
     present = (1 - rate) * absent + rate * present
     event = dp.PoissonSampledDpEvent(
         rate, dp.SelfComposedDpEvent(AboveThresholdDpEvent(size), number)
@@ -110,13 +127,27 @@ def test_adaptive_rounds_stay_below_the_bound_in_both_directions(plan, rate):
 def test_rounds_and_choices_on_one_sample_stay_below_the_bound():
     """A round, then a choice of two at one end of its range, twice; both directions, with and without sampling."""
     size, width, rate = 0.3, 0.5, 0.1
-    first = np.stack([compute_exactly([0.0, 0.5]), compute_exactly([-size, 0.5])])
+    first = np.stack(
+        [
+            compute_exactly([0.0, 0.5]),
+            compute_exactly([-size, 0.5]),
+        ]
+    )
     t = 0.7 * width
     high = math.expm1(t - width) / math.expm1(-width)
-    choice = np.array([[high, 1 - high], [high * math.exp(-t), (1 - high) * math.exp(width - t)]])
+    choice = np.array(
+        [
+            [high, 1 - high],
+            [
+                high * math.exp(-t),
+                (1 - high) * math.exp(width - t),
+            ],
+        ]
+    )
     once = [np.outer(a, b).ravel() for a, b in zip(first, choice, strict=True)]
     present, absent = (np.outer(side, side).ravel() for side in once)
-    assert present.sum() == pytest.approx(1, abs=1e-9) and absent.sum() == pytest.approx(1)
+    assert present.sum() == pytest.approx(1, abs=1e-9)
+    assert absent.sum() == pytest.approx(1)
     inside = dp.SelfComposedDpEvent(
         dp.ComposedDpEvent((AboveThresholdDpEvent(size), BoundedRangeDpEvent(width))), 2
     )
@@ -133,7 +164,10 @@ def test_two_outcomes_compose_as_binomials():
     present, absent = round_pair(size)
     np.testing.assert_allclose(np.log(present / absent), [size, -2 * size])
     k = np.arange(number + 1)
-    ways = np.array([math.comb(number, int(each)) for each in k], dtype=float)
+    ways = np.array(
+        [math.comb(number, int(each)) for each in k],
+        dtype=float,
+    )
     p, q = [ways * side[0] ** k * side[1] ** (number - k) for side in (present, absent)]
     event = dp.SelfComposedDpEvent(AboveThresholdDpEvent(size), number)
     upper = epsilon(event, 1e-5).upper
@@ -142,8 +176,16 @@ def test_two_outcomes_compose_as_binomials():
 
 def test_the_adversary_of_the_slack_is_a_round():
     pair = round_adversary(0.4)
-    np.testing.assert_allclose(pair.present, compute_exactly([0.0] * (QUESTIONS + 1)), atol=1e-12)
-    np.testing.assert_allclose(pair.absent, compute_exactly([-0.4] + [0.0] * QUESTIONS), atol=1e-12)
+    np.testing.assert_allclose(
+        pair.present,
+        compute_exactly([0.0] * (QUESTIONS + 1)),
+        atol=1e-12,
+    )
+    np.testing.assert_allclose(
+        pair.absent,
+        compute_exactly([-0.4] + [0.0] * QUESTIONS),
+        atol=1e-12,
+    )
 
 
 def sample(primitive, noise, slots=1, times=1):
@@ -153,7 +195,8 @@ def sample(primitive, noise, slots=1, times=1):
 
 
 def test_the_primitive_answers_with_the_exact_chances():
-    queries, ends = [-1.2, 0.4, -0.3], np.zeros(4)
+    queries = [-1.2, 0.4, -0.3]
+    ends = np.zeros(4)
     primitive, noise = AboveThreshold(0.5, 1, 8.0), make_noise(3)
     assert primitive.scale == 1 / 8
     for _ in range(2000):
@@ -246,7 +289,12 @@ def test_events_and_permits_of_rounds():
 def test_without_noise_the_comparison_is_exact():
     primitive = AboveThreshold(0.5, 2, math.inf)
     ask = primitive.start(
-        Sample(((), ()), primitive.event, Recorder(allowed=False), own_slots=True)
+        Sample(
+            ((), ()),
+            primitive.event,
+            Recorder(allowed=False),
+            own_slots=True,
+        )
     )
     assert not ask(np.array([0.5, 0.4]))
     assert ask(np.array([0.5, 0.5]))
@@ -257,4 +305,7 @@ def test_the_chance_of_a_first_yes_is_that_of_laplace_noise(distance):
     np.testing.assert_allclose(
         first_chances(distance, 0.3), compute_exactly([distance / 0.3])[::-1], atol=1e-9
     )
-    assert first_chances(distance, 0.0).tolist() == [float(distance < 0), float(distance >= 0)]
+    assert first_chances(distance, 0.0).tolist() == [
+        float(distance < 0),
+        float(distance >= 0),
+    ]

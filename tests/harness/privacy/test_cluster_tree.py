@@ -25,7 +25,10 @@ from tests.examples import examples
 from tests.harness.accounting.makers import WILD, make_noise, pay
 
 #: Coordinates that fall on grid positions and interval borders as often as beside them.
-COORDINATE = st.one_of(st.sampled_from([i / 8 for i in range(-8, 9)]), st.floats(-1, 1))
+COORDINATE = st.one_of(
+    st.sampled_from([i / 8 for i in range(-8, 9)]),
+    st.floats(-1, 1),
+)
 RADIUS = 0.7
 
 
@@ -38,20 +41,30 @@ def points(minimum=0, maximum=12, dimensions=2, elements=COORDINATE):
 def slow_scores(inside, grid, interval, expected):
     """DPM's two scores, point by point, in numbers of points."""
     scores = np.zeros((inside.shape[1], len(grid)))
-    for dimension, at in itertools.product(range(inside.shape[1]), range(len(grid))):
+    for dimension, at in itertools.product(
+        range(inside.shape[1]),
+        range(len(grid)),
+    ):
         column, s = inside[:, dimension].tolist(), grid[at]
         below = sum(x < s for x in column)
         share = min(below, len(column) - below) / expected
         if share <= 1 / 12:
             centre = 0.3 * share / (1 / 12)
         else:
-            centre = min(1.0, 0.3 + 0.7 * (share - 1 / 12) / (1 / 2 - 1 / 12))
+            centre = min(
+                1.0,
+                0.3 + 0.7 * (share - 1 / 12) / (1 / 2 - 1 / 12),
+            )
         near = sum(s - interval / 2 <= x < s + interval / 2 for x in column)
         scores[dimension, at] = expected * (centre + 5 * max(0.0, 1 - near / expected))
     return scores
 
 
-@given(points(maximum=10), st.floats(0.5, 30), st.integers(1, 8))
+@given(
+    points(maximum=10),
+    st.floats(0.5, 30),
+    st.integers(1, 8),
+)
 def test_scores_are_dpms_centreness_and_emptiness(inside, expected, intervals):
     grid = grid_positions(1.0, intervals)
     got = split_scores(inside, grid, 2 / intervals, expected)
@@ -106,7 +119,9 @@ class Readable:
     seeded = True
 
     def __init__(self, levels, seed, forced=True):
-        self.counts_left, self.generator, self.forced = levels, np.random.default_rng(seed), forced
+        self.counts_left = levels
+        self.generator = np.random.default_rng(seed)
+        self.forced = forced
 
     def gaussian(self, scale, size):
         self.counts_left -= 1
@@ -115,7 +130,11 @@ class Readable:
     def gumbel(self, size):
         if not self.forced:
             return self.generator.gumbel(size=size)
-        return np.where(np.arange(size) == self.generator.integers(size), 1e9, 0.0)
+        return np.where(
+            np.arange(size) == self.generator.integers(size),
+            1e9,
+            0.0,
+        )
 
 
 def make_values(size):
@@ -168,7 +187,10 @@ def test_the_number_of_points_shows_nowhere_where_it_is_private():
     """Nothing is split, so the one cluster shows what is released without noise: the expected number."""
     for number in (0, 3, 40):
         tree = ClusterTree(1.0, RADIUS, levels=1, intervals=1, expected=6.0)
-        clusters = tree.clusters(np.full((number, 2), 0.3), pay(tree, Unsplit(), own_slots=number))
+        clusters = tree.clusters(
+            np.full((number, 2), 0.3),
+            pay(tree, Unsplit(), own_slots=number),
+        )
         assert [cluster.weight for cluster in clusters] == [6.0]
 
 
@@ -198,20 +220,36 @@ def slow_tree(rows, radius, levels, intervals):
             2 * radius / intervals,
             len(rows) / 2**level,
         )
-        d, s = max(places, key=lambda place: scores[place[0], grid.index(place[1])])
-        left, right = [p for p in inside if p[d] < s], [p for p in inside if p[d] >= s]
+        d, s = max(
+            places,
+            key=lambda place: scores[place[0], grid.index(place[1])],
+        )
+        left = [p for p in inside if p[d] < s]
+        right = [p for p in inside if p[d] >= s]
         if min(len(left), len(right)) <= len(rows) / 2 ** (levels + 1):
             return [inside]
         low, high = list(lower), list(upper)
         high[d] = low[d] = s
         return grow(left, lower, high, level + 1) + grow(right, low, upper, level + 1)
 
-    return grow(list(rows), [-radius] * rows.shape[1], [radius] * rows.shape[1], 0)
+    return grow(
+        list(rows),
+        [-radius] * rows.shape[1],
+        [radius] * rows.shape[1],
+        0,
+    )
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_without_noise_the_tree_is_dpm_done_slowly(seed):
-    rows = clip_norm(np.random.default_rng(seed).normal(0, 0.4, size=(24, 2 + seed % 2)), RADIUS)
+    rows = clip_norm(
+        np.random.default_rng(seed).normal(
+            0,
+            0.4,
+            size=(24, 2 + seed % 2),
+        ),
+        RADIUS,
+    )
     off = ClusterTree(0.0, RADIUS, levels=3, intervals=6)
     got = off.clusters(rows, pay(off, make_noise()))
     slow = slow_tree(rows, RADIUS, 3, 6)
@@ -219,28 +257,43 @@ def test_without_noise_the_tree_is_dpm_done_slowly(seed):
     expected = sorted(
         (np.mean(cluster, axis=0) for cluster in slow), key=lambda mean: mean.tolist()
     )
-    np.testing.assert_allclose(sorted(c.centre.tolist() for c in got), expected, atol=1e-12)
+    np.testing.assert_allclose(
+        sorted(c.centre.tolist() for c in got),
+        expected,
+        atol=1e-12,
+    )
 
 
 def test_counts_and_sums_have_noise_of_the_stated_scale():
     """Two points far apart on one axis and a grid of one position: the split is certain."""
     rows = np.repeat([[-1.0], [1.0]], 50, axis=0)
-    tree, noise = ClusterTree(0.4, 1.0, levels=1, intervals=1), make_noise()
+    tree = ClusterTree(0.4, 1.0, levels=1, intervals=1)
+    noise = make_noise()
     counts, sums = [], []
     for _ in range(600):
         got = tree.clusters(rows, pay(tree, noise))
         counts += [c.weight - 50 for c in got]
         sums += [float(c.centre[0] * c.weight - math.copysign(50, c.centre[0])) for c in got]
     assert (
-        stats.kstest(counts, stats.norm(scale=math.sqrt(2) * tree.count_multiplier).cdf).pvalue
+        stats.kstest(
+            counts,
+            stats.norm(scale=math.sqrt(2) * tree.count_multiplier).cdf,
+        ).pvalue
         > 1e-4
     )
-    assert stats.kstest(sums, stats.norm(scale=2 * tree.sum_multiplier).cdf).pvalue > 1e-4
+    assert (
+        stats.kstest(
+            sums,
+            stats.norm(scale=2 * tree.sum_multiplier).cdf,
+        ).pvalue
+        > 1e-4
+    )
 
 
 def test_a_split_has_the_chances_of_the_exponential_mechanism():
     rows = np.array([[-0.8], [-0.7], [-0.4], [-0.3], [0.1], [0.2], [0.3], [0.4], [0.8], [0.9]])
-    tree, draws = ClusterTree(1.0, 1.0, levels=1, intervals=4), 1500
+    tree = ClusterTree(1.0, 1.0, levels=1, intervals=4)
+    draws = 1500
     grid = grid_positions(1.0, 4)
     scores = split_scores(rows, grid, 0.5, 10.0)[0]
     expected = np.exp(log_softmax(scores * tree.split_epsilon / (2 * SCORE_RANGE)))
@@ -248,17 +301,33 @@ def test_a_split_has_the_chances_of_the_exponential_mechanism():
         make_values(2)[0] + (rows < position).sum() for position in grid
     ]  # tells the position of a split
     weights = [
-        tree.clusters(rows, pay(tree, Readable(1, seed, forced=False)))[0].weight
+        tree.clusters(
+            rows,
+            pay(
+                tree,
+                Readable(1, seed, forced=False),
+            ),
+        )[0].weight
         for seed in range(draws)
     ]
     assert len(set(below)) == 4 and set(weights) <= set(below)
     assert (
-        stats.chisquare([weights.count(weight) for weight in below], expected * draws).pvalue > 1e-4
+        stats.chisquare(
+            [weights.count(weight) for weight in below],
+            expected * draws,
+        ).pvalue
+        > 1e-4
     )
 
 
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 40.0])
-@pytest.mark.parametrize("shares", [(0.18, 0.18, 0.6), (1.0, 1.0, 1.0)])
+@pytest.mark.parametrize(
+    "shares",
+    [
+        (0.18, 0.18, 0.6),
+        (1.0, 1.0, 1.0),
+    ],
+)
 @pytest.mark.parametrize("levels", [1, 3])
 def test_the_whole_tree_costs_the_zcdp_of_one_gaussian(sigma, shares, levels):
     tree = ClusterTree(sigma, 1.0, levels, 8, *shares)
@@ -278,7 +347,13 @@ def test_the_whole_tree_costs_the_zcdp_of_one_gaussian(sigma, shares, levels):
 
 @pytest.mark.parametrize("sigma", [0.0, 1.0])
 @pytest.mark.parametrize(
-    "rows", [np.zeros((1, 2)), np.full((5, 2), np.nan), np.full((4, 3), 1e300), np.ones((7, 1))]
+    "rows",
+    [
+        np.zeros((1, 2)),
+        np.full((5, 2), np.nan),
+        np.full((4, 3), 1e300),
+        np.ones((7, 1)),
+    ],
 )
 def test_one_point_or_equal_points_are_one_cluster_without_noise(sigma, rows):
     tree = ClusterTree(sigma, RADIUS, levels=3)
@@ -296,10 +371,31 @@ def test_a_box_without_a_grid_position_left_stays_whole():
 
 
 def test_a_point_on_a_border_is_in_the_half_that_scores_count():
-    rows = np.array([[-0.5, 0.0], [0.25, 0.0], [0.25, 0.1], [0.5, 0.0]])
-    box = _Box(np.array([-1.0, -1.0]), np.array([1.0, 1.0]), np.arange(4), 4.0)
+    rows = np.array(
+        [
+            [-0.5, 0.0],
+            [0.25, 0.0],
+            [0.25, 0.1],
+            [0.5, 0.0],
+        ]
+    )
+    box = _Box(
+        np.array([-1.0, -1.0]),
+        np.array([1.0, 1.0]),
+        np.arange(4),
+        4.0,
+    )
     left, right = _halves(box, rows, 0, 0.25)
-    assert left.members.tolist() == [0] and right.members.tolist() == [1, 2, 3]
+    assert left.members.tolist() == [0]
+    assert right.members.tolist() == [1, 2, 3]
     score = split_scores(rows, np.array([0.25]), 1e-9, 4.0)[0, 0]
-    assert score == slow_scores(rows, np.array([0.25]), 1e-9, 4.0)[0, 0]
+    assert (
+        score
+        == slow_scores(
+            rows,
+            np.array([0.25]),
+            1e-9,
+            4.0,
+        )[0, 0]
+    )
     assert min(len(left.members), len(right.members)) == 1

@@ -34,7 +34,11 @@ class TopK(Joining):
     """DP-kNN-ICL: the k likest of the records that have uses left are shown, and these alone spend a use."""
 
     def join(self, query):
-        alike = np.where(self._left > 0, (self._rows * query).sum(axis=1), -np.inf)
+        alike = np.where(
+            self._left > 0,
+            (self._rows * query).sum(axis=1),
+            -np.inf,
+        )
         joined = [
             at for at in np.argsort(-alike, kind="stable")[:2].tolist() if alike[at] > -np.inf
         ]
@@ -70,7 +74,11 @@ def has_larger_change(cls, vectors, queries, at, slots=1):
     return sum(map(bool, changed)) > USES or max(map(len, changed), default=0) > slots or moved
 
 
-ANGLES = st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.2, 2.0, 3.0, 4.0]), min_size=1, max_size=5)
+ANGLES = st.lists(
+    st.sampled_from([0.0, 0.5, 1.0, 1.2, 2.0, 3.0, 4.0]),
+    min_size=1,
+    max_size=5,
+)
 
 
 def points(angles):
@@ -103,14 +111,25 @@ def test_all_tiny_streams_keep_it_and_top_k_retrieval_does_not():
 
 def test_likeness_is_rounded_alike_whoever_else_is_there():
     generator = np.random.default_rng(0)
-    rows, query = generator.normal(size=(60, 384)), generator.normal(size=384)
+    rows = generator.normal(size=(60, 384))
+    query = generator.normal(size=384)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     query /= np.linalg.norm(query)
     names = [(str(i),) for i in range(60)]
     for at in range(60):
         exact = float((rows[at] * query).sum())
-        for others in ([at], [at, *range(7)], list(range(60))):
-            slots = Joining([names[i] for i in others], rows[others], SLOTS, exact, 1).join(query)
+        for others in (
+            [at],
+            [at, *range(7)],
+            list(range(60)),
+        ):
+            slots = Joining(
+                [names[i] for i in others],
+                rows[others],
+                SLOTS,
+                exact,
+                1,
+            ).join(query)
             assert others.index(at) in [member for slot in slots for member in slot]
 
 
@@ -123,7 +142,13 @@ def embed(texts, name):
 
 def make_joined_set(texts, ledger, **more):
     return private_set(
-        texts, ledger, **{"sizes": {None: max(len(texts), 1)}, "embed": embed, **more}
+        texts,
+        ledger,
+        **{
+            "sizes": {None: max(len(texts), 1)},
+            "embed": embed,
+            **more,
+        },
     )
 
 
@@ -134,11 +159,22 @@ def scheme(uses=2, slots=2):
 GAUSS = dp.GaussianDpEvent(3.0)
 
 
-@pytest.mark.parametrize(("uses", "queries", "charged"), [(2, 5, 2), (7, 5, 5), (1, 1000, 1)])
+@pytest.mark.parametrize(
+    ("uses", "queries", "charged"),
+    [
+        (2, 5, 2),
+        (7, 5, 5),
+        (1, 1000, 1),
+    ],
+)
 def test_a_stream_is_charged_r_times_and_each_query_has_one(uses, queries, charged):
     allowance = dp.SelfComposedDpEvent(GAUSS, charged)
     ledger = Ledger(allowance, 1.0)
-    sample_of = scheme(uses).sampler(make_joined_set(["a1", "a2", "b1"], ledger), GAUSS, queries)
+    sample_of = scheme(uses).sampler(
+        make_joined_set(["a1", "a2", "b1"], ledger),
+        GAUSS,
+        queries,
+    )
     assert (
         ledger.event()
         == (allowance if charged > 1 else GAUSS)
@@ -159,14 +195,21 @@ def test_nothing_is_read_before_it_is_charged():
     def fail(texts, name):
         pytest.fail("records were embedded")
 
-    for allowance in (dp.GaussianDpEvent(3.0), dp.SelfComposedDpEvent(dp.GaussianDpEvent(4.0), 2)):
+    for allowance in (
+        dp.GaussianDpEvent(3.0),
+        dp.SelfComposedDpEvent(dp.GaussianDpEvent(4.0), 2),
+    ):
         private = make_joined_set(["a1"], Ledger(allowance, 1.0), embed=fail)
         with pytest.raises(BudgetExceeded):
             scheme(2).sampler(private, GAUSS, 5)
 
 
 def test_uncharged_queries_and_senseless_settings_are_refused():
-    sample_of = scheme().sampler(make_joined_set(["a1"], Ledger(None, math.inf)), GAUSS, 1)
+    sample_of = scheme().sampler(
+        make_joined_set(["a1"], Ledger(None, math.inf)),
+        GAUSS,
+        1,
+    )
     sample_of("a")
     with pytest.raises(BudgetExceeded):
         sample_of("a")
@@ -177,7 +220,11 @@ def test_uncharged_queries_and_senseless_settings_are_refused():
                 2, **{**settings, **wrong}
             )
     with pytest.raises(PluginError):
-        make_joined_set(["a1"], Ledger(None, math.inf), embed=None).joining_slots(2, **settings)
+        make_joined_set(
+            ["a1"],
+            Ledger(None, math.inf),
+            embed=None,
+        ).joining_slots(2, **settings)
     with pytest.raises(UsageError):
         JoiningScheme(2, 4, 1.5, 2, "any")
 
@@ -195,7 +242,11 @@ def test_a_closed_sample_and_a_closed_set_give_no_record():
 
 
 def test_a_set_without_records_answers_too():
-    sample_of = scheme().sampler(make_joined_set([], Ledger(None, math.inf)), GAUSS, 1)
+    sample_of = scheme().sampler(
+        make_joined_set([], Ledger(None, math.inf)),
+        GAUSS,
+        1,
+    )
     assert not any(sample_of("a").slots)
 
 

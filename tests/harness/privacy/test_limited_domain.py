@@ -40,13 +40,23 @@ def excess(epsilon, failure, size, domain, threshold=0.0):
     for fewer, more in neighbours(size):
         p, q = release(fewer), release(more)
         for one, other in ((p, q), (q, p)):
-            divergences = np.maximum(one[:, None] - np.exp(x) * other[:, None], 0.0).sum(axis=0)
+            divergences = np.maximum(
+                one[:, None] - np.exp(x) * other[:, None],
+                0.0,
+            ).sum(axis=0)
             worst = max(worst, float((divergences - stated).max()))
     return worst
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.5])
-@pytest.mark.parametrize(("size", "domain"), [(3, 1), (4, 2), (4, 3)])
+@pytest.mark.parametrize(
+    ("size", "domain"),
+    [
+        (3, 1),
+        (4, 2),
+        (4, 3),
+    ],
+)
 @pytest.mark.parametrize("failure", [0.2, 0.01])
 def test_no_neighbours_diverge_more_than_a_choice_and_a_failure(epsilon, size, domain, failure):
     assert excess(epsilon, failure, size, domain) <= 1e-12
@@ -58,11 +68,20 @@ def test_a_threshold_one_vote_lower_would_break_the_bound():
 
 def test_the_event_composes_and_costs_what_the_divergence_says():
     event = LimitedDomain(0.5, 10, 1e-6).event
-    choice, failure = LimitedDomain(0.5, 10, 1e-6).choice, EpsilonDeltaDpEvent(0.0, 1e-6)
+    choice = LimitedDomain(0.5, 10, 1e-6).choice
+    failure = EpsilonDeltaDpEvent(0.0, 1e-6)
     assert flatten(event) == {choice: 1, failure: 1}
     upper = accountants.epsilon(event, 1e-5).upper
     assert 1e-6 + (1 - 1e-6) * choice_delta(2.0, np.array([upper]))[0] <= 1e-5 * (1 + 1e-6)
-    assert 1e-6 + (1 - 1e-6) * choice_delta(2.0, np.array([upper * 0.99]))[0] > 1e-5
+    assert (
+        1e-6
+        + (1 - 1e-6)
+        * choice_delta(
+            2.0,
+            np.array([upper * 0.99]),
+        )[0]
+        > 1e-5
+    )
 
 
 def test_without_noise_it_is_the_most_frequent_vote_or_nothing():
@@ -70,7 +89,13 @@ def test_without_noise_it_is_the_most_frequent_vote_or_nothing():
 
     def choose(*votes):
         return off.choose(
-            np.array(votes, dtype=np.int64), 5, pay(off, make_noise(), own_slots=len(votes))
+            np.array(votes, dtype=np.int64),
+            5,
+            pay(
+                off,
+                make_noise(),
+                own_slots=len(votes),
+            ),
         )
 
     assert choose(3, 3, 1, -1, 9) == 3
@@ -89,21 +114,42 @@ def test_a_release_draws_once_an_index_and_spends_both_parts():
 
 
 def test_shares_of_releases_are_those_of_the_softmax():
-    mechanism, noise, draws = LimitedDomain(1.0, 2, 0.5), make_noise(), 2000
+    mechanism = LimitedDomain(1.0, 2, 0.5)
+    noise = make_noise()
+    draws = 2000
     votes = np.array([0, 0, 0, 1, 1])
-    chosen = [mechanism.choose(votes, 4, pay(mechanism, noise, own_slots=5)) for _ in range(draws)]
+    chosen = [
+        mechanism.choose(
+            votes,
+            4,
+            pay(mechanism, noise, own_slots=5),
+        )
+        for _ in range(draws)
+    ]
     expected = softmax(mechanism.scores(np.bincount(votes, minlength=4)))
     assert set(chosen) == {0, 1, None}
-    for at, outcome in ((0, 0), (1, 1), (4, None)):
+    for at, outcome in (
+        (0, 0),
+        (1, 1),
+        (4, None),
+    ):
         share = chosen.count(outcome) / draws
         assert abs(share - expected[at]) < 4 * math.sqrt(expected[at] * (1 - expected[at]) / draws)
 
 
 def test_misuse_is_refused_before_noise_is_drawn():
     mechanism = LimitedDomain(1.0, 2, 1e-3)
-    votes, source = np.zeros(1, dtype=np.int64), Recorder(False)
-    for sample, size in ((pay(mechanism, source), 5), (pay(mechanism, source, own_slots=1), 2)):
+    votes = np.zeros(1, dtype=np.int64)
+    source = Recorder(False)
+    for sample, size in (
+        (pay(mechanism, source), 5),
+        (pay(mechanism, source, own_slots=1), 2),
+    ):
         with pytest.raises(PluginError):
             mechanism.choose(votes, size, sample)
     with pytest.raises(BudgetExceeded):
-        mechanism.choose(votes, 5, Sample(((),), mechanism.choice, source, own_slots=True))
+        mechanism.choose(
+            votes,
+            5,
+            Sample(((),), mechanism.choice, source, own_slots=True),
+        )

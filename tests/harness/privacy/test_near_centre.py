@@ -37,7 +37,8 @@ class Answering:
 
 
 def release_rows(rows, at, own_slots, noise=None):
-    nearby, watch = NearCentre(1.0, RADII, 3.0, own_slots=own_slots), Answering(at)
+    nearby = NearCentre(1.0, RADII, 3.0, own_slots=own_slots)
+    watch = Answering(at)
     with observing(watch):
         sample = pay(nearby, noise or Recorder(), own_slots=len(rows) if own_slots else None)
         nearby.choose(rows, CENTRE, sample, IDS)
@@ -45,7 +46,11 @@ def release_rows(rows, at, own_slots, noise=None):
 
 
 @pytest.mark.parametrize("own_slots", [False, True])
-@given(rows=ROWS, other=arrays(np.float64, SIZE, elements=WILD), at=st.integers(0, len(RADII)))
+@given(
+    rows=ROWS,
+    other=arrays(np.float64, SIZE, elements=WILD),
+    at=st.integers(0, len(RADII)),
+)
 def test_one_record_moves_both_releases_by_at_most_their_bounds(rows, other, at, own_slots):
     changed = np.vstack([rows, other]) if own_slots else np.vstack([rows[:-1], other])
     for before, after in zip(
@@ -57,7 +62,8 @@ def test_one_record_moves_both_releases_by_at_most_their_bounds(rows, other, at,
 
 @pytest.mark.parametrize("own_slots", [False, True])
 def test_the_bound_is_met_and_the_noise_is_a_multiple_of_it(own_slots):
-    corner, far = np.eye(SIZE)[0], np.eye(SIZE)[4]
+    corner = np.eye(SIZE)[0]
+    far = np.eye(SIZE)[4]
     shares = (0.1, 0.9)
     for at in range(len(RADII) + 1):
         near = release_rows(np.array([corner, corner, corner]), at, own_slots)
@@ -69,9 +75,22 @@ def test_the_bound_is_met_and_the_noise_is_a_multiple_of_it(own_slots):
         for release, share in zip(near, shares, strict=True):
             assert release.scale / release.bound == pytest.approx(1 / math.sqrt(share))
         assert np.linalg.norm(moved[1].clean - near[1].clean) >= 0.6 * near[1].bound
-    radii = [release_rows(np.zeros((3, SIZE)), at, own_slots)[1].bound for at in range(len(RADII))]
+    radii = [
+        release_rows(
+            np.zeros((3, SIZE)),
+            at,
+            own_slots,
+        )[1].bound
+        for at in range(len(RADII))
+    ]
     assert radii == [
-        pytest.approx(min((1 if own_slots else 2) * radius, math.sqrt(2))) for radius in RADII
+        pytest.approx(
+            min(
+                (1 if own_slots else 2) * radius,
+                math.sqrt(2),
+            )
+        )
+        for radius in RADII
     ]
 
 
@@ -84,7 +103,13 @@ def test_both_releases_cost_what_one_gaussian_of_the_knob_costs():
 def test_slots_that_agree_get_a_small_ball_others_the_plain_sum():
     same = np.tile(CENTRE, (3, 1))
     nearby = NearCentre(1e-6, RADII, 3.0)
-    for rows, bound in ((same, 2 * RADII[0]), (np.eye(SIZE)[[4, 4, 4]], math.sqrt(2))):
+    for rows, bound in (
+        (same, 2 * RADII[0]),
+        (
+            np.eye(SIZE)[[4, 4, 4]],
+            math.sqrt(2),
+        ),
+    ):
         with noisy_releases() as releases:
             nearby.choose(rows, CENTRE, pay(nearby, make_noise()), IDS)
         assert releases[1].bound == pytest.approx(bound)
@@ -93,13 +118,22 @@ def test_slots_that_agree_get_a_small_ball_others_the_plain_sum():
 @given(rows=ROWS)
 def test_without_noise_the_plain_sum_decides(rows):
     off, plain = NearCentre(0.0, RADII, 3.0), GaussianSum(0.0)
-    assert off.choose(rows, CENTRE, pay(off, make_noise()), IDS) == plain.choose(
-        rows, pay(plain, make_noise()), IDS
-    )
+    assert off.choose(
+        rows,
+        CENTRE,
+        pay(off, make_noise()),
+        IDS,
+    ) == plain.choose(rows, pay(plain, make_noise()), IDS)
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"radii": ()}, {"radii": (0.2, 0.1)}, {"share": 0.0}, {"histogram_share": 1.0}]
+    "wrong",
+    [
+        {"radii": ()},
+        {"radii": (0.2, 0.1)},
+        {"share": 0.0},
+        {"histogram_share": 1.0},
+    ],
 )
 def test_settings_that_mean_nothing_are_refused(wrong):
     with pytest.raises(UsageError):

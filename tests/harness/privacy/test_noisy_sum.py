@@ -17,7 +17,16 @@ from dpicl.privacy.private_set import Sample
 from dpicl.privacy.release_hooks import observing
 from tests.examples import examples
 
-ANYTHING = st.floats(width=64) | st.sampled_from([np.inf, -np.inf, np.nan, 1e308, 5e-324, 0.1])
+ANYTHING = st.floats(width=64) | st.sampled_from(
+    [
+        np.inf,
+        -np.inf,
+        np.nan,
+        1e308,
+        5e-324,
+        0.1,
+    ]
+)
 
 
 def records(number):
@@ -45,7 +54,14 @@ def sum_vectors(vectors, weights, noisy):
 )
 def test_an_added_row_moves_the_sum_by_at_most_the_radius(vectors, weights, radius):
     noisy = NoisySum(1.0, radius)
-    without, with_it = (sum_vectors(vectors[:n], weights[:n], noisy) for n in (3, 4))
+    without, with_it = (
+        sum_vectors(
+            vectors[:n],
+            weights[:n],
+            noisy,
+        )
+        for n in (3, 4)
+    )
     moved = with_it.clean - without.clean
     step = with_it.grid
     whole = [
@@ -53,7 +69,14 @@ def test_an_added_row_moves_the_sum_by_at_most_the_radius(vectors, weights, radi
     ]  # exact: both sums are whole multiples of a power of 2
     assert np.array_equal(moved / step, np.reshape(whole, moved.shape))
     assert sum(value**2 for value in whole) <= (radius / step) ** 2
-    assert np.array_equal(moved, sum_vectors(vectors[3:], weights[3:], noisy).clean)
+    assert np.array_equal(
+        moved,
+        sum_vectors(
+            vectors[3:],
+            weights[3:],
+            noisy,
+        ).clean,
+    )
     other_order = [2, 0, 1]
     assert np.array_equal(
         without.clean, sum_vectors(vectors[other_order], weights[other_order], noisy).clean
@@ -77,7 +100,10 @@ def test_a_release_is_the_sum_plus_noise_that_no_record_changes():
     full, fewer = release(vectors), release(vectors[:-1])
     clean = sum_vectors(vectors, None, noisy)
     assert math.frexp(clean.grid)[0] == 0.5  # a power of 2
-    assert np.array_equal(full - clean.clean, fewer - sum_vectors(vectors[:-1], None, noisy).clean)
+    assert np.array_equal(
+        full - clean.clean,
+        fewer - sum_vectors(vectors[:-1], None, noisy).clean,
+    )
     for values in (full, fewer):
         assert np.array_equal(values / clean.grid, np.rint(values / clean.grid))
     assert np.abs(full - clean.clean).max() > 0.1

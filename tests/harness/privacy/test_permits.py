@@ -48,7 +48,10 @@ def sampler(private, releases=None, times=3):
 
 @pytest.mark.parametrize("multiplier", [0.3, 1.0, 17.0])
 def test_the_noise_of_a_sum_is_the_charged_multiple_of_its_bound(multiplier):
-    for event in (gaussian(multiplier), dp.ZCDpEvent(1 / (2 * multiplier**2))):
+    for event in (
+        gaussian(multiplier),
+        dp.ZCDpEvent(1 / (2 * multiplier**2)),
+    ):
         noise = Scales()
         Permit(event, noise).noisy_sum(np.zeros(3), bound=2.5)
         assert noise.asked == [("gaussian", pytest.approx(2.5 * multiplier))]
@@ -73,7 +76,11 @@ def test_a_permit_is_used_once_whatever_it_is_used_for():
 
 
 @pytest.mark.parametrize(
-    ("event", "use"), [(gaussian(1.0), "noisy_choice"), (bounded_range_choice(1.0), "noisy_sum")]
+    ("event", "use"),
+    [
+        (gaussian(1.0), "noisy_choice"),
+        (bounded_range_choice(1.0), "noisy_sum"),
+    ],
 )
 def test_a_permit_of_one_kind_draws_nothing_of_the_other(event, use):
     noise = Scales()
@@ -157,7 +164,8 @@ def test_a_permit_ends_with_the_sample_that_it_was_charged_for(release, use, arg
 def test_permits_of_one_sample_are_used_in_any_order():
     private = private_set(TEXTS)
     sample = sampler(private, releases=dp.SelfComposedDpEvent(gaussian(1.0), 2)).draw()
-    first, second = sample.spend(gaussian(1.0)), sample.spend(gaussian(1.0))
+    first = sample.spend(gaussian(1.0))
+    second = sample.spend(gaussian(1.0))
     for permit in (second, first):
         permit.noisy_sum(np.zeros(2), 1.0)
     assert private.close() == 2
@@ -165,7 +173,8 @@ def test_permits_of_one_sample_are_used_in_any_order():
 
 def test_slots_and_samples_cannot_be_changed():
     sample = sampler(private_set(TEXTS)).draw()
-    assert isinstance(sample.slots, tuple) and all(isinstance(slot, tuple) for slot in sample.slots)
+    assert isinstance(sample.slots, tuple)
+    assert all(isinstance(slot, tuple) for slot in sample.slots)
     record = next(record for slot in sample.slots for record in slot)
     for change in (
         lambda: setattr(sample, "slots", ()),
@@ -186,7 +195,10 @@ def find_reachable(thing, depth=6, reached=None):
     ):
         return reached
     reached[id(thing)] = thing
-    names = [*getattr(thing, "__dict__", {}), *getattr(type(thing), "__slots__", ())]
+    names = [
+        *getattr(thing, "__dict__", {}),
+        *getattr(type(thing), "__slots__", ()),
+    ]
     parts = [getattr(thing, name, None) for name in names]
     if isinstance(thing, dict):
         parts += [*thing.keys(), *thing.values()]
@@ -201,7 +213,16 @@ def test_a_mechanism_reaches_no_record_no_ledger_and_no_noise():
     noise = Scales()
     private = private_set(TEXTS, noise=noise)
     drawing = sampler(private)
-    reached = list(find_reachable([private, drawing, drawing.draw(), Streams(0).public]).values())
+    reached = list(
+        find_reachable(
+            [
+                private,
+                drawing,
+                drawing.draw(),
+                Streams(0).public,
+            ]
+        ).values()
+    )
     assert not any(isinstance(each, Row | Ledger | SeededNoise | Streams) for each in reached)
 
 
@@ -233,21 +254,39 @@ def test_noise_is_not_scaled_away_by_the_bound(bound):
         Permit(gaussian(1.0), noise).noisy_sum(np.zeros(2), bound)
     for use in ("noisy_choice", "joint_choice"):
         with pytest.raises(PluginError, match="above 0"):
-            getattr(Permit(bounded_range_choice(1.0), noise), use)(np.zeros((1, 2)), bound)
+            getattr(Permit(bounded_range_choice(1.0), noise), use)(
+                np.zeros((1, 2)),
+                bound,
+            )
     assert noise.asked == []
 
 
 #: Sums that lie on no grid, or far from it.
 HOSTILE_SUMS = st.lists(
     st.floats()
-    | st.sampled_from([0.1, 2**-60, 1e300, -1e300, math.inf, -math.inf, math.nan, 2.0**53 + 2]),
+    | st.sampled_from(
+        [
+            0.1,
+            2**-60,
+            1e300,
+            -1e300,
+            math.inf,
+            -math.inf,
+            math.nan,
+            2.0**53 + 2,
+        ]
+    ),
     min_size=1,
     max_size=6,
 ).map(np.array)
 STEP = step_of(2.0 * (1 + sum_margin(2.0, 64)))
 
 
-@pytest.mark.parametrize("noise", [Scales(), SecureNoise()], ids=["seeded", "secure"])
+@pytest.mark.parametrize(
+    "noise",
+    [Scales(), SecureNoise()],
+    ids=["seeded", "secure"],
+)
 @pytest.mark.parametrize("grid", [STEP / 4, STEP, 2.0**-10, 16.0])
 @given(clean=HOSTILE_SUMS)
 @settings(max_examples=examples(50))
@@ -255,10 +294,15 @@ def test_a_release_on_a_grid_is_a_multiple_whatever_the_sum_is(noise, grid, clea
     """The noise was rounded and the sum was not, so the released value modulo the grid was the sum modulo the grid."""
     for event in (gaussian(2.0), dp.NonPrivateDpEvent()):
         steps = Permit(event, noise).noisy_sum(clean, 1.0, grid) / grid
-        assert np.array_equal(steps, np.rint(steps)) and np.isfinite(steps).all()
+        assert np.array_equal(steps, np.rint(steps))
+        assert np.isfinite(steps).all()
 
 
-@pytest.mark.parametrize("noise", [Scales(), SecureNoise()], ids=["seeded", "secure"])
+@pytest.mark.parametrize(
+    "noise",
+    [Scales(), SecureNoise()],
+    ids=["seeded", "secure"],
+)
 @pytest.mark.parametrize("grid", [STEP, 2 * STEP, 2.0**-10])
 def test_noise_on_a_grid_takes_odd_and_even_multiples(noise, grid):
     """Secure noise is whole steps and a half; on a grid of its own step all of it was rounded to even multiples, so
@@ -269,7 +313,16 @@ def test_noise_on_a_grid_takes_odd_and_even_multiples(noise, grid):
 
 @given(
     st.integers(1, 6).flatmap(
-        lambda size: st.tuples(*[arrays(np.float64, size, elements=st.floats(-9, 9))] * 2)
+        lambda size: st.tuples(
+            *[
+                arrays(
+                    np.float64,
+                    size,
+                    elements=st.floats(-9, 9),
+                )
+            ]
+            * 2
+        )
     )
 )
 @settings(max_examples=examples(100))
@@ -280,11 +333,17 @@ def test_the_noise_pays_for_the_rounding_of_a_sum(sums):
     noise = Scales()
     Permit(gaussian(3.0), noise).noisy_sum(sums[0], 2.0, 0.25)
     assert noise.asked == [("gaussian", 3.0 * (2.0 + rounding))]
-    whole, none = round_to_grid(np.rint(sums[0]).astype(np.int64), 0.25)
+    whole, none = round_to_grid(
+        np.rint(sums[0]).astype(np.int64),
+        0.25,
+    )
     assert none == 0 and np.array_equal(whole * 4, np.rint(sums[0]))
 
 
-@pytest.mark.parametrize("grid", [0.1, -0.5, math.nan, math.inf, 3.0, 5e-324, 2.0**1000])
+@pytest.mark.parametrize(
+    "grid",
+    [0.1, -0.5, math.nan, math.inf, 3.0, 5e-324, 2.0**1000],
+)
 def test_a_grid_that_floats_do_not_hold_is_refused_before_noise(grid):
     noise = Scales()
     with pytest.raises(PluginError, match="power of 2"):

@@ -1,8 +1,6 @@
 """Primitives: one record moves what is released by at most what is stated, whatever rows hold, and the noise has the
 charged scale; charges come before noise; without noise the answer is the obvious slow one."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter
@@ -47,12 +45,21 @@ PUBLIC = np.log([0.1, 0.2, 0.3, 0.4])
 FIRST, SECOND = np.eye(SIZE)[:2]
 NOTHING = np.zeros(SIZE)
 #: Log-probabilities, or logits, that say one thing and its opposite as loudly as floats can.
-FOR, AGAINST = np.array([0.0, -99.0, -99.0, -99.0]), np.array([-99.0, 0.0, 0.0, 0.0])
+FOR = np.array([0.0, -99.0, -99.0, -99.0])
+AGAINST = np.array([-99.0, 0.0, 0.0, 0.0])
 
 
 def votes_of(rows: np.ndarray) -> np.ndarray:
     """A vote from the first number of each row, also for what is no candidate."""
-    return np.nan_to_num(rows[:, 0], posinf=9, neginf=-9).clip(-9, 9).astype(np.int64)
+    return (
+        np.nan_to_num(
+            rows[:, 0],
+            posinf=9,
+            neginf=-9,
+        )
+        .clip(-9, 9)
+        .astype(np.int64)
+    )
 
 
 @dataclass(frozen=True)
@@ -87,7 +94,8 @@ class Use:
     def measure_move(self, rows: Sequence[np.ndarray], more: Sequence[np.ndarray]) -> float:
         """How far a sum, or the range of scores, is moved between two neighbours, whose scale and bound are one."""
         one, other = (self.release(np.array(each).reshape(-1, SIZE)) for each in (rows, more))
-        assert (one.bound, one.scale) == (other.bound, other.scale)
+        assert one.bound == other.bound
+        assert one.scale == other.scale
         move = other.clean - one.clean
         return float(np.linalg.norm(move) if one.kind == "gaussian" else np.ptp(move))
 
@@ -101,19 +109,37 @@ def ask_with_public(mechanism: BoundedRangeChoice, rows: np.ndarray, sample: Sam
 
 
 def ask_votes(mechanism: VoteHistogram, rows: np.ndarray, sample: Sample) -> list[list[int]]:
-    return mechanism.best(votes_of(rows), ((0, 1, 2), (3,)), 1, sample)
+    return mechanism.best(
+        votes_of(rows),
+        ((0, 1, 2), (3,)),
+        1,
+        sample,
+    )
 
 
 def ask_held(mechanism: NoisyTopK, rows: np.ndarray, sample: Sample) -> list[int]:
     """Each word three times, and two that are none."""
-    held = [[*np.flatnonzero(np.nan_to_num(row) > 0).tolist() * 3, -1, SIZE] for row in rows]
+    held = [
+        [
+            *np.flatnonzero(np.nan_to_num(row) > 0).tolist() * 3,
+            -1,
+            SIZE,
+        ]
+        for row in rows
+    ]
     return mechanism.choose_held(held, SIZE, sample)
 
 
 SUMS = {
     "sum": Use(GaussianSum(SIGMA), math.sqrt(2), FIRST, SECOND),
     "sum, own slots": Use(GaussianSum(SIGMA, own_slots=True), 1, FIRST),
-    "nearest": Use(NearestToMean(SIGMA, RADIUS, 5), 2 * RADIUS, 9 * FIRST, -9 * FIRST, ask_near),
+    "nearest": Use(
+        NearestToMean(SIGMA, RADIUS, 5),
+        2 * RADIUS,
+        9 * FIRST,
+        -9 * FIRST,
+        ask_near,
+    ),
     "nearest, own slots": Use(
         NearestToMean(SIGMA, RADIUS, 5, own_slots=True), RADIUS, 9 * FIRST, ask=ask_near
     ),
@@ -180,9 +206,24 @@ def test_one_record_moves_a_release_by_at_most_its_bound(name, rows, record):
 
 def test_rows_in_float32_are_summed_in_float64():
     """Rounding moved a sum of shares by more than the stated bound."""
-    rows = np.array([[0, 1, 0, 0], [0, 1 / 3, 0, 0]], dtype=np.float32)
+    rows = np.array(
+        [[0, 1, 0, 0], [0, 1 / 3, 0, 0]],
+        dtype=np.float32,
+    )
     use = RELEASES["top k, own slots"]
-    assert use.measure_move(rows, [*rows, np.array([0, 1, 1, 1], dtype=np.float32)]) <= use.bound
+    assert (
+        use.measure_move(
+            rows,
+            [
+                *rows,
+                np.array(
+                    [0, 1, 1, 1],
+                    dtype=np.float32,
+                ),
+            ],
+        )
+        <= use.bound
+    )
 
 
 @pytest.mark.parametrize("name", RELEASES)
@@ -195,9 +236,15 @@ def test_the_bound_is_reached_and_its_noise_is_what_was_charged(name):
     if name in SUMS:
         assert use.mechanism.event == dp.GaussianDpEvent(SIGMA)
         assert release.scale == pytest.approx(use.bound * SIGMA)
-        use.ask(use.mechanism, np.ones((3, SIZE)), use.sample(source))
+        use.ask(
+            use.mechanism,
+            np.ones((3, SIZE)),
+            use.sample(source),
+        )
         ((law, scale, size),) = source.asked
-        assert (law, size) == ("gaussian", SIZE) and scale == pytest.approx(use.bound * SIGMA)
+        assert law == "gaussian"
+        assert size == SIZE
+        assert scale == pytest.approx(use.bound * SIGMA)
     else:
         ((event, count),) = flatten(use.mechanism.event).items()
         assert isinstance(event, BoundedRangeDpEvent) and count == release.count
@@ -222,14 +269,29 @@ def compute_ordered_draws(scores: np.ndarray, count: int) -> dict[tuple[int, ...
 @pytest.mark.parametrize("name", CHOICES)
 def test_choices_are_draws_from_the_softmax_in_order(name):
     use, noise, draws = CHOICES[name], make_noise(), 1200
-    rows = np.array([[0.9, 0.4, 0.0, 0.2], [0.6, 0.0, 1.0, 0.1], [0.3, 0.8, 0.2, 0.0]]) - 0.1
+    rows = (
+        np.array(
+            [
+                [0.9, 0.4, 0.0, 0.2],
+                [0.6, 0.0, 1.0, 0.1],
+                [0.3, 0.8, 0.2, 0.0],
+            ]
+        )
+        - 0.1
+    )
     release = use.release(rows)
     expected = compute_ordered_draws(release.clean / release.scale, release.count)
     counts: Counter[tuple[int, ...]] = Counter()
     for _ in range(draws):
         counts[tuple(np.atleast_1d(use.ask(use.mechanism, rows, use.sample(noise))).tolist())] += 1
     observed = [counts[order] for order in expected]
-    assert stats.chisquare(observed, [draws * p for p in expected.values()]).pvalue > 1e-4
+    assert (
+        stats.chisquare(
+            observed,
+            [draws * p for p in expected.values()],
+        ).pvalue
+        > 1e-4
+    )
 
 
 # --- slots and charges
@@ -241,8 +303,16 @@ OWN = [name for name in ALL if ALL[name].own]
 def test_a_bound_on_an_added_row_is_refused_for_a_replaced_one(name):
     use = ALL[name]
     with pytest.raises(PluginError, match="poisson_slots"):
-        use.ask(use.mechanism, np.eye(3, SIZE), pay(use.mechanism, Recorder(allowed=False)))
-    use.ask(use.mechanism, np.eye(3, SIZE), use.sample(make_noise()))
+        use.ask(
+            use.mechanism,
+            np.eye(3, SIZE),
+            pay(use.mechanism, Recorder(allowed=False)),
+        )
+    use.ask(
+        use.mechanism,
+        np.eye(3, SIZE),
+        use.sample(make_noise()),
+    )
 
 
 @pytest.mark.parametrize("name", OWN)
@@ -255,14 +325,22 @@ def test_own_slots_have_one_row_each_and_none_is_left_out(name, number):
     with pytest.raises(PluginError, match="one row a slot"):
         use.ask(use.mechanism, np.eye(3, SIZE), sample)
     source.allowed = True
-    use.ask(use.mechanism, np.eye(3, SIZE)[[0] * number], sample)
+    use.ask(
+        use.mechanism,
+        np.eye(3, SIZE)[[0] * number],
+        sample,
+    )
 
 
 def test_shared_slots_may_have_any_number_of_rows():
     """A row may be the public prompt's, and every sample of a scheme has the same number of them."""
     for name, number in itertools.product(("sum", "top k"), (1, 2, 5)):
         use = ALL[name]
-        chosen = use.ask(use.mechanism, np.eye(SIZE)[[0] * number], use.sample(make_noise()))
+        chosen = use.ask(
+            use.mechanism,
+            np.eye(SIZE)[[0] * number],
+            use.sample(make_noise()),
+        )
         assert set(np.atleast_1d(chosen)) <= set(range(SIZE))
 
 
@@ -274,7 +352,12 @@ def test_a_release_that_was_not_charged_is_refused_before_noise(name):
     source.allowed = False
     with pytest.raises(BudgetExceeded, match="was not charged"):
         use.ask(use.mechanism, np.eye(3, SIZE), sample)
-    other = Sample(((),) * 3, dp.GaussianDpEvent(17.0), source, own_slots=use.own)
+    other = Sample(
+        ((),) * 3,
+        dp.GaussianDpEvent(17.0),
+        source,
+        own_slots=use.own,
+    )
     with pytest.raises(BudgetExceeded):
         use.ask(use.mechanism, np.eye(3, SIZE), other)
 
@@ -282,10 +365,18 @@ def test_a_release_that_was_not_charged_is_refused_before_noise(name):
 # --- rows are bounded one by one
 
 
-@given(arrays(np.float32, (4, 6), elements=WILD), st.floats(0.5, 20))
+@given(
+    arrays(
+        np.float32,
+        (4, 6),
+        elements=WILD,
+    ),
+    st.floats(0.5, 20),
+)
 def test_bounded_rows_stay_in_their_public_set_whatever_comes(values, bound):
     simplex = project_sub_simplex(values)
-    assert (simplex >= 0).all() and (simplex.sum(axis=1) <= 1 + 1e-9).all()
+    assert (simplex >= 0).all()
+    assert (simplex.sum(axis=1) <= 1 + 1e-9).all()
     assert (np.linalg.norm(clip_norm(values, bound), axis=1) <= bound * (1 + 1e-9)).all()
     assert (np.abs(clip_scores(values, bound)) <= bound + 1e-9).all()
 
@@ -305,15 +396,29 @@ def test_a_row_is_bounded_to_the_same_bits_beside_any_others(
 def test_what_is_inside_passes_and_vectors_keep_their_direction():
     simplex = np.array([[0.2, 0.3, 0.5], [0.1, 0.1, 0.1]])
     np.testing.assert_allclose(project_sub_simplex(simplex), simplex)
-    np.testing.assert_array_equal(clip_norm(np.array([[0.3, -0.4]]), 0.5), [[0.3, -0.4]])
-    clipped = clip_norm(np.array([[30.0, -40.0], [1e300, 1e300]]), 0.5)
+    np.testing.assert_array_equal(
+        clip_norm(np.array([[0.3, -0.4]]), 0.5),
+        [[0.3, -0.4]],
+    )
+    clipped = clip_norm(
+        np.array(
+            [
+                [30.0, -40.0],
+                [1e300, 1e300],
+            ]
+        ),
+        0.5,
+    )
     np.testing.assert_allclose(clipped[0], [0.3, -0.4])
     assert np.linalg.norm(clipped[1]) <= 0.5
 
 
 def test_clipping_is_the_published_formula_and_ignores_a_shift():
     z = np.array([[3.0, -1.0, 2.5, -40.0]])
-    np.testing.assert_allclose(clip_scores(z, 10), np.maximum(-10, z - 3.0 + 10))
+    np.testing.assert_allclose(
+        clip_scores(z, 10),
+        np.maximum(-10, z - 3.0 + 10),
+    )
     np.testing.assert_allclose(clip_scores(z - 123.0, 10), clip_scores(z, 10))
 
 
@@ -326,7 +431,10 @@ def pay_without_noise(mechanism: Any, slots: int | None = None) -> Sample:
 
 def test_a_ranking_is_the_sorted_sum_and_starts_with_the_choice():
     rows = np.eye(5)[[3, 3, 3, 1, 1, 4]]
-    assert GaussianSum(0.0).rank(rows, pay(GaussianSum(0.0), make_noise())) == [3, 1, 4, 0, 2]
+    assert GaussianSum(0.0).rank(
+        rows,
+        pay(GaussianSum(0.0), make_noise()),
+    ) == [3, 1, 4, 0, 2]
     noisy = GaussianSum(3.0)
     for seed in range(20):
         assert noisy.rank(rows, pay(noisy, make_noise(seed)))[0] == noisy.choose(
@@ -344,7 +452,10 @@ def test_the_nearest_candidate_is_that_of_the_slow_mean():
     for row in rows:
         away = row - centre
         mean += away * min(1, RADIUS / math.sqrt(sum(away**2))) / 10
-    slow = min(range(6), key=lambda at: sum((public[at] - mean) ** 2))
+    slow = min(
+        range(6),
+        key=lambda at: sum((public[at] - mean) ** 2),
+    )
     nearest = NearestToMean(0.0, RADIUS, divisor=10)
     assert nearest.choose(rows, centre, public, pay(nearest, Recorder())) == slow
 
@@ -352,16 +463,38 @@ def test_the_nearest_candidate_is_that_of_the_slow_mean():
 def test_softmax_scores_are_clipped_rows_over_the_constant():
     values = np.array([[0.1, 0.7, 0.2], [0.5, 0.4, 0.1]])
     greedy, logits = BoundedRangeChoice(10, 2, 0.0), np.log(values)
-    clipped = [[max(-10, z[i] - max(z) + 10) for i in range(3)] for z in logits]
+    clipped = [
+        [
+            max(
+                -10,
+                z[i] - max(z) + 10,
+            )
+            for i in range(3)
+        ]
+        for z in logits
+    ]
     slow = [(clipped[0][i] + clipped[1][i]) / 4 + clipped[1][i] / 2 for i in range(3)]
-    assert greedy.choose(logits, logits[1], pay_without_noise(greedy, 2)) == int(np.argmax(slow))
+    assert greedy.choose(
+        logits,
+        logits[1],
+        pay_without_noise(greedy, 2),
+    ) == int(np.argmax(slow))
     assert (
-        greedy.choose(np.zeros((0, 3)), np.log([0.1, 0.2, 0.7]), pay_without_noise(greedy, 0)) == 2
+        greedy.choose(
+            np.zeros((0, 3)),
+            np.log([0.1, 0.2, 0.7]),
+            pay_without_noise(greedy, 0),
+        )
+        == 2
     )  # the public scores are left
     # Divided by the number of rows, this one would decide.
     faint = BoundedRangeChoice(clip=10, divisor=100, temperature=0.0)
     assert (
-        faint.choose(np.array([[0.0, -20.0]]), np.array([-0.5, 0.0]), pay_without_noise(faint, 1))
+        faint.choose(
+            np.array([[0.0, -20.0]]),
+            np.array([-0.5, 0.0]),
+            pay_without_noise(faint, 1),
+        )
         == 1
     )
 
@@ -381,14 +514,33 @@ def test_the_range_of_prism_is_c_over_s_tau():
 def test_all_k_choices_are_charged_also_of_a_short_list():
     mechanism = NoisyTopK(10, 4.0)
     assert flatten(mechanism.event) == {BoundedRangeDpEvent(0.5): 10}
-    assert sorted(mechanism.choose(np.ones((3, 2)), pay(mechanism, make_noise()))) == [0, 1]
-    assert mechanism.choose(np.ones((3, 0)), pay(mechanism, make_noise())) == []
+    assert sorted(
+        mechanism.choose(
+            np.ones((3, 2)),
+            pay(mechanism, make_noise()),
+        )
+    ) == [0, 1]
+    assert (
+        mechanism.choose(
+            np.ones((3, 0)),
+            pay(mechanism, make_noise()),
+        )
+        == []
+    )
 
 
 @given(arrays(np.float32, (3, 4), elements=WILD))
 def test_top_k_are_the_largest_counts_of_clipped_rows(rows):
     first = NoisyTopK(3, 0.0)
-    assert first.choose(np.array([[0, 1, 1, 0, 1], [0, 1, 0, 0, 1]]), pay_without_noise(first)) == [
+    assert first.choose(
+        np.array(
+            [
+                [0, 1, 1, 0, 1],
+                [0, 1, 0, 0, 1],
+            ]
+        ),
+        pay_without_noise(first),
+    ) == [
         1,
         4,
         2,
@@ -414,8 +566,18 @@ def test_rows_of_a_long_list_count_as_whole_ones_do(rows):
 
 
 def test_nan_says_nothing_and_an_impossible_label_is_the_floor():
-    rows = np.array([[-0.5, np.nan, 0.0], [-1.0, -0.4, -np.inf], [-1.0, -0.4, -9.0]])
-    assert clip_log_probs(rows, 2.0).tolist() == [[0, 0, 0], [-1.0, -0.4, -2.0], [-1.0, -0.4, -2.0]]
+    rows = np.array(
+        [
+            [-0.5, np.nan, 0.0],
+            [-1.0, -0.4, -np.inf],
+            [-1.0, -0.4, -9.0],
+        ]
+    )
+    assert clip_log_probs(rows, 2.0).tolist() == [
+        [0, 0, 0],
+        [-1.0, -0.4, -2.0],
+        [-1.0, -0.4, -2.0],
+    ]
     sure = ProductChoice(2.0, 0.0, own_slots=True)
     assert sure.choose(rows, pay_without_noise(sure, 3)) == 1
 
@@ -429,14 +591,32 @@ GROUPS = ((0, 2, 4), (1, 3))
 def test_votes_are_those_of_a_slow_count_and_others_abstain(votes):
     histogram = VoteHistogram(0.0)
     sample = pay(histogram, Recorder(), own_slots=len(votes))
-    best = histogram.best(np.array(votes, dtype=np.int64), GROUPS, 2, sample)
-    assert best == [sorted(group, key=lambda at: -votes.count(at))[:2] for group in GROUPS]
+    best = histogram.best(
+        np.array(votes, dtype=np.int64),
+        GROUPS,
+        2,
+        sample,
+    )
+    assert best == [
+        sorted(
+            group,
+            key=lambda at: -votes.count(at),
+        )[:2]
+        for group in GROUPS
+    ]
 
 
 def test_draws_follow_the_counts_that_reach_the_threshold():
-    generator, votes = np.random.default_rng(0), np.array([0] * 6 + [2] * 2 + [3])
+    generator = np.random.default_rng(0)
+    votes = np.array([0] * 6 + [2] * 2 + [3])
     every = VoteHistogram(0.0)
-    first, second = every.draw(votes, GROUPS, 4000, pay(every, Recorder(), own_slots=9), generator)
+    first, second = every.draw(
+        votes,
+        GROUPS,
+        4000,
+        pay(every, Recorder(), own_slots=9),
+        generator,
+    )
     assert set(first) == {0, 2} and set(second) == {3}
     assert stats.binomtest(first.count(0), 4000, 0.75).pvalue > 1e-4
     silent = VoteHistogram(1.0, threshold=4.0)  # the recorder's noise is 0
@@ -447,11 +627,24 @@ def test_draws_follow_the_counts_that_reach_the_threshold():
     assert stats.binomtest(second.count(1), 4000, 0.5).pvalue > 1e-4  # none reaches it: uniform
 
 
-@pytest.mark.parametrize("groups", [((0, 1), (1, 2)), ((0, 2),), ((0,), ()), ((1, 2),)])
+@pytest.mark.parametrize(
+    "groups",
+    [
+        ((0, 1), (1, 2)),
+        ((0, 2),),
+        ((0,), ()),
+        ((1, 2),),
+    ],
+)
 def test_groups_that_are_no_partition_are_refused(groups):
     histogram = VoteHistogram(1.0)
     with pytest.raises(PluginError):
-        histogram.best(np.zeros(1, dtype=np.int64), groups, 1, pay_without_noise(histogram, 1))
+        histogram.best(
+            np.zeros(1, dtype=np.int64),
+            groups,
+            1,
+            pay_without_noise(histogram, 1),
+        )
 
 
 # --- sources of noise
@@ -464,13 +657,22 @@ def test_groups_that_are_no_partition_are_refused(groups):
 )
 def test_noise_sources_draw_the_stated_distributions(source):
     n = 20_000
-    assert stats.kstest(source.gaussian(2.5, n), stats.norm(scale=2.5).cdf).pvalue > 1e-4
+    assert (
+        stats.kstest(
+            source.gaussian(2.5, n),
+            stats.norm(scale=2.5).cdf,
+        ).pvalue
+        > 1e-4
+    )
     assert stats.kstest(source.gumbel(n), stats.gumbel_r.cdf).pvalue > 1e-4
     assert stats.kstest(source.uniform(n), stats.uniform.cdf).pvalue > 1e-4
 
 
 def test_secure_noise_never_repeats_and_holds_no_seed():
-    assert not np.array_equal(SecureNoise().gaussian(1.0, 50), SecureNoise().gaussian(1.0, 50))
+    assert not np.array_equal(
+        SecureNoise().gaussian(1.0, 50),
+        SecureNoise().gaussian(1.0, 50),
+    )
     for name in ("noise", "sampling"):
         assert not streams(7, "secure").source(name).seeded
         assert streams(7, "seeded").source(name).seeded

@@ -58,7 +58,11 @@ def test_the_number_sampled_is_binomial_and_slots_are_uniform():
     assert stats.chisquare(places).pvalue > 1e-4
 
 
-@given(st.integers(1, 30), st.integers(1, 8), st.integers(0, 1000))
+@given(
+    st.integers(1, 30),
+    st.integers(1, 8),
+    st.integers(0, 1000),
+)
 def test_every_sampled_record_is_in_exactly_one_slot(n, slots, seed):
     private, _ = make_numbered_set(n, seed)
     sample = private.poisson_slots(n / 2, slots, partition="a", releases=GAUSS).draw()

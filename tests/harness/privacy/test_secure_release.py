@@ -1,7 +1,5 @@
 """Secure noise in floating point: every step of its proof (docs/accounting.md) against a slow, obvious computation."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction
@@ -48,7 +46,10 @@ def words_of(seed: int) -> exact_noise.Words:
 def give(*words: int) -> exact_noise.Words:
     """These words, in order."""
     left = list(words)
-    return lambda number: np.array([left.pop(0) for _ in range(number)], dtype=np.uint64)
+    return lambda number: np.array(
+        [left.pop(0) for _ in range(number)],
+        dtype=np.uint64,
+    )
 
 
 def test_the_table_holds_the_masses_of_the_cells():
@@ -56,15 +57,28 @@ def test_the_table_holds_the_masses_of_the_cells():
     edges = np.arange(1, len(table) + 1) * exact_noise.CELL / RATIO
     shares = np.array([float(Fraction(entry, 2**128)) for entry in table])
     assert shares == pytest.approx(1 - 2 * ndtr(-edges), abs=1e-15)
-    assert table[-1] == 2**128 and edges[-1] >= exact_noise.REACH and len(table) <= 224
+    assert table[-1] == 2**128
+    assert edges[-1] >= exact_noise.REACH
+    assert len(table) <= 224
     # The far cells keep their digits: the table's own last ones are of 1e-38.
-    assert float(Fraction(2**128 - table[len(table) // 2], 2**128)) == pytest.approx(
-        2 * ndtr(-edges[len(table) // 2]), rel=1e-9
+    assert float(
+        Fraction(
+            2**128 - table[len(table) // 2],
+            2**128,
+        )
+    ) == pytest.approx(
+        2 * ndtr(-edges[len(table) // 2]),
+        rel=1e-9,
     )
 
 
 def test_a_chance_in_whole_numbers_is_the_exponential():
-    for cell, inside in ((0, 0), (0, 1), (3, exact_noise.CELL - 1), (150, exact_noise.CELL // 3)):
+    for cell, inside in (
+        (0, 0),
+        (0, 1),
+        (3, exact_noise.CELL - 1),
+        (150, exact_noise.CELL // 3),
+    ):
         exponent = -inside * (inside + 2 * exact_noise.CELL * cell + 1) / (2 * RATIO**2)
         chance = Fraction(exact_noise.scaled_chance(cell, inside, RATIO), 2**exact_noise.CLOSE_BITS)
         assert float(chance) == pytest.approx(math.exp(exponent), rel=1e-14)
@@ -90,11 +104,23 @@ def test_all_probabilities_are_those_of_a_rounded_gaussian(monkeypatch):
 
 
 def test_a_close_comparison_decides_as_whole_numbers_do(monkeypatch):
-    cell, inside = np.array([0, 5, 40, 200]), np.array([1 << 40, 1 << 42, (1 << 43) - 1, 12345])
+    cell = np.array([0, 5, 40, 200])
+    inside = np.array(
+        [
+            1 << 40,
+            1 << 42,
+            (1 << 43) - 1,
+            12345,
+        ]
+    )
     exact = [
         exact_noise.scaled_chance(int(c), int(j), RATIO) for c, j in zip(cell, inside, strict=True)
     ]
-    for offset, expected in ((-1, True), (0, False), (1, False)):
+    for offset, expected in (
+        (-1, True),
+        (0, False),
+        (1, False),
+    ):
         numbers = [chance + offset for chance in exact]
         coin = np.array([number >> 192 for number in numbers], dtype=np.uint64)
         further = [
@@ -105,13 +131,26 @@ def test_a_close_comparison_decides_as_whole_numbers_do(monkeypatch):
     coin = words_of(3)(4)
     plain = exact_noise._draw_kept(cell, inside, RATIO, coin, give())
     monkeypatch.setattr(exact_noise, "DOUBT", 2.0)
-    assert exact_noise._draw_kept(cell, inside, RATIO, coin, words_of(4)).tolist() == plain.tolist()
+    assert (
+        exact_noise._draw_kept(
+            cell,
+            inside,
+            RATIO,
+            coin,
+            words_of(4),
+        ).tolist()
+        == plain.tolist()
+    )
 
 
 def test_a_number_with_the_first_half_of_an_entry_is_read_whole():
     table = exact_noise._table(RATIO)
     high, low = divmod(table[7], 2**64)
-    for number, cell in ((low - 1, 7), (low, 8), (low + 1, 8)):
+    for number, cell in (
+        (low - 1, 7),
+        (low, 8),
+        (low + 1, 8),
+    ):
         cells = exact_noise._cells(
             table, np.array([high], dtype=np.uint64), np.array([number], dtype=np.uint64)
         )
@@ -122,7 +161,8 @@ def test_a_number_with_the_first_half_of_an_entry_is_read_whole():
 
 @pytest.mark.parametrize("scale", [2.5, 1e-9, 3e7])
 def test_gaussian_noise_has_its_deviation_and_lies_on_half_steps(scale):
-    drawn, step = exact_noise.gaussian(scale, 20_000, words_of(5)), exact_noise.step_of(scale)
+    drawn = exact_noise.gaussian(scale, 20_000, words_of(5))
+    step = exact_noise.step_of(scale)
     assert 2.0**46 <= scale / step < 2.0**47 and math.frexp(step)[0] == 0.5
     assert stats.kstest(drawn / scale, stats.norm.cdf).pvalue > 1e-3
     assert ((drawn / step) % 1 == 0.5).all()
@@ -146,8 +186,18 @@ def test_sum_and_noise_are_a_function_of_the_sum_of_steps():
     """Two pairs of clean sum and noise with one sum in whole numbers give one float."""
     step, random = exact_noise.step_of(0.7), np.random.default_rng(6)
     for _ in range(200):
-        clean, other = (prepared_sum(random.normal(50, 0.5, 1), 0.7) for _ in range(2))
-        noise = exact_noise.gaussian(0.7, 1, words_of(int(random.integers(1 << 30))))
+        clean, other = (
+            prepared_sum(
+                random.normal(50, 0.5, 1),
+                0.7,
+            )
+            for _ in range(2)
+        )
+        noise = exact_noise.gaussian(
+            0.7,
+            1,
+            words_of(int(random.integers(1 << 30))),
+        )
         shifted = (Fraction(clean[0]) + Fraction(noise[0]) - Fraction(other[0])) / Fraction(step)
         assert shifted.denominator == 2
         assert other + float(shifted * Fraction(step)) == clean + noise
@@ -159,34 +209,54 @@ def test_exponentials_have_digits_at_both_ends():
         1, give(zero, 2**63, 1)
     )  # 53 zeros and none: 1 - uniform is 2^-55
     (large,) = exact_noise.exponential(1, give(zero, 2**63, 0))
-    assert small == pytest.approx(2.0**-55, rel=1e-15) and large == pytest.approx(
-        55 * math.log(2), rel=1e-15
-    )
-    middle = [exact_noise.exponential(1, give(top, top - 1 + last))[0] for last in (0, 1)]
+    assert small == pytest.approx(2.0**-55, rel=1e-15)
+    assert large == pytest.approx(55 * math.log(2), rel=1e-15)
+    middle = [
+        exact_noise.exponential(
+            1,
+            give(top, top - 1 + last),
+        )[0]
+        for last in (0, 1)
+    ]
     assert middle == pytest.approx([math.log(2)] * 2, rel=1e-12)  # the halves meet
     drawn = exact_noise.exponential(40_000, words_of(8))
     assert stats.kstest(drawn, stats.expon.cdf).pvalue > 1e-3
-    assert stats.kstest(exact_noise.gumbel(40_000, words_of(9)), stats.gumbel_r.cdf).pvalue > 1e-3
+    assert (
+        stats.kstest(
+            exact_noise.gumbel(40_000, words_of(9)),
+            stats.gumbel_r.cdf,
+        ).pvalue
+        > 1e-3
+    )
 
 
 def test_a_record_is_not_sampled_more_often_than_charged(monkeypatch):
-    for number in (0, 1, 2**52, 2**53 - 2, 2**53 - 1):
+    for number in (
+        0,
+        1,
+        2**52,
+        2**53 - 2,
+        2**53 - 1,
+    ):
         word = np.array([number << 11], dtype=np.uint64).tobytes()
         monkeypatch.setattr(seeds.secrets, "token_bytes", lambda size, word=word: word)
         (drawn,) = SecureNoise().uniform(1)
-        assert drawn == min(number + 1, 2**53 - 1) / 2**53 and 0 < drawn < 1
+        assert drawn == min(number + 1, 2**53 - 1) / 2**53
+        assert 0 < drawn < 1
 
 
 @pytest.mark.parametrize("seed", range(50))
 def test_prepared_scores_move_no_further_than_scores(seed):
     random = np.random.default_rng(seed)
-    temperature, width = 2.0 ** random.integers(-8, 4), 10.0 ** random.uniform(-3, 4)
+    temperature = 2.0 ** random.integers(-8, 4)
+    width = 10.0 ** random.uniform(-3, 4)
     scores = random.normal(0, 1, 6) * 10.0 ** random.uniform(-2, 6)
     moved = scores + random.uniform(0, width, 6) - random.uniform(0, width)
     moves = prepared_scores(moved, temperature) - prepared_scores(scores, temperature)
     error = 8 * (np.abs(scores).max() + width) * 2.0**-52
     assert np.ptp(moves) <= width + error
-    assert min(moves.min(), 0) >= -width - error and max(moves.max(), 0) <= width + error
+    assert min(moves.min(), 0) >= -width - error
+    assert max(moves.max(), 0) <= width + error
     assert prepared_scores(scores, temperature).max() == 0
     assert prepared_scores(scores, temperature).min() >= secure_release.LOWEST * temperature
 
@@ -228,7 +298,8 @@ def test_margins_outweigh_what_they_pay_for(count, size):
         <= size
     )
     assert larger < 1.001 or size < 1e-4
-    larger, error = 1 + threshold_margin(size), 2.0**-29 + 2.0**-19 * size
+    larger = 1 + threshold_margin(size)
+    error = 2.0**-29 + 2.0**-19 * size
     assert size / larger + 6 * error <= size
     for multiplier in (0.3, 40.0, 5000.0):
         number, larger = 10_000 * count, 1 + sum_margin(multiplier, 10_000 * count)
@@ -291,7 +362,9 @@ def test_failures_of_choices_count_at_the_rate_of_their_sample():
 def test_delta_grows_by_no_more_than_the_stated_share(monkeypatch, seed):
     """All pairs of distributions, each replaced by one that is off by a factor and then by a total variation."""
     random = np.random.default_rng(seed)
-    added, factor, epsilon = random.uniform(0, 0.01), random.uniform(0, 0.05), random.uniform(0, 3)
+    added = random.uniform(0, 0.01)
+    factor = random.uniform(0, 0.05)
+    epsilon = random.uniform(0, 3)
     monkeypatch.setattr(exact_noise, "ADDED", added)
     monkeypatch.setattr(exact_noise, "FACTOR", factor)
     monkeypatch.setattr(secure_release, "MOST_COORDINATES", 1)
@@ -304,7 +377,8 @@ def test_delta_grows_by_no_more_than_the_stated_share(monkeypatch, seed):
         other[random.integers(law.size)] += moved
         return other
 
-    with_it, without = random.dirichlet(np.ones(5)), random.dirichlet(np.ones(5))
+    with_it = random.dirichlet(np.ones(5))
+    without = random.dirichlet(np.ones(5))
     delta = max(divergence(with_it, without, epsilon), divergence(without, with_it, epsilon))
     allowed = delta + floating_point_delta(gaussian(1.0), epsilon)
     first, second = change(with_it), change(without)
@@ -346,7 +420,8 @@ class Seen:
 
 
 def test_a_permit_prepares_sums_and_scores_for_secure_noise_only():
-    clean, scores = np.array([1 / 3, 2 / 7, 100.1]), np.array([3.0, -5e9, 3.5])
+    clean = np.array([1 / 3, 2 / 7, 100.1])
+    scores = np.array([3.0, -5e9, 3.5])
     observer, step = Seen(), exact_noise.step_of(2.0)
     with observing(observer):
         Permit(gaussian(1.0), SecureNoise()).noisy_sum(clean, 2.0)
@@ -370,15 +445,19 @@ def test_a_permit_prepares_sums_and_scores_for_secure_noise_only():
         assert observer.release.scale == 0.5
         Permit(dp.NonPrivateDpEvent(), SecureNoise()).noisy_sum(clean, 2.0)
         assert observer.release.clean is clean and observer.out.tolist() == clean.tolist()
-    seeded = Permit(gaussian(1.0), SeededNoise(lambda shot: np.random.default_rng(0))).noisy_sum(
-        clean, 2.0
-    )
+    seeded = Permit(
+        gaussian(1.0),
+        SeededNoise(lambda shot: np.random.default_rng(0)),
+    ).noisy_sum(clean, 2.0)
     assert seeded.tolist() == (clean + np.random.default_rng(0).normal(0.0, 2.0, 3)).tolist()
 
 
 def test_what_the_proof_does_not_cover_is_refused(monkeypatch):
     monkeypatch.setattr(secure_release, "MOST_COORDINATES", 3)
-    for permit, use in ((gaussian(1.0), "noisy_sum"), (bounded_range_choice(1.0), "noisy_choice")):
+    for permit, use in (
+        (gaussian(1.0), "noisy_sum"),
+        (bounded_range_choice(1.0), "noisy_choice"),
+    ):
         with pytest.raises(PluginError, match="at most 3"):
             getattr(Permit(permit, SecureNoise()), use)(np.zeros(4), 1.0)
         getattr(Permit(permit, Recorder()), use)(np.zeros(4), 1.0)

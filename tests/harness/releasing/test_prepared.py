@@ -1,7 +1,5 @@
 """A prepared mechanism everywhere: its release, its cells, targets of attacks, audits, the gate's recount."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 
@@ -28,7 +26,6 @@ from dpicl.run.workbench import Workbench
 from tests.harness.run.test_pipeline import SUITE, make_cell
 
 SIM = EmbeddingCentroids(embedding="sim")
-LOGISTIC = replace(SIM, head="logistic", steps=2)
 CONFIG = ReleaseConfig(epsilon=1.0, delta=1e-5)
 MECHANISMS = load_mechanisms()
 
@@ -121,38 +118,43 @@ class Odd(EmbeddingCentroids):
 def test_answers_may_be_written_by_the_model_and_need_noise(agnews):
     model = models.load("sim")
     outcome = release(Prompts(embedding="sim"), agnews, model, CONFIG)
-    assert set(outcome.answers) == {query.id for query in agnews.queries()} and all(
-        isinstance(text, str) for text in outcome.answers.values()
-    )
+    assert set(outcome.answers) == {query.id for query in agnews.queries()}
+    assert all(isinstance(text, str) for text in outcome.answers.values())
     for wrong in (Silent(embedding="sim"), Odd(embedding="sim")):
         with pytest.raises(PluginError):
             release(wrong, agnews, model, CONFIG)
 
 
 @pytest.mark.parametrize(
-    ("options", "epsilon"), [({}, 2.0), ({"head": "logistic", "steps": 2}, math.inf)]
+    ("options", "epsilon"),
+    [
+        ({}, 2.0),
+        ({"head": "logistic", "steps": 2}, math.inf),
+    ],
 )
 def test_a_cell_says_what_it_is_and_its_ledger_adds_up(own_cache, options, epsilon):
     cell = make_cell(
         "embedding_centroids", epsilon=epsilon, options={"embedding": "sim", **options}
     )
     result = run_cell(cell, SUITE, Workbench(MECHANISMS))
-    assert (result.kind, result.privacy.queries, result.privacy.epsilon_per_query) == (
-        "prepared",
-        None,
-        None,
-    )
+    assert result.kind == "prepared"
+    assert result.privacy.queries is None
+    assert result.privacy.epsilon_per_query is None
     assert len(result.answers) == (10 if epsilon == 2 else 0) and result.released_count == 10
-    assert (
-        set(result.scores) == {"acc", "acc_calibrated", "acc_logistic"}
-        and result.manifest.embedding.name == "sim"
-    )
+    assert set(result.scores) == {"acc", "acc_calibrated", "acc_logistic"}
+    assert result.manifest.embedding.name == "sim"
     assert from_text(to_text(result)) == result
     assert {*marks_of([result])} - {CHANGED_CODE} == {BY_EMBEDDINGS, OWN_READER}
     assert not explain_unpaid(result) and events_of([result], ()) == [result.privacy.event]
     with pytest.raises(ValueError, match="number of queries"):
         type(result).model_validate(
-            {**result.model_dump(), "privacy": {**result.privacy.model_dump(), "queries": 10}}
+            {
+                **result.model_dump(),
+                "privacy": {
+                    **result.privacy.model_dump(),
+                    "queries": 10,
+                },
+            }
         )
 
 
@@ -168,7 +170,8 @@ def test_attackers_ask_one_release_any_number_of_times(agnews):
     target = Target(SIM, agnews, models.load("sim"), CONFIG)
     queries = [Query(f"{n}", query.text) for n, query in enumerate(agnews.queries())]
     first = target.answers(lambda task: task, queries)
-    assert target.answers(lambda task: task, queries[::-1]) == first and len(target.releases) == 1
+    assert target.answers(lambda task: task, queries[::-1]) == first
+    assert len(target.releases) == 1
     assert (
         explain_no_answer(SIM, agnews, ask_yes_or_no(agnews))
         and explain_no_answer(SIM, agnews) is None
@@ -188,10 +191,8 @@ def test_the_python_interface_takes_one(own_cache):
         train_records=40,
         progress=False,
     )
-    assert (
-        evaluation.to_frame().queries.isna().all()
-        and np.isfinite(evaluation.to_frame().score).all()
-    )
+    assert evaluation.to_frame().queries.isna().all()
+    assert np.isfinite(evaluation.to_frame().score).all()
     with pytest.raises(UsageError):
         dpicl.calibrate(SIM, task="agnews", epsilon=1, queries=5)
     assert {row["name"]: row["kind"] for row in dpicl.list_mechanisms()}[

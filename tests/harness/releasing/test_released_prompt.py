@@ -64,7 +64,13 @@ def test_attackers_ask_after_the_released_instruction(agnews, sim, monkeypatch):
         return score(*words)
 
     monkeypatch.setattr(type(sim), "score", note_score)
-    target.answers(lambda task: task, [Query("0", "one"), Query("1", "two")])
+    target.answers(
+        lambda task: task,
+        [
+            Query("0", "one"),
+            Query("1", "two"),
+        ],
+    )
     assert [tokens for tokens, _ in calls] == [
         sim.encode(OWN + agnews.query(text)) for text in ("one", "two")
     ]
@@ -74,7 +80,9 @@ def test_attackers_ask_after_the_released_instruction(agnews, sim, monkeypatch):
 def test_a_result_holds_it_and_counts_it_as_released(own_cache):
     bench = Workbench({"instructs": Registered(Instructs, "a test", None)})
     result = run_cell(make_cell("instructs", bench.mechanisms), SUITE, bench)
-    assert (result.instruction, result.released, result.released_count) == (OWN, [], 1)
+    assert result.instruction == OWN
+    assert result.released == []
+    assert result.released_count == 1
     assert result.texts == [OWN]
     again = from_text(to_text(result))
     assert again == result
@@ -106,9 +114,11 @@ def test_what_is_no_prompt_is_refused(sim):
 
 def test_the_conformance_kit_compares_instructions():
     bench = set_up(Instructs, "agnews", {}, 0)
-    first, second = bench.run(), bench.run(Run(noise=1))
+    first = bench.run()
+    second = bench.run(Run(noise=1))
     assert first.refused is None and first.error is None
-    assert first.released == second.released and [item[1] for item in first.released] == [OWN]
+    assert first.released == second.released
+    assert [item[1] for item in first.released] == [OWN]
 
 
 def test_personal_data_is_looked_for_in_the_instruction(agnews, sim):

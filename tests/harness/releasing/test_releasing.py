@@ -36,7 +36,7 @@ def configure(**more):
 
 @pytest.fixture(autouse=True)
 def _nobody_asked(own_cache):
-    Parrot.asked.clear()
+    Parrot.query_ids.clear()
 
 
 def release_once(mechanism, task, config=CONFIG, queries=None, cache=None):
@@ -54,7 +54,13 @@ def test_what_a_mechanism_is_given_leads_to_no_record(agnews, monkeypatch):
                 for cell in one.__closure__
             ),
         ]
-        assert not any(isinstance(one, Execution) for one in (*held, *vars(context).values()))
+        assert not any(
+            isinstance(one, Execution)
+            for one in (
+                *held,
+                *vars(context).values(),
+            )
+        )
         assert not any(hasattr(one, "__self__") for one in (context.embed, context.progress))
         raise UsageError("looked")
 
@@ -122,7 +128,8 @@ def test_one_more_record_changes_one_slot_by_it_alone(agnews, way):
             changed = [(a, b) for a, b in zip(without, with_it, strict=True) if a != b]
             assert len(changed) <= 1
             for a, b in changed:
-                assert [r for r in b if r != agnews.train[-1]] == list(a) and len(b) == len(a) + 1
+                assert [r for r in b if r != agnews.train[-1]] == list(a)
+                assert len(b) == len(a) + 1
 
 
 def execution(mechanism, task, queries, budget, ledger, knob=1.0, records=None, **settings):
@@ -151,7 +158,7 @@ def run_parrot(task, queries, budget, allowance=None, limit=float("inf"), mechan
 def test_all_queries_are_charged_before_the_first_answer(agnews):
     with pytest.raises(BudgetExceeded):
         run_parrot(agnews, agnews.queries(), 1000, limit=0.5)
-    assert Parrot.asked == []
+    assert Parrot.query_ids == []
 
 
 def test_the_whole_budget_is_charged_whatever_is_asked(agnews):
@@ -173,10 +180,10 @@ def test_too_many_queries_or_one_id_twice_are_refused_first(
     ):
         with pytest.raises(UsageError, match=words):
             release(PARROT, agnews, models.load("sim"), config, refused)
-    assert Parrot.asked == []
+    assert Parrot.query_ids == []
 
 
-def test_a_final_prompt_is_answered_by_the_model(agnews):
+def test_a_final_prompt_is_answered_by_the_model():
     task = Task.load("mit_g", "synthetic", limit_train=50, limit_test=3)
     mechanism = Parrot(slots=4, asks_model=True)
 
@@ -203,7 +210,12 @@ def test_a_release_that_was_not_declared_is_refused(agnews):
             return super().answer(query, sample, context)
 
     with pytest.raises(BudgetExceeded, match="was not charged"):
-        run_parrot(agnews, agnews.queries(), 10, mechanism=Greedy(slots=4, examples_per_slot=2))
+        run_parrot(
+            agnews,
+            agnews.queries(),
+            10,
+            mechanism=Greedy(slots=4, examples_per_slot=2),
+        )
 
 
 def test_the_same_coins_assign_the_same_records(agnews, monkeypatch):
@@ -215,7 +227,11 @@ def test_the_same_coins_assign_the_same_records(agnews, monkeypatch):
 
     monkeypatch.setattr(Parrot, "answer", noting)
     mechanism = Parrot(slots=4, examples_per_slot=2, sampling_seed=5)
-    for seed, target in ((0, 1.0), (1, 1.0), (1, 8.0)):
+    for seed, target in (
+        (0, 1.0),
+        (1, 1.0),
+        (1, 8.0),
+    ):
         release_once(mechanism, agnews, configure(epsilon=target, seed=seed))
     assert slots[:6] == slots[6:12] == slots[12:]
     release_once(PARROT, agnews, configure(seed=1))
@@ -241,11 +257,15 @@ def test_secure_noise_is_refused_at_a_large_delta(
     task, config = declare(agnews), configure(delta=0.1, noise="secure")
     with pytest.raises(UsageError, match="above 1/240"):
         release_once(Parrot(slots=4), task, config)
-    noted = release_once(Parrot(slots=4), task, config.model_copy(update={"noise": "seeded"}))
+    noted = release_once(
+        Parrot(slots=4),
+        task,
+        config.model_copy(update={"noise": "seeded"}),
+    )
     assert any("above 1/240" in note for note in noted.bounds.notes)
 
 
-def test_secure_noise_leaves_nothing_in_the_cache(agnews, tmp_path):
+def test_secure_noise_leaves_nothing_in_the_cache(agnews):
     mechanism = Parrot(slots=4)
     config = configure(noise="secure")
     model, opened = models.load("sim"), lambda: pytest.fail("the cache was opened")
@@ -266,17 +286,19 @@ def test_a_text_is_released_with_the_noise_of_its_label():
         == set(task.labels)
     )
     charged = {row["partition"]: json.dumps(row["event"]) for row in outcome.ledger.to_json()}
-    assert (
-        all(f": {knobs[label]}" in event for label, event in charged.items())
-        and len(set(knobs.values())) > 1
-    )
+    assert all(f": {knobs[label]}" in event for label, event in charged.items())
+    assert len(set(knobs.values())) > 1
     assert outcome.bounds.upper <= 1.0
 
 
 def test_labels_that_are_dropped_get_no_text_and_no_noise():
     task = Task.load("trec", "synthetic", limit_test=6)
     config = configure(shots=10)
-    outcome = release_once(Tang(slots=4, tokens=3, dropped=("Abbreviation",)), task, config)
+    outcome = release_once(
+        Tang(slots=4, tokens=3, dropped=("Abbreviation",)),
+        task,
+        config,
+    )
     assert Counter(
         demonstration.label for demonstration in outcome.demonstrations
     ) == dict.fromkeys(set(task.labels) - {"Abbreviation"}, 2)
@@ -308,4 +330,5 @@ def test_a_mechanism_sees_no_record_but_in_its_samples(agnews):
     release_once(Curious(slots=4, tokens=2), agnews, config)
     view, sizes = views
     assert not hasattr(view, "train") and not any(record.label for record in view.test)
-    assert sizes.train == sizes.test == () and dict(sizes.group_sizes) == dict(agnews.group_sizes)
+    assert sizes.train == sizes.test == ()
+    assert dict(sizes.group_sizes) == dict(agnews.group_sizes)

@@ -61,7 +61,8 @@ PARTITIONS = pytest.mark.parametrize("partition", ["per_query", "once"])
 @PARTITIONS
 @pytest.mark.parametrize("name", ["agnews", "trec"])
 def test_label_scores_are_those_of_the_few_shot_prompt(name, partition):
-    model, task = models.load("sim"), Task.load(name, "synthetic", limit_train=4, limit_test=4)
+    model = models.load("sim")
+    task = Task.load(name, "synthetic", limit_train=4, limit_test=4)
     slots = [task.train[:2], task.train[5:6], ()]
     queries = queries_of(task)
     query = queries[0]
@@ -89,7 +90,12 @@ def test_calibration_inside_a_slot_is_the_bridges_own(agnews, partition):
     plain = reader(agnews, model=model)
     raw = plain.label_scores(query, [slot], calibrated=False)
     blank = [
-        plain.label_scores(Query("", text), [slot], calibrated=False)[0] for text in CONTENT_FREE
+        plain.label_scores(
+            Query("", text),
+            [slot],
+            calibrated=False,
+        )[0]
+        for text in CONTENT_FREE
     ]
     expected = calibration.predictions(raw, calibration.content_free_probabilities(blank))
     ask = reader(agnews, SamplingScheme(1, 2, partition), queries_of(agnews), model)
@@ -108,7 +114,12 @@ def test_another_model_record_or_setting_is_another_key(samsum, tmp_path):
         (models.load("sim"), samsum.train[1:2], {}),
         (models.load("sim"), samsum.train[:1], {"record_tokens": 3}),
     ):
-        reader(samsum, model=model, cache=OutputCache(tmp_path), **options).texts(query, [slot])
+        reader(
+            samsum,
+            model=model,
+            cache=OutputCache(tmp_path),
+            **options,
+        ).texts(query, [slot])
         assert model.usage.forward_calls > 0
 
 
@@ -117,7 +128,8 @@ def test_the_same_prompt_after_other_examples_is_another_key(name, tmp_path, mon
     """A slot whose last record does not fit has the prompt of one without that record, but what is read before it is
     cut elsewhere, so its numbers may differ in their last bits. An output that is found must not tell which slot was
     there first."""
-    model, task = models.load("sim"), Task.load(name, "synthetic", limit_train=4, limit_test=2)
+    model = models.load("sim")
+    task = Task.load(name, "synthetic", limit_train=4, limit_test=2)
     query, short = queries_of(task)[0], task.train[:1]
     longer = (*short, Record("word " * 5000, task.train[1].label))
     prompts = SlotPrompts(task, model, None, None)
@@ -162,9 +174,16 @@ def test_a_prompt_that_breaks_the_model_abstains(agnews, samsum):
     broken = models.load("sim:nan")
     query = Query("q", "text")
     assert np.isnan(
-        reader(agnews, model=broken).label_scores(query, [agnews.train[:1], ()], calibrated=True)
+        reader(agnews, model=broken).label_scores(
+            query,
+            [agnews.train[:1], ()],
+            calibrated=True,
+        )
     ).all()
-    assert reader(samsum, model=broken).texts(query, [samsum.train[:1], ()]) == ["", ""]
+    assert reader(samsum, model=broken).texts(
+        query,
+        [samsum.train[:1], ()],
+    ) == ["", ""]
     for task in (agnews, samsum):
         with pytest.raises(ModelError):
             reader(task, model=broken, queries=[query]).read_public()
@@ -197,11 +216,24 @@ def test_a_failure_is_asked_about_once_a_release_and_never_kept(name, partition,
 
 def test_an_empty_answer_is_an_answer(samsum, tmp_path, monkeypatch):
     model = models.load("sim")
-    monkeypatch.setattr(model, "generate", lambda prompts, *_, **__: [""] * len(prompts))
-    slots, query = [samsum.train[:1]], queries_of(samsum)[0]
-    assert reader(samsum, model=model, cache=OutputCache(tmp_path)).texts(query, slots) == [""]
+    monkeypatch.setattr(
+        model,
+        "generate",
+        lambda prompts, *_, **__: [""] * len(prompts),
+    )
+    slots = [samsum.train[:1]]
+    query = queries_of(samsum)[0]
+    assert reader(
+        samsum,
+        model=model,
+        cache=OutputCache(tmp_path),
+    ).texts(query, slots) == [""]
     monkeypatch.setattr(model, "generate", lambda *_, **__: pytest.fail("it is asked again"))
-    assert reader(samsum, model=model, cache=OutputCache(tmp_path)).texts(query, slots) == [""]
+    assert reader(
+        samsum,
+        model=model,
+        cache=OutputCache(tmp_path),
+    ).texts(query, slots) == [""]
 
 
 def test_an_embedding_that_failed_is_made_again(agnews, monkeypatch):
@@ -210,7 +242,10 @@ def test_an_embedding_that_failed_is_made_again(agnews, monkeypatch):
         patch.setattr(
             SimulatedEmbeddings,
             "_raw",
-            lambda self, texts: np.full((len(texts), self.dimension), np.nan),
+            lambda self, texts: np.full(
+                (len(texts), self.dimension),
+                np.nan,
+            ),
         )
         assert not reader(agnews, cache=cache).embed(["a word", ""], "sim").any()
     vectors = reader(agnews, cache=cache).embed(["a word", ""], "sim")
@@ -230,7 +265,7 @@ def test_empty_slots_ask_nothing_after_public_prompts(agnews, samsum, partition)
         assert 0 < calls == model.usage.forward_calls
 
 
-def test_a_slot_of_which_nothing_fits_is_read_as_an_empty_one(agnews, monkeypatch):
+def test_a_slot_of_which_nothing_fits_is_read_as_an_empty_one(agnews):
     model = models.load("sim")
     monster = (Record("word " * 5000, agnews.labels[0]),)
     both = reader(agnews, model=model, queries=queries_of(agnews))
@@ -257,7 +292,9 @@ def test_no_length_of_a_record_makes_a_model_with_bos_fail(samsum, tiny_with_bos
 
 def test_what_was_read_with_another_rounding_is_asked_again(agnews, tiny, tmp_path):
     """Other threads or settings on one machine may choose other sizes of passes: their bits are never mixed."""
-    query, slots, calls = queries_of(agnews)[0], slots_of(agnews, 2), []
+    query = queries_of(agnews)[0]
+    slots = slots_of(agnews, 2)
+    calls = []
     for arithmetic in ("a", "b", "a"):
         tiny.identity = replace(tiny.identity, arithmetic=arithmetic)
         reader(agnews, model=tiny, cache=OutputCache(tmp_path)).label_scores(
@@ -281,10 +318,16 @@ LABELS = (
     lambda reader, query, slots: list(reader.label_scores(query, slots, calibrated=True)),
     lambda one, other: one.tobytes() == other.tobytes(),
 )
-TEXTS = (lambda reader, query, slots: reader.texts(query, slots), lambda one, other: one == other)
+TEXTS = (
+    lambda reader, query, slots: reader.texts(query, slots),
+    lambda one, other: one == other,
+)
 
 
-@pytest.mark.parametrize(("name", "ask", "equal"), [("agnews", *LABELS), ("samsum", *TEXTS)])
+@pytest.mark.parametrize(
+    ("name", "ask", "equal"),
+    [("agnews", *LABELS), ("samsum", *TEXTS)],
+)
 @pytest.mark.parametrize("partition", ["per_query", "once"])
 def test_slots_read_together_say_what_each_says_alone(tiny, name, ask, equal, partition):
     task = Task.load(name, "synthetic", limit_train=14, limit_test=2)
@@ -303,7 +346,11 @@ def test_slots_read_together_say_what_each_says_alone(tiny, name, ask, equal, pa
     together = reader(task, scheme, queries, tiny)
     together.read_public()
     for query in queries:
-        for one, other in zip(ask(together, query, slots), alone[query.id], strict=True):
+        for one, other in zip(
+            ask(together, query, slots),
+            alone[query.id],
+            strict=True,
+        ):
             assert equal(one, other)
     assert tiny.usage.forward_calls - calls < calls / 2
 
@@ -317,7 +364,12 @@ def test_a_slot_is_one_request_and_public_ones_are_one_together(samsum, monkeypa
         return generate(prompts, *rest, **options)
 
     monkeypatch.setattr(model, "generate", count)
-    slots = [samsum.train[:1], (), samsum.train[1:2], ()]
+    slots = [
+        samsum.train[:1],
+        (),
+        samsum.train[1:2],
+        (),
+    ]
     reader(samsum, model=model).texts(Query("q", "text"), slots)
     assert batches == [(1, "empty"), (1, "empty"), (1, "empty")]  # the public prompt is asked once
     batches.clear()
@@ -334,5 +386,12 @@ def test_candidates_begin_with_the_zero_shot_answer(samsum):
     assert len(set(first)) > 1
     assert first == reader(samsum).candidates(one, 6, 0.9)
     assert first[:3] == reader(samsum).candidates(one, 3, 0.9)
-    assert ask.candidates(Query("other", one.text), 6, 0.9)[1:] != first[1:]
+    assert (
+        ask.candidates(
+            Query("other", one.text),
+            6,
+            0.9,
+        )[1:]
+        != first[1:]
+    )
     assert ask.candidates(two, 1, 0.9) == ask.texts(two, [()])

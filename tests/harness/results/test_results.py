@@ -1,7 +1,5 @@
 """Result files and the results folder."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os
@@ -87,7 +85,9 @@ def test_half_files_of_a_killed_run_are_removed(store):
 
 
 def _count(folder: Path, rounds: int) -> None:
-    store, cell, counter = Store(folder, "quick"), make_result().cell, folder / "counter"
+    store = Store(folder, "quick")
+    cell = make_result().cell
+    counter = folder / "counter"
     for _ in range(rounds):
         with store.lock(cell.id, wait=True):
             counter.write_text(str(int(counter.read_text()) + 1))
@@ -105,7 +105,13 @@ def test_a_result_that_is_there_stays(store):
 def test_a_lock_excludes_other_processes(store):
     (store.results / "counter").write_text("0")
     context = multiprocessing.get_context("fork")
-    others = [context.Process(target=_count, args=(store.results, 200)) for _ in range(4)]
+    others = [
+        context.Process(
+            target=_count,
+            args=(store.results, 200),
+        )
+        for _ in range(4)
+    ]
     for process in others:
         process.start()
     for process in others:
@@ -143,7 +149,12 @@ INCONSISTENT = {
     ],
     "more texts than counted": lambda d: d.update(released_count=7),
     "two answers for a record": lambda d: d.update(
-        released=[], released_count=2, answers=[{"id": "a", "text": "x"}, {"id": "a", "text": "y"}]
+        released=[],
+        released_count=2,
+        answers=[
+            {"id": "a", "text": "x"},
+            {"id": "a", "text": "y"},
+        ],
     ),
     "a time without a zone": lambda d: d.update(created="2026-01-02T03:04:05"),
     "half of a surrogate pair": lambda d: d["released"][0].update(text="\ud800"),
@@ -229,7 +240,12 @@ LAST = list({path.parent: path for path in COMMITTED}.values())
 
 
 @pytest.mark.parametrize(
-    "files", [LAST, pytest.param(COMMITTED, marks=pytest.mark.slow)], ids=["last", "all"]
+    "files",
+    [
+        LAST,
+        pytest.param(COMMITTED, marks=pytest.mark.slow),
+    ],
+    ids=["last", "all"],
 )
 def test_every_result_of_record_loads_and_keeps_its_keys(files):
     assert len(files) > 200
@@ -242,7 +258,10 @@ def test_every_result_of_record_loads_and_keeps_its_keys(files):
 def fill(before: Any, after: Any) -> Any:
     """``before`` with the keys that only ``after`` has: fields that are younger than the file."""
     if isinstance(before, dict) and isinstance(after, dict):
-        return {**after, **{key: fill(value, after.get(key)) for key, value in before.items()}}
+        return {
+            **after,
+            **{key: fill(value, after.get(key)) for key, value in before.items()},
+        }
     return before
 
 

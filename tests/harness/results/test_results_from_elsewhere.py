@@ -1,8 +1,6 @@
 """Results folders that come from elsewhere: no row vanishes in silence, nothing is written outside, and what a newer
 version wrote is left alone."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -28,7 +26,13 @@ from tests.leaderboards.factory import ends, make_result, shipped_options, write
 def results(tmp_path: Path) -> Path:
     """Results of the suite quick: the reference baselines and tang."""
     folder = tmp_path / "results"
-    write_shipped(folder, [*ends(), make_result("tang", 0.6, options=shipped_options("tang"))])
+    write_shipped(
+        folder,
+        [
+            *ends(),
+            make_result("tang", 0.6, options=shipped_options("tang")),
+        ],
+    )
     return folder
 
 
@@ -184,7 +188,7 @@ def test_a_board_that_lacks_a_row_says_so_without_a_path(dpicl, results, tmp_pat
     assert any("could not be read" in note for note in board["notes"])
     assert not any(str(tmp_path) in note for note in board["notes"])
     site = tmp_path / "site"
-    assert dpicl(f"board all --results {results} --html {site}").code == 0
+    dpicl(f"board all --results {results} --html {site}").succeed()
     assert "1 of the files and folders could not be read" in (
         site / "quick" / "index.html"
     ).read_text("utf-8")
@@ -219,10 +223,8 @@ def test_a_file_in_a_circle_is_one_bad_file(results):
     sound, damaged = store.load_all()
     assert len(sound) == 3 and [one.path for one in damaged] == [loop]
     store.set_aside(damaged)
-    assert (
-        os.readlink(loop.parent / "quarantine" / loop.name) == loop.name
-        and store.load_all()[1] == []
-    )
+    assert os.readlink(loop.parent / "quarantine" / loop.name) == loop.name
+    assert store.load_all()[1] == []
 
 
 def test_a_file_that_cannot_be_read_is_named_and_never_moved(dpicl, results, monkeypatch):
@@ -345,7 +347,7 @@ def test_a_planted_unfinished_file_stays_and_stops_nothing(tmp_path):
 def test_a_site_writes_nothing_outside_its_folder(dpicl, results, tmp_path):
     site, victim = tmp_path / "site", tmp_path / "victim"
     command = f"board quick --no-submissions --results {results} --html {site}"
-    assert dpicl(command).code == 0
+    dpicl(command).succeed()
     victim.mkdir()
     (site / "quick").rename(tmp_path / "before")
     (site / "quick").symlink_to(victim)

@@ -47,7 +47,12 @@ def test_every_mechanism_answers_at_its_proved_epsilon(run, mechanism, task, mor
     seed = "" if mechanism == "voting_nearest" else ", sampling_seed: 0"
     answer, results = run(mechanism, task, seed + more)
     assert answer.code == 0, answer.err
-    assert set(results) == {(1, 0), (1, 1), (8, 0), (8, 1)}
+    assert set(results) == {
+        (1, 0),
+        (1, 1),
+        (8, 0),
+        (8, 1),
+    }
     for (target, _), result in results.items():
         privacy = result.privacy
         assert 0.98 * target <= privacy.epsilon_proved <= target
@@ -94,7 +99,8 @@ def test_answers_that_retell_real_records_stay_here(run, tmp_path, monkeypatch):
 def test_a_budget_for_fewer_queries_is_refused(run):
     more, results = run("voting", "agnews", queries="500", flags="--epsilon 1 --seed 0")
     assert more.code == 0, more.err
-    assert results[1, 0].privacy.queries == 500 and len(results[1, 0].answers) == 6
+    assert results[1, 0].privacy.queries == 500
+    assert len(results[1, 0].answers) == 6
     flags = "--epsilon 1 --seed 0 --limit 6"
     late, _ = run("voting", "agnews", queries="5", test_records="3", flags=flags)
     assert late.code == 2 and "'queries' (5) does not cover 6 test records" in late.err

@@ -1,7 +1,5 @@
 """One cell: what it costs, what it writes, what it refuses to write."""
 
-from __future__ import annotations
-
 import math
 import platform
 from collections.abc import Sequence
@@ -44,7 +42,13 @@ class Bench(Workbench):
     ) -> Evaluation:
         self.shown += (prompt.demonstrations,)
         with phase("evaluate"):
-            return Evaluation(["d0", "d1"], {"acc": [1.0, 0.0], "acc_logistic": [0.0, 0.0]})
+            return Evaluation(
+                ["d0", "d1"],
+                {
+                    "acc": [1.0, 0.0],
+                    "acc_logistic": [0.0, 0.0],
+                },
+            )
 
 
 def make_cell(
@@ -59,7 +63,11 @@ def make_cell(
     }  # fmt: skip
     fixed = {"zero_shot": 0.0, "real_demonstrations": math.inf}
     return Cell(
-        **{**settings, **({"epsilon": fixed[mechanism]} if mechanism in fixed else {}), **changes}
+        **{
+            **settings,
+            **({"epsilon": fixed[mechanism]} if mechanism in fixed else {}),
+            **changes,
+        }
     )
 
 
@@ -75,7 +83,8 @@ def test_every_seed_draws_private_records_for_all_mechanisms(bench):
     ]
     drawn = [bench.task(cell) for cell in cells]
     assert drawn[0] is drawn[1] and drawn[2] is drawn[3]
-    assert set(drawn[0].train) < set(whole.train) and set(drawn[0].train) != set(drawn[2].train)
+    assert set(drawn[0].train) < set(whole.train)
+    assert set(drawn[0].train) != set(drawn[2].train)
     assert {task.fingerprint for task in drawn} == {whole.fingerprint}
     assert [dict(task.group_sizes) for task in drawn] == [dict.fromkeys(whole.labels, 30)] * 4
     results = [run_cell(cell, SUITE, bench) for cell in cells[1:3]]
@@ -109,20 +118,14 @@ def test_without_noise_no_text_is_in_the_result(bench, mechanism):
     result = run_cell(cell, SUITE, bench)
     assert math.isinf(result.privacy.epsilon_proved)
     assert result.privacy.knob is None or result.privacy.knob.value == 0
-    assert (result.released, result.released_count) == ([], 3)
+    assert result.released == []
+    assert result.released_count == 3
     text = to_text(result)
     assert platform.node() not in text or len(platform.node()) < 4
     task = bench.task(cell)
     assert all(record.text not in text for record in task.train)
     assert all(record.text not in text for record in task.test)
     assert len(bench.shown[0]) == 3
-
-
-def test_another_seed_gives_another_release(bench):
-    first, again = (run_cell(make_cell("prism"), SUITE, Bench(MECHANISMS)) for _ in range(2))
-    other = run_cell(make_cell("prism", seed=1), SUITE, bench)
-    assert first.released == again.released
-    assert first.released != other.released
 
 
 @dataclass(frozen=True)
@@ -184,7 +187,7 @@ def test_a_knobless_mechanism_must_cost_zero_or_infinity():
         fixed_epsilon(Odd())
 
 
-def test_the_workbench_loads_a_task_and_a_model_once(own_cache, monkeypatch):
+def test_the_workbench_loads_a_task_and_a_model_once(own_cache):
     bench = Workbench(MECHANISMS, keep_tasks=2)
     cells = [make_cell(task="agnews", test_records=n) for n in (5, 6, 7)]
     assert bench.task(cells[0]) is bench.task(

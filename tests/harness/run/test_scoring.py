@@ -1,7 +1,5 @@
 """A release is scored anew with other test records, which costs nothing and gives what a whole run would give."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -50,14 +48,14 @@ def test_a_scored_release_is_what_a_whole_run_gives(dpicl, suites, tmp_path, mon
     old, new = suites
     folder, other = tmp_path / "results", tmp_path / "other"
     first = "--seed 0"
-    assert dpicl(f"run {old} --results {folder} {first}").code == 0
+    dpicl(f"run {old} --results {folder} {first}").succeed()
     with monkeypatch.context() as patched:
         patched.setattr(pipeline, "release", lambda *_, **__: pytest.fail("a mechanism ran"))
         scored = dpicl(f"score {new} --results {folder} {first} --json")
     assert scored.code == 0, scored.err
     assert scored.json["counts"] == {"done": 1, "present": 0, "skipped": 0, "failed": 0}
 
-    assert dpicl(f"run {new} --results {other} {first}").code == 0
+    dpicl(f"run {new} --results {other} {first}").succeed()
     whole = {result.cell_id: result for result in Store(other, "mine").load_all()[0]}
     results, damaged = Store(folder, "mine").load_all()
     anew = [result for result in results if result.suite.version == 2]
@@ -112,7 +110,11 @@ def test_scores_stand_and_fall_with_the_release_that_they_name(scored):
 
     main = json.loads(sound)["main_metric"]
     for part, key, value in (
-        ("scores", main, json.loads(sound)["scores"][main] | {"value": 0.9}),
+        (
+            "scores",
+            main,
+            json.loads(sound)["scores"][main] | {"value": 0.9},
+        ),
         ("scored_release", "sha256", "0" * 64),
         ("scored_release", "cell_id", json.loads(sound)["cell_id"]),
         ("scored_release", "cell_id", "../../../../x"),
@@ -176,14 +178,23 @@ def test_seeds_draw_disjoint_test_records_that_all_rows_share(suites):
     texts = [{record.text for record in sets.pop()} for sets in by_seed.values()]
     assert [len(sets) for sets in texts] == [12, 12]
     assert not texts[0] & texts[1]
-    assert len({whole.fingerprint, *(draw_task(whole, cell).fingerprint for cell in cells)}) == 1
+    assert (
+        len(
+            {
+                whole.fingerprint,
+                *(draw_task(whole, cell).fingerprint for cell in cells),
+            }
+        )
+        == 1
+    )
 
 
 def test_a_plan_says_what_is_only_to_be_scored(dpicl, suites, tmp_path):
     old, new = suites
     dpicl(f"run {old} --results {tmp_path}/results")
     plan = dpicl(f"plan {new} --results {tmp_path}/results --json").json
-    assert (plan["missing"], plan["to_score"]) == (4, 2)
+    assert plan["missing"] == 4
+    assert plan["to_score"] == 2
 
 
 def test_a_run_makes_its_own_where_a_release_is_another_one(dpicl, suites, tmp_path, monkeypatch):

@@ -1,7 +1,5 @@
 """Cells on a model server: results as in this process, what was sent where on the row, and no release twice."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import shutil
@@ -148,7 +146,11 @@ def test_speed_is_in_no_name_and_reaches_the_connection(
         return settings[-1]
 
     monkeypatch.setattr(server, "settings_of", note)
-    (result,) = run(name(fake, window=3, context=200), "--mechanism", "prism").values()
+    (result,) = run(
+        name(fake, window=3, context=200),
+        "--mechanism",
+        "prism",
+    ).values()
     assert result.cell.model == result.manifest.model.name + f"?tokenizer={fake.folder}&context=200"
     assert {(each.window, each.timeout, each.patience, each.context) for each in settings} == {
         (3, 60, 1, 200)
@@ -160,10 +162,14 @@ def test_speed_is_in_no_name_and_reaches_the_connection(
         (fake.name(), 0),
     ):
         assert dpicl(plan, "--model", address).json["present"] == there
-    changes = Changes(mechanisms=["prism"], models=[name(fake, window=3, context=200)])
+    changes = Changes(
+        mechanisms=["prism"],
+        models=[name(fake, window=3, context=200)],
+    )
     (cell,) = select(str(tmp_path / "suite.yaml"), tmp_path, changes=changes).cells
     sent = pickle.loads(pickle.dumps(cell))  # as to a worker process
-    assert (sent.id, sent.address) == (result.cell_id, name(fake, window=3, context=200))
+    assert sent.id == result.cell_id
+    assert sent.address == name(fake, window=3, context=200)
 
 
 def is_private(handler: fake_server.Handler) -> bool:
@@ -186,7 +192,8 @@ def test_refused_slots_are_counted_marked_and_asked_again(
     fake.always = None
     repaired = run(*voting, results="repaired")["voting"]
 
-    assert (sound.failures, repaired.failures) == ({}, {})
+    assert sound.failures == {}
+    assert repaired.failures == {}
     assert values(repaired) == values(sound) and read_release(repaired) == read_release(sound)
     ((reason, number),) = broken.failures.items()
     assert reason == "it answers 400" and number > 0
@@ -213,7 +220,7 @@ def test_another_model_at_the_same_address_makes_results_stale(
     assert dpicl(f"plan {flags} --json").json["present"] == 1  # it asks no server
     answer = dpicl(f"run {flags}")
     assert answer.code == 2 and "the model server:" in answer.err and "--rerun-stale" in answer.err
-    assert dpicl(f"run {flags} --rerun-stale").code == 0
+    dpicl(f"run {flags} --rerun-stale").succeed()
     assert dpicl(f"plan {flags} --json").json["present"] == 2
 
 
@@ -239,7 +246,7 @@ def test_a_run_that_failed_goes_on_with_the_same_release(run, fake: FakeServer) 
     assert result.privacy.ledger == expected.privacy.ledger
 
 
-def test_a_truncating_server_says_so_on_the_row(run, dpicl, fake: FakeServer) -> None:
+def test_a_truncating_server_says_so_on_the_row(run, fake: FakeServer) -> None:
     result = run(name(fake, top=20), "--mechanism", "tang")
     assert any("truncated" in note for note in result["tang"].privacy.notes)
     prism = run(name(fake, top=20), "--mechanism", "prism")[
@@ -274,7 +281,9 @@ def test_prefixes_of_private_sets_are_kept_apart(tiny_folder: Path, own_cache: P
         with model.isolated_cache():
             model.next_token_log_probs([[5, 6]])
     salts = [body["cache_salt"] for _, body in vllm.seen[-4:]]
-    assert salts[1] == salts[2] and len(set(salts)) == 3 and min(map(len, salts)) > 40
+    assert salts[1] == salts[2]
+    assert len(set(salts)) == 3
+    assert min(map(len, salts)) > 40
 
 
 TEXTS = """\
@@ -338,9 +347,8 @@ def test_doctor_says_mechanism_by_mechanism_what_a_server_can_do(
         assert "log-probabilities" in checks[f"mechanism {name}"]["found"]
     assert not checks["mechanism tang"]["ok"] and not checks["mechanism prism"]["ok"]
     sentence = checks["mechanism private_evolution"]["found"]
-    assert (
-        "agnews" in sentence.partition("not on")[0] and "dbpedia" in sentence.partition("not on")[2]
-    )
+    assert "agnews" in sentence.partition("not on")[0]
+    assert "dbpedia" in sentence.partition("not on")[2]
     assert "log-probabilities of all tokens" in checks[f"model server:{fake.url}"]["found"]
     runs = [check for check in answer.json["checks"] if check["name"] == "mechanism tang"]
     assert [check["found"] for check in runs][1:] == ["runs"]
@@ -363,7 +371,6 @@ def test_what_a_server_of_texts_cannot_release_costs_nothing(plain: str, dpicl, 
                for word in ("--option", one)]  # fmt: skip
     released = dpicl(
         f"release private_evolution {flags}", *options, "--out", tmp_path / "own.jsonl"
-    )
-    assert released.code == 0, released.err
+    ).succeed()
     assert (tmp_path / "own.jsonl").read_text().count("\n") == 4
     assert "charging" in released.err and released.err.count("charged to") == 1

@@ -57,13 +57,11 @@ def bring_in(dpicl, folder, content, *flags):
 
 
 def test_multiple_choice_becomes_a_classification_that_runs(dpicl, folder):
-    answer = bring_in(dpicl, folder, CHOICE)
-    assert answer.code == 0, answer.err
+    answer = bring_in(dpicl, folder, CHOICE).succeed()
     assert "acc_norm" in answer.err
-    run = dpicl(
+    dpicl(
         "run mine/suite.yaml --plugin mine --model sim --results results --json",
-    )
-    assert run.code == 0, run.err
+    ).succeed()
     select("mine/suite.yaml", folder / "results", plugins=[folder / "mine"])
     task = load_config("mine")
     assert task.doc_to_text == "{{text | trim}}\nIs sentence positive?\nAnswer:"
@@ -71,21 +69,18 @@ def test_multiple_choice_becomes_a_classification_that_runs(dpicl, folder):
 
 
 def test_generate_until_becomes_a_generation_task(dpicl, folder):
-    answer = bring_in(dpicl, folder, SUMMARY)
-    assert answer.code == 0, answer.err
+    bring_in(dpicl, folder, SUMMARY).succeed()
     content = yaml.safe_load((folder / "mine/task.yaml").read_text().replace("!function", ""))
     assert content["metadata"]["kind"] == "generation"
     assert content["generation_kwargs"]["max_gen_toks"] == 30
-    data = dpicl("data mine --plugin mine --json")
-    assert data.code == 0, data.err
+    dpicl("data mine --plugin mine --json").succeed()
 
 
 def test_files_of_records_can_be_named_beside_it(dpicl, folder):
     content = CHOICE | {"dataset_path": "nyu-mll/glue", "dataset_kwargs": None}
     refused = bring_in(dpicl, folder, content)
     assert refused.code == 2 and "--from FILE" in refused.err
-    answer = bring_in(dpicl, folder, content, "--from", "train.csv", "--test", "test.csv")
-    assert answer.code == 0, answer.err
+    bring_in(dpicl, folder, content, "--from", "train.csv", "--test", "test.csv").succeed()
 
 
 def test_all_that_is_unsupported_is_said_at_once(dpicl, folder):

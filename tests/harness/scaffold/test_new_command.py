@@ -1,7 +1,5 @@
 """`dpicl new`: what it writes works as it is, under the name that was asked for, and nothing is ever overwritten."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -29,8 +27,7 @@ def run_flags(kind: str) -> list[str]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_new_mechanism_passes_the_kit_on_every_kind_of_task(dpicl, kind):
     dpicl(f"new mechanism noisy_vote --kind {kind}")
-    checked = dpicl("check noisy_vote.py --json")
-    assert checked.code == 0, checked.out
+    checked = dpicl("check noisy_vote.py --json").succeed()
     (document,) = checked.json["mechanisms"]
     assert document["tasks"] == (
         ["agnews", "mit_g", "wikimovies"] if kind == "demonstrations" else ["agnews"]
@@ -47,8 +44,7 @@ def test_a_new_mechanism_runs_and_is_on_the_board(dpicl, sim_suite, kind):
         "--seed",
         0,
         "--json",
-    )
-    assert run.code == 0, run.err
+    ).succeed()
     assert run.json["counts"]["done"] == 1
     (table,) = dpicl(f"board {sim_suite} {flags} --json").json["sections"][0]["tasks"]
     (row,) = table["rows"]
@@ -95,7 +91,10 @@ def test_a_name_that_cannot_be_used_is_refused(dpicl, tmp_path, what, name, reas
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("what", "file"), [("mechanism", "mine.py"), ("task", "mine")])
+@pytest.mark.parametrize(
+    ("what", "file"),
+    [("mechanism", "mine.py"), ("task", "mine")],
+)
 def test_nothing_is_overwritten(dpicl, tmp_path, what, file):
     (tmp_path / file).write_text("my work")
     refuse(dpicl(f"new {what} mine"), f"{file} already exists")
@@ -105,7 +104,7 @@ def test_nothing_is_overwritten(dpicl, tmp_path, what, file):
 def test_a_folder_that_is_none_is_refused_and_a_new_one_is_made(dpicl, tmp_path):
     (tmp_path / "file").write_text("")
     assert dpicl("new task mine --dir file").code == 2
-    assert dpicl("new task mine --dir", "a folder/below").code == 0
+    dpicl("new task mine --dir", "a folder/below").succeed()
     assert (tmp_path / "a folder" / "below" / "mine" / "task.yaml").is_file()
 
 
@@ -120,8 +119,7 @@ def test_a_new_task_runs_and_is_on_its_board(dpicl, monkeypatch):
     flags = "meals/suite.yaml --plugin meals --model sim"
     refuse(dpicl(f"run {flags} --source synthetic"), "Task meals has no synthetic corpus")
     monkeypatch.setenv("DPICL_DATA", ".")
-    run = dpicl(f"run {flags} --seed 0 --json")
-    assert run.code == 0, run.err
+    run = dpicl(f"run {flags} --seed 0 --json").succeed()
     assert run.json["counts"]["done"] == 3
     (table,) = dpicl(f"board {flags} --json").json["sections"][0]["tasks"]
     assert [row["mechanism"] for row in table["rows"]] == [
