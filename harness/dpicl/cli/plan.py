@@ -117,7 +117,8 @@ class _Progress:
 def _find_progress(selection: Selection, results: Sequence[Result]) -> _Progress:
     records = Fingerprints()
     presence = find_presence(selection.cells, results, records, selection.mechanisms)
-    skipped = find_skipped(presence.missing, selection.mechanisms)
+    skipped_cells = find_skipped(presence.missing, selection.mechanisms)
+    skipped = {cell.id: reason for cell, reason in skipped_cells}
     status = {
         **{cell.id: "present" for cell in presence.there},
         **dict.fromkeys(skipped, "skipped"),

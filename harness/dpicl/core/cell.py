@@ -123,6 +123,8 @@ class Cell(BaseModel):
 
     def at_address(self, name: str) -> Self:
         """The cell, whose model is loaded by this name."""
+        if name == self.address:
+            return self
         copied = self.model_copy()
         copied._address = None if name == self.model else name
         return copied

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from functools import lru_cache
 from pathlib import Path
 
 from dpicl.core.errors import UsageError, unknown_name
@@ -61,6 +62,7 @@ def real_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
+@lru_cache(maxsize=1024)
 def slug(name: str) -> str:
     """A name as one part of a path; a name that must be changed for that gets a short hash, so that no two collide.
 

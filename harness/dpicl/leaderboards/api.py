@@ -75,8 +75,9 @@ def view_of(
             message(f"{suite.name}: {sentence}")
         return None
     results, outdated = select_current(results, records or Fingerprints(download=False))
-    reasons = find_skipped(selection.cells, selection.mechanisms)
-    missing = describe_completeness(suite.name, selection.cells, results, reasons)
+    skipped_cells = find_skipped(selection.cells, selection.mechanisms)
+    left_out_cells = [cell for cell, _ in skipped_cells]
+    missing = describe_completeness(suite.name, selection.cells, results, left_out_cells)
     warnings = [*describe_unread(damaged), *filter(None, [missing]), *outdated, *left_out]
     notes = [*warnings]
     if not suite.private_share:
@@ -87,13 +88,9 @@ def view_of(
     )
     with_results = {(result.cell.label, result.cell.task) for result in results}
     skipped = {
-        (cell.label, cell.task): {
-            "label": cell.label,
-            "task": cell.task,
-            "reason": reasons[cell.id],
-        }
-        for cell in selection.cells
-        if cell.id in reasons and (cell.label, cell.task) not in with_results
+        (cell.label, cell.task): {"label": cell.label, "task": cell.task, "reason": reason}
+        for cell, reason in skipped_cells
+        if (cell.label, cell.task) not in with_results
     }
     board = replace(
         board,

@@ -78,6 +78,28 @@ def _cells_of(
         place: Place = ("mechanisms", position)
         raise (UsageError(str(error)) if changed else suite.error(place, str(error))) from None
     suffix = "".join(f"+{name}={value}" for name, value in sorted(changed.items()))
+    shared = {
+        "suite": suite.name,
+        "suite_version": suite.version,
+        "task": task,
+        "task_version": config.metadata.version,
+        "source": resolve(suite.source, config.source),
+        "mechanism": entry.name,
+        "label": entry.row + suffix,
+        "options": options,
+        "model": models.name_in_results(model),
+        "delta": suite.delta,
+        "shots": suite.task_shots.get(task, suite.shots),
+        "test_records": suite.records_of(task),
+        "train_records": suite.train_records,
+        "private_share": suite.private_share,
+        "fresh_test_records": bool(suite.fresh_test_records),
+        "metric": suite.task_metrics.get(task),
+        "noise": suite.noise,
+        "mode": "proved",
+        "plugin": registered.plugin_hash,
+        "queries": registered.cls.query_budget(suite.queries),
+    }
     epsilons = [
         epsilon for epsilon in suite.epsilons if not entry.epsilons or epsilon in entry.epsilons
     ]
@@ -86,31 +108,7 @@ def _cells_of(
         if entry.name in HEADROOM_MECHANISMS:
             seeds += [(seed, True) for seed in suite.baseline_seeds]
         for seed, development in seeds:
-            cell = Cell(
-                suite=suite.name,
-                suite_version=suite.version,
-                task=task,
-                task_version=config.metadata.version,
-                source=resolve(suite.source, config.source),
-                mechanism=entry.name,
-                label=entry.row + suffix,
-                options=options,
-                model=models.name_in_results(model),
-                epsilon=epsilon,
-                delta=suite.delta,
-                seed=seed,
-                shots=suite.task_shots.get(task, suite.shots),
-                test_records=suite.records_of(task),
-                train_records=suite.train_records,
-                private_share=suite.private_share,
-                fresh_test_records=bool(suite.fresh_test_records),
-                metric=suite.task_metrics.get(task),
-                noise=suite.noise,
-                mode="proved",
-                plugin=registered.plugin_hash,
-                queries=registered.cls.query_budget(suite.queries),
-                development=development,
-            )
+            cell = Cell(**shared, epsilon=epsilon, seed=seed, development=development)
             yield cell.at_address(model)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -77,19 +77,19 @@ def find_presence(
 def find_skipped(
     cells: Iterable[Cell],
     mechanisms: Mapping[str, Registered],
-) -> dict[str, str]:
-    """Cell id -> why its mechanism does not do its task, which is asked without records.
+) -> list[tuple[Cell, str]]:
+    """(a cell, why its mechanism does not do its task), of those cells; asked without records.
 
     A cell whose mechanism fails when it is asked is left in: it ends with that error, and the others go on.
     """
     reasons: dict[tuple[str, str, str], str] = {}
-    skipped = {}
+    skipped = []
     for cell in cells:
         key = (cell.mechanism, repr(cell.options), cell.task)
         if key not in reasons:
             reasons[key] = explain_skip(mechanisms[cell.mechanism], cell.options, cell.task)
         if reason := reasons[key]:
-            skipped[cell.id] = reason
+            skipped.append((cell, reason))
     return skipped
 
 
@@ -144,14 +144,16 @@ def _is_current(result: Result, comparison: Comparison) -> bool:
 
 
 def describe_completeness(
-    suite: str, cells: Sequence[Cell], results: Iterable[Result], left_out: Container[str]
+    suite: str, cells: Sequence[Cell], results: Iterable[Result], left_out: Iterable[Cell]
 ) -> str | None:
     """How many of the cells have a result, by epsilon, as a sentence; None where all have one.
 
-    left_out: ids of cells that their mechanisms skip. Records may be of any source.
+    left_out: cells that their mechanisms skip. Records may be of any source.
     """
+    skipped = set(map(which_of, left_out))
     there = {which_of(result.cell) for result in results}
-    expected = {which_of(cell): cell.epsilon for cell in cells if cell.id not in left_out}
+    expected = {which_of(cell): cell.epsilon for cell in cells}
+    expected = {which: epsilon for which, epsilon in expected.items() if which not in skipped}
     done = [which for which in expected if which in there]
     if len(done) == len(expected):
         return None

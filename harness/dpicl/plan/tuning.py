@@ -19,6 +19,7 @@ import yaml
 from dpicl.core.cell import Options
 from dpicl.core.errors import UsageError
 from dpicl.core.files import put_whole
+from dpicl.core.grouping import group_by
 from dpicl.core.messages import count, score_text
 from dpicl.core.plugins import Registered
 from dpicl.data.config import load_config
@@ -231,16 +232,11 @@ def tuning_table(tuned: Tuned) -> Table:
 
 def describe_tuning(suite: Suite, results: Sequence[Result]) -> list[str]:
     """What a board says of the rows whose results have the options that tuning chose."""
-    cells = [result.cell for result in results]
-    chosen = ((cell, suite.tuned_options(cell.label, cell.task)) for cell in cells)
-    rows = ", ".join(
-        sorted(
-            {
-                cell.label
-                for cell, options in chosen
-                if options and options.items() <= cell.options.items()
-            }
-        )
-    )
+    labels = set()
+    for (label, task), of_row in group_by(results, "cell.label", "cell.task").items():
+        options = suite.tuned_options(label, task)
+        if any(options.items() <= result.cell.options.items() for result in of_row if options):
+            labels.add(label)
+    rows = ", ".join(sorted(labels))
     note = f"Tuned: {rows} ({count(SETTINGS, 'setting')} a row, on public records; SUITE.tuned.yaml has the scores)."
     return [note] if rows else []

@@ -129,7 +129,8 @@ class Store:
         return results, damaged
 
     def _place(self, cell: Cell, name: str) -> Path:
-        return self.folder / slug(cell.model) / slug(cell.label) / slug(cell.task) / f"{name}.json"
+        folders = (slug(cell.model), slug(cell.label), slug(cell.task))
+        return self.folder.joinpath(*folders, f"{name}.json")
 
     def prepare(self) -> None:
         """Makes the folder ready for writing. Raises ResultError when it cannot be written, before any work is done."""

@@ -231,7 +231,7 @@ def value_of(result: Result, name: str) -> Hashable:
 
 
 def values_of(result: Result, names: Iterable[str]) -> tuple[Hashable, ...]:
-    return tuple(value_of(result, name) for name in names)
+    return tuple([_CONDITIONS[name](result) for name in names])
 
 
 def list_differing(one: Result, other: Result, names: Iterable[str]) -> list[str]:
@@ -267,6 +267,7 @@ class Admission:
 
     def __init__(self, suite: Suite, cells: Iterable[Cell]) -> None:
         self._suite = suite
+        self._hash = suite.hash
         self._data: set[Hashable] = set()
         self._versions: dict[str, str] = {}
         self._rows: dict[Hashable, tuple[Options, str | None]] = {}
@@ -283,7 +284,7 @@ class Admission:
         """
         cell = result.cell
         data = self._data_of(cell)
-        if result.suite.hash != self._suite.hash or data not in self._data:
+        if result.suite.hash != self._hash or data not in self._data:
             return False
         of_suite = self._rows.get((data, cell.label))
         if of_suite is None:

@@ -102,9 +102,11 @@ def _attacks_of(rows: Sequence[Row], evidence: Evidence) -> dict[int, list[Attac
     """id of a row -> its attacks."""
     attacks: dict[int, list[AttackResult]] = defaultdict(list)
     by_identity: dict[tuple[Hashable, ...], list[Row]] = defaultdict(list)
+    tasks = {row.task for row in rows}
     for row in rows:
         by_identity[values_of(row.results[0], ATTACK)].append(row)
-    for result in evidence.attacks:
+    of_task = [result for result in evidence.attacks if result.subject.task in tasks]
+    for result in of_task:
         candidates = by_identity.get(tuple(attack_identity(result).values()), [])
         if kind_of(result) == "exact":
             candidates = [row for row in candidates if _is_row(result, row)]

@@ -65,12 +65,14 @@ def score_rows(rows: Sequence[Row]) -> np.ndarray:
             by_seed[result.cell.seed][place] = result
     scores = np.full((len(by_seed), len(rows)), np.nan)
     for number, (_, results) in enumerate(sorted(by_seed.items())):
-        ids = [outcomes_of(result)[0] for result in results.values()]
-        common = set(ids[0]).intersection(*ids)
-        for place, result in results.items():
-            if len(set(ids)) == 1:
+        ids = {outcomes_of(result)[0] for result in results.values()}
+        if len(ids) == 1:
+            for place, result in results.items():
                 scores[number, place] = result.score
-            elif common:
+            continue
+        common = set.intersection(*map(set, ids))
+        for place, result in results.items():
+            if common:
                 outcomes = zip(*outcomes_of(result), strict=True)
                 scores[number, place] = fmean(value for id, value in outcomes if id in common)
     return scores
