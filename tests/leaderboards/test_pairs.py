@@ -226,14 +226,14 @@ def test_without_controls_or_seeds_nobody_is_ranked_or_advised(case):
     """On the terminal, in the table of answers and in JSON."""
     is_there, reason = UNRANKED[case]
     board = build_board([one for one in results() if is_there(one.cell)])
-    reason = f"nobody is ranked, because {reason}"
     (section,) = board.sections
     assert all(row.rank is None for row in section.rows)
     for answer in section.answers:
         assert answer.best == () and reason in answer.line
     shown = " ".join(to_text(overview(board, None)).split())
-    assert f": no verdict ({reason}" in shown and "better than" not in shown
+    assert f"No verdict: agnews ({reason}" in shown and " beat" not in shown.split("No verdict")[0]
     levels = board_json(board)["sections"][0]["tasks"][0]["unranked_levels"]
+    reason = f"nobody is ranked, because {reason}"
     assert levels and all(reason in why for why in levels.values())
 
 
@@ -252,11 +252,11 @@ def test_only_rows_that_beat_the_control_are_advised():
     ]
     (answer,) = build_board([*references, *make("a", 0.3), *make("b", 0.3)]).sections[0].answers
     assert answer.beating == ()
-    assert "no method is shown to beat zero_shot" in answer.line
+    assert "none shown to beat zero_shot (0.300); 2 inconclusive" in answer.line
     tang = [one for one in results() if one.cell.label == "tang"]
     (answer, _) = build_board([*references, *tang]).sections[0].answers
     assert answer.verdict == "the only row"
-    assert "tang (0.800) is better than zero_shot" in answer.line
+    assert answer.line == "agnews: tang beats zero_shot (0.300)"
 
 
 def test_the_scores_beside_a_difference_are_of_its_seeds():

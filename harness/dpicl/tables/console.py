@@ -27,6 +27,8 @@ _GAP = 2  # between two columns, one of it the box's
 _NOT_BROKEN = re.compile(
     r"(?:\w+ = )?\S+ [¢§°¶¬◊†‡]+(?!\S)|\[[-−+\d.]+, [-−+\d.]+\]|\(?[-−+\d.%]+ to [-−+\d.%]+\)?|\w+ = \S+"
 )
+#: What stays in one line of a column's head.
+_HEAD_PIECE = re.compile(r"[^\s_]+_*|_+")
 _JOINT = "\ue000"
 _STYLES = {
     "first": "green",
@@ -124,19 +126,22 @@ def _print_table(console: Console, table: Table) -> None:
     for i in shown[table.keep :]:
         if columns[i].least + _GAP > left:
             parts.append([])
-            left = console.width - before - 2
+            left = console.width - before - (0 if table.dense else 2)
         parts[-1].append(i)
         left -= columns[i].least + _GAP
     styles = [_STYLES.get(line.kind, "") for line in table.lines]
     kinds = [line.kind for line in table.lines]
     controls = kinds.index("end") if "end" in kinds else 0
-    for part in parts or [[]]:
+    for number, part in enumerate(parts or [[]]):
+        if table.dense and number:
+            console.print()
         console.print(
             _grid(
                 [columns[i] for i in (first, *rest, *part)],
                 styles,
                 console.width,
                 controls,
+                table.dense,
             )
         )
 
@@ -158,8 +163,19 @@ class _Laid:
         )
         self.longest = max(map(cell_len, [self.name, *cells]))
         whole = [word for text in cells for word in text.split()] if self.text else cells
-        self.word = max(map(cell_len, [*self.name.split(), *whole]), default=0)
+        self.word = max(map(cell_len, [*_HEAD_PIECE.findall(self.name), *whole]), default=0)
         self.least = min(self.word, _WIDE) if self.text and not label else self.word
+
+
+def _break_head(name: str, width: int) -> str:
+    """The head of a column in lines of this width, broken at spaces and below underscores."""
+    lines = [""]
+    for piece in re.findall(r" ?[^ _]*_*", name):
+        if lines[-1] and cell_len(lines[-1] + piece) > width:
+            lines.append(piece.strip())
+        else:
+            lines[-1] += piece
+    return "\n".join(lines)
 
 
 def _grid(
@@ -167,16 +183,18 @@ def _grid(
     styles: Sequence[str],
     room: int,
     ruled: int,
+    dense: bool = False,
 ) -> Grid:
     """The widest columns give way first: heads and texts are broken at spaces, and words only where nothing else makes
-    room. Numbers are never cut. ruled: the line above which there is a rule; 0: none."""
+    room. Numbers are never cut. ruled: the line above which there is a rule; 0: none. dense: see `Table`."""
     grid = Grid(
         box=box.SIMPLE_HEAD,
+        show_edge=not dense,
         pad_edge=False,
         padding=(0, 0, 0, _GAP - 1),
     )
     widths = [one.longest for one in columns]
-    room -= _GAP * len(columns)
+    room -= _GAP * (len(columns) - dense)
     for least in ([one.word for one in columns], [1 if one.text else one.word for one in columns]):
         while sum(widths) > room and (
             wide := [i for i, width in enumerate(widths) if width > least[i]]
@@ -184,7 +202,7 @@ def _grid(
             widths[max(wide, key=widths.__getitem__)] -= 1
     for one, width in zip(columns, widths, strict=True):
         grid.add_column(
-            one.name,
+            _break_head(one.name, width),
             justify="left" if one.text else "right",
             overflow="fold",
             width=width,

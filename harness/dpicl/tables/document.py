@@ -79,7 +79,9 @@ class Line:
 @dataclass(frozen=True)
 class Table:
     """keep: how many columns name a line; they begin every part of a table that is wider than the terminal. heading:
-    whether the title stands above it as a heading. cards: whether a narrow page shows a card for each line."""
+    whether the title stands above it as a heading. cards: whether a narrow page shows a card for each line. dense:
+    whether a terminal shows it without empty lines around it.
+    """
 
     title: str
     columns: tuple[Column, ...]
@@ -89,6 +91,7 @@ class Table:
     sortable: bool = True
     heading: bool = False
     cards: bool = False
+    dense: bool = False
 
     def texts(self, line: Line) -> list[str]:
         """The cells of a line."""

@@ -19,7 +19,7 @@ from dpicl.core.messages import (
 )
 from dpicl.evaluation.statistics import FEWEST_SEEDS, RankSets
 from dpicl.leaderboards.model.rows import Row, by_worth
-from dpicl.leaderboards.model.task_table import TaskTable
+from dpicl.leaderboards.model.task_table import NOBODY, TaskTable
 from dpicl.leaderboards.model.text import metrics_text
 
 #: The ε that is answered first, where a board has it.
@@ -50,8 +50,9 @@ class BoardAnswer:
 
     best: the methods that no other is better than, the highest first; verdict: how they compare, or why nobody is
     ranked. controls: those at ε = 0, without a language model, or with records (`Row.is_control_with_records`), that
-    score at least as much as each of them. to_beat: the highest row that reads no record. beating: the methods that are
-    better than it, at 95% for all rows together; None where they were not compared.
+    score at least as much as each of them. to_beat: the highest row that reads no record. beating, equivalent,
+    inconclusive, worse: the methods that are so beside it, at 95% for all rows together, the highest first; beating is
+    None where they were not compared.
     not_compared: rows that read no record and score at least as much as `to_beat`, in no rank set. metric, reader: of
     the scores. own_readers: rows that use the embeddings that the metric reads and score at
     least as much as the best, which therefore have no rank.
@@ -65,6 +66,9 @@ class BoardAnswer:
     controls: tuple[Best, ...] = ()
     to_beat: Best | None = None
     beating: tuple[str, ...] | None = None
+    equivalent: tuple[str, ...] = ()
+    inconclusive: tuple[str, ...] = ()
+    worse: tuple[str, ...] = ()
     not_compared: tuple[Best, ...] = ()
     metric: str = ""
     reader: str = ""
@@ -93,34 +97,46 @@ class BoardAnswer:
         return _join_rows(self.best), _join_rows(self.controls)
 
     @property
-    def useful(self) -> list[Best]:
-        """The best rows, without those that are not shown to be better than a row that reads no record."""
-        if self.beating is None:
-            return list(self.best)
-        return [row for row in self.best if row.label in self.beating]
+    def line(self) -> str:
+        """The verdict in one line: which methods beat the best row that reads no record, and how many do not."""
+        if self.no_verdict:
+            return f"{self.where}: no verdict ({self.no_verdict})"
+        if self.beating is None or self.to_beat is None:
+            return f"{self.where}: {_list_rows(self.best)}, {self.verdict}"
+        others = {
+            "equivalent": self.equivalent,
+            "inconclusive": self.inconclusive,
+            "worse": self.worse,
+        }
+        counts = ", ".join(f"{len(labels)} {name}" for name, labels in others.items() if labels)
+        end = f" {self.to_beat}" + (f"; {counts}" if counts else "")
+        if not self.beating:
+            return f"{self.where}: none shown to beat{end}"
+        shown = _NAMED if len(self.beating) <= _NAMED else 1
+        verb = "beats" if len(self.beating) == 1 else "beat"
+        if len(self.best) == 1 and self.verdict != _ALONE:
+            end += f"; {self.best[0].name} is {self.verdict}"
+        return f"{self.where}: {join_names(self.beating, shown)} {verb}{end}"
 
     @property
-    def line(self) -> str:
-        """The verdict in one line: what is better than every row that reads no record, or that nothing is."""
+    def no_verdict(self) -> str:
+        """Why there is no verdict; "" where there is one."""
         if not self.best:
-            return f"{self.where}: no verdict ({self.verdict})"
-        if self.beating is None:
-            return f"{self.where}: {_list_rows(self.best)}, {self.verdict}"
-        if not self.useful:
-            return f"{self.where}: no method is shown to beat {self.to_beat}, which reads no record"
-        verb = "is" if len(self.useful) == 1 else "are"
-        return f"{self.where}: {_list_rows(self.useful)} {verb} better than {self.to_beat}, which reads no record"
+            return self.verdict.removeprefix(f"{NOBODY}, because ")
+        compared = (self.equivalent, self.inconclusive, self.worse)
+        if self.to_beat and self.beating == () and not any(compared):
+            return f"fewer than {FEWEST_SEEDS} seeds in common with {self.to_beat.name}"
+        return ""
 
     def __str__(self) -> str:
         return f"ε = {epsilon_text(self.epsilon)}, {self.where}: {self.texts[0]}, {self.verdict}; {self.metrics}"
 
 
-def _list_rows(rows: Sequence[Best], last: str = "and") -> str:
+def _list_rows(rows: Sequence[Best]) -> str:
     """Rows with their numbers; of many the first and the last number."""
     if len(rows) <= _NAMED:
-        return names_text(map(str, rows), last)
-    names = [row.name for row in rows]
-    return f"{names_text(names, last)} ({rows[0].number} to {rows[-1].number})"
+        return names_text(map(str, rows))
+    return f"{names_text(row.name for row in rows)} ({rows[0].number} to {rows[-1].number})"
 
 
 def _join_rows(rows: Iterable[Best]) -> str:
@@ -174,22 +190,45 @@ def _judge(table: TaskTable, epsilon: float, rows: Sequence[Row]) -> dict[str, A
     controls = [*table.controls, *(row for row in comparable if row not in methods)]
     to_beat = max(table.without_records, key=attrgetter("worth"), default=None)
     floor = -math.inf if to_beat is None else to_beat.worth
-    beating = None
+    beside = None
     whole = table.with_reference_rows.get(epsilon)
     if to_beat is not None and whole is not None:
-        better_than = whole.better[:, whole.places[to_beat.key]]
-        beating = tuple(
-            row.label for row in by_worth(methods) if better_than[whole.places[row.key]]
-        )
+        beside = _compare_with(whole, to_beat, by_worth(methods))
     return {
         "best": _make_best(best),
         "verdict": _verdict(family, best, len(methods)),
         "controls": _make_best(by_worth(controls), least),
         "to_beat": None if to_beat is None else _make_best([to_beat])[0],
-        "beating": beating,
+        **(beside or {}),
         "not_compared": _make_best(table.not_compared, floor),
         "own_readers": _make_best(table.list_own_readers(epsilon), least),
     }
+
+
+def _compare_with(
+    family: RankSets, control: Row, rows: Sequence[Row]
+) -> dict[str, tuple[str, ...]]:
+    """The labels of rows by what they are beside a control of their family, of those that can be compared."""
+    labels: dict[str, list[str]] = {
+        "beating": [],
+        "equivalent": [],
+        "inconclusive": [],
+        "worse": [],
+    }
+    at = family.places[control.key]
+    for row in rows:
+        place = family.places[row.key]
+        if not family.comparable[place, at]:
+            continue
+        if family.better[place, at]:
+            labels["beating"].append(row.label)
+        elif family.better[at, place]:
+            labels["worse"].append(row.label)
+        else:
+            labels["equivalent" if family.equivalent[place, at] else "inconclusive"].append(
+                row.label
+            )
+    return {name: tuple(of_name) for name, of_name in labels.items()}
 
 
 def _is_comparable(families: Iterable[RankSets], row: Row) -> bool:

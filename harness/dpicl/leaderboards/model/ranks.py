@@ -15,7 +15,7 @@ import numpy as np
 from dpicl.core.messages import count
 from dpicl.evaluation.statistics import FEWEST_SEEDS, MARGIN, Difference, RankSets, rank_sets
 from dpicl.leaderboards.model.rows import Rank, Row, outcomes_of
-from dpicl.leaderboards.model.task_table import TaskTable
+from dpicl.leaderboards.model.task_table import NOBODY, TaskTable
 from dpicl.plan.headroom import PUBLIC
 from dpicl.results.schema import Result
 
@@ -83,15 +83,15 @@ def _explain_no_ranks(table: TaskTable, rows: Sequence[Row], with_references: Ra
 
     with_references: of the rows, the controls and the reference baselines together."""
     if not table.without_records:
-        return "nobody is ranked, because no row that reads no record (zero_shot, say) is there to compare with"
+        return f"{NOBODY}, because no row that reads no record (zero_shot, say) is there to compare with"
     if all(len(row.seeds) < FEWEST_SEEDS for row in rows):
-        return f"nobody is ranked, because no row has {FEWEST_SEEDS} seeds"
+        return f"{NOBODY}, because no row has {FEWEST_SEEDS} seeds"
     places = with_references.places
     controls = [places[row.key] for row in table.without_records]
     pairs = np.ix_([places[row.key] for row in rows], controls)
     if (with_references.pairs.seeds[pairs] < FEWEST_SEEDS).all():
         return (
-            f"nobody is ranked, because no row has {FEWEST_SEEDS} seeds in common with one that reads no record"
+            f"{NOBODY}, because no row has {FEWEST_SEEDS} seeds in common with one that reads no record"
             " (zero_shot, say)"
         )
     return ""

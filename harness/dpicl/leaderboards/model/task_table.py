@@ -29,6 +29,9 @@ from dpicl.leaderboards.model.text import metrics_text, seeds_text
 from dpicl.plan.headroom import Headroom, measure_headroom
 from dpicl.results.schema import Result
 
+#: How a reason begins why a level has no rank.
+NOBODY = "nobody is ranked"
+
 
 @dataclass(eq=False)
 class TaskTable:

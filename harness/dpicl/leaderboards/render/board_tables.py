@@ -16,7 +16,15 @@ from dpicl.data.task_file import CARRIED
 from dpicl.leaderboards.model.answers import BoardAnswer
 from dpicl.leaderboards.model.board import Section
 from dpicl.leaderboards.model.contrasts import JudgedContrast
-from dpicl.leaderboards.model.marks import Mark, signs
+from dpicl.leaderboards.model.marks import (
+    BY_EMBEDDINGS,
+    CHANGED_CODE,
+    CONTROL,
+    FIXED_DRAW,
+    OWN_READER,
+    Mark,
+    signs,
+)
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.model.text import (
@@ -83,7 +91,7 @@ class _Method:
     """The rows of a method at one ε, by task.
 
     best: tasks on which an answer that compares several rows names it. useful: those on which it is shown to be better
-    than the best row that reads no record.
+    than the best row that reads no record. apart: those on which it has no rank beside rows that have one.
     """
 
     label: str
@@ -91,6 +99,7 @@ class _Method:
     rows: Mapping[str, Row]
     best: Collection[str]
     useful: Collection[str]
+    apart: Collection[str]
 
     @property
     def first(self) -> Row:
@@ -105,6 +114,11 @@ class _Method:
     @property
     def name(self) -> str:
         return row_label(self.first, self.marks)
+
+    @property
+    def short_name(self) -> str:
+        """The name with the marks that a terminal shows."""
+        return row_label(self.first, [mark for mark in self.marks if mark not in _SAID])
 
     @property
     def is_control(self) -> bool:
@@ -126,11 +140,12 @@ class _Method:
 
     @property
     def place(self) -> tuple[object, ...]:
-        """Methods first, by their mean recovery over tasks, those without one last; then controls and ceilings by ε."""
+        """Methods first: by the tasks on which they are useful, then by their tasks, since means over few tasks say
+        little, then by mean recovery. Then controls and ceilings by ε."""
         if self.is_control:
-            return True, self.epsilon, True, 0.0, self.label
-        mean = self.recovery[0] if self.recovery else 0.0
-        return False, 0.0, not self.recovery, -mean, self.label
+            return True, self.epsilon, 0, 0.0, self.label
+        mean = self.recovery[0] if self.recovery else -math.inf
+        return False, -len(self.useful), -len(self.rows), -mean, self.label
 
     @property
     def kind(self) -> str:
@@ -147,46 +162,38 @@ def methods_table(
     places: Addresses | None = None,
     guide: Guide | None = None,
 ) -> Table:
-    """Methods × tasks at these ε: a score with its rank set, the best ones marked; methods by recovery, then controls.
+    """Methods × tasks at these ε. On a page a score with its rank set, the best ones marked; in a terminal the scores
+    that are ranked, the others in parentheses, and those that beat every row that reads no record marked.
 
     places: where pages are; None in a terminal. guide: what a page says of methods and tasks.
     """
     guide = guide or Guide()
-    tables = [
-        table for table in section.tables if any(row.epsilon in epsilons for row in table.rows)
-    ]
-    tables = tables or list(section.tables)
+    tables = _list_tables(section, epsilons)
     methods = sorted(_methods(section, tables, epsilons), key=attrgetter("place"))
-    ranked = [table for table in tables if any(row.rank for row in table.rows)]
+    notes = []
     if places is None:
-        tables.sort(key=lambda table: table not in ranked)
-    order = "Methods are sorted by mean recovery; controls come last."
-    notes = [f"A cell is a score. {order}"]
-    if ranked:
-        notes = [
-            "A cell is a score and its rank among methods at the same ε and Q: 1–7 is between 1 and 7 (95%);"
-            f" *: no other method is shown to be better. {order}"
-        ]
-    if places and any(method.useful for method in methods):
-        notes.append(
-            "Green: on some task shown to be better than the best row that reads no record."
-        )
-    if lower := [table.task for table in tables if table.lower_is_better(table.metric)]:
-        notes.append(f"↓: lower is better ({names_text(lower)}).")
-    notes.append(f"Metrics: {metrics_text((table.metric, table.reader) for table in tables)}.")
-    if places is None:  # a page has them all under "How to read this board"
-        notes += _explain_marks(methods)
-    if about := [guide.tasks[table.task] for table in tables if guide.tasks.get(table.task)]:
-        notes.append(f"Tasks: {'; '.join(about)}.")
+        tables.sort(key=lambda table: not any(row.rank for row in table.rows))
+    else:
+        notes = [_RANKED if any(row.rank for table in tables for row in table.rows) else _SCORES]
+        if any(method.useful for method in methods):
+            notes.append(
+                "Green: on some task shown to be better than the best row that reads no record."
+            )
+        notes.append(describe_columns(section, epsilons))
+        if about := [guide.tasks[table.task] for table in tables if guide.tasks.get(table.task)]:
+            notes.append(f"Tasks: {'; '.join(about)}.")
     recovery = []
     if any(method.recovery for method in methods):
         recovery.append(_RECOVERY)
-    columns = [
-        Column("method", "method", "name", help="its link shows its rows only"),
-        EPSILON,
-        *recovery,
-        *(_task_column(table, guide.tasks.get(table.task, "")) for table in tables),
-    ]
+    if places is None:
+        columns = [Column("method", "method", "short_name"), *map(_score_column, tables)]
+    else:
+        columns = [
+            Column("method", "method", "name", help="its link shows its rows only"),
+            EPSILON,
+            *recovery,
+            *(_task_column(table, guide.tasks.get(table.task, "")) for table in tables),
+        ]
     known = [guide.method(method.first.mechanism) for method in methods]
     names = [name for name in ("paper", "code") if any(getattr(one, name) for one in known)]
     sources = {name: number for number, name in enumerate(names, len(columns))}
@@ -214,8 +221,9 @@ def methods_table(
         data=lambda method: row_data(method.first),
         explain=lambda method: guide.method(method.first.mechanism).summary,
         notes=tuple(notes),
-        keep=2,
+        keep=1 if places is None else 2,
         cards=True,
+        dense=places is None,
     )
 
 
@@ -291,6 +299,12 @@ def _methods(
         for answer in section.answers
         for label in answer.beating or ()
     }
+    apart = {
+        (table.task, row.key)
+        for table in tables
+        for row in table.rows
+        if row.no_rank and any(other.rank for other in table.rows if other.epsilon == row.epsilon)
+    }
     methods: dict[tuple[str, float], dict[str, Row]] = defaultdict(dict)
     for table in tables:
         for row in table.in_order:
@@ -303,14 +317,74 @@ def _methods(
             rows,
             best=[task for task in rows if (task, label, epsilon) in best],
             useful=[task for task in rows if (task, label, epsilon) in useful],
+            apart=[task for task, row in rows.items() if (task, row.key) in apart],
         )
 
 
-def _explain_marks(methods: Iterable[_Method]) -> list[str]:
-    """What the signs of the rows mean, in a line; nothing without one."""
-    rows = [row for method in methods for row in method.rows.values()]
-    marks = dict.fromkeys(f"{mark.sign} {mark.name}" for row in rows for mark in row.marks)
-    return [f"{'; '.join(marks)}."] if marks else []
+def _list_tables(section: Section, epsilons: Sequence[float]) -> list[TaskTable]:
+    """The tables with rows at these ε; all where none has one."""
+    tables = [
+        table for table in section.tables if any(row.epsilon in epsilons for row in table.rows)
+    ]
+    return tables or list(section.tables)
+
+
+def describe_columns(section: Section, epsilons: Sequence[float]) -> str:
+    """The order of methods, and what the scores of each task are."""
+    tasks: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for table in _list_tables(section, epsilons):
+        arrow = "↓" if table.lower_is_better(table.metric) else ""
+        tasks[f"{table.metric}{arrow}", table.reader].append(table.task)
+    scores = [
+        (f"{metric} ({', '.join(names)})", reader) for (metric, reader), names in tasks.items()
+    ]
+    lower = " ↓: lower is better." if any("↓" in metric for metric, _ in tasks) else ""
+    return f"{_ORDER} Scores: {metrics_text(scores)}.{lower}"
+
+
+_ORDER = (
+    "Methods are sorted by the tasks on which they beat every row that reads no record, then by tasks, then by mean"
+    " recovery; controls come last."
+)
+_SCORES = "A cell is a score."
+_RANKED = (
+    "A cell is a score and its rank among methods at the same ε and Q: 1–7 is between 1 and 7 (95%); *: no other method"
+    " is shown to be better."
+)
+#: What the place of a row, and the form of its scores, say in a terminal.
+_SAID = (BY_EMBEDDINGS, CONTROL, OWN_READER, FIXED_DRAW, CHANGED_CODE)
+
+
+def explain_cells(section: Section, epsilons: Sequence[float]) -> str:
+    """What the signs of the methods in a terminal mean; "" where there are none."""
+    methods = list(_methods(section, _list_tables(section, epsilons), epsilons))
+    texts = ["* beats every row without records"] if any(one.useful for one in methods) else []
+    if any(method.apart for method in methods):
+        texts.append("(…) no rank (why: --full)")
+    marks = dict.fromkeys(
+        mark for one in methods for row in one.rows.values() for mark in row.marks
+    )
+    texts += [f"{mark.sign} {mark.name}" for mark in marks if mark not in _SAID]
+    return "; ".join(texts)
+
+
+def _score_column(table: TaskTable) -> Column:
+    """The scores of a task in a terminal."""
+
+    def cell(method: _Method) -> tuple[float, str] | None:
+        row = method.rows.get(table.task)
+        if row is None:
+            return None
+        text = score_text(row.score)
+        if table.task in method.useful:
+            text += "*"
+        if table.task in method.apart:
+            text = f"({text})"
+        marks = [mark for mark in row.marks if mark not in method.marks and mark not in _SAID]
+        return row.score, text + (f" {signs(marks)}" if marks else "")
+
+    name = make_visible(table.task, _TASK) + ("↓" if table.lower_is_better(table.metric) else "")
+    return Column(table.task, name, cell, itemgetter(1))
 
 
 def _task_column(table: TaskTable, meaning: str) -> Column:

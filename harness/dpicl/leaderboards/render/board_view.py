@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from dpicl.core.messages import count, epsilon_text, names_text
-from dpicl.core.printable import make_visible
 from dpicl.core.vocabulary import NEIGHBOURS_TEXT, model_name
 from dpicl.leaderboards.model.answers import levels
 from dpicl.leaderboards.model.board import Board, Section
@@ -20,6 +19,8 @@ from dpicl.leaderboards.render.board_tables import (
     carried_table,
     claims_table,
     contrasts_table,
+    describe_columns,
+    explain_cells,
     headroom_table,
     methods_table,
     metric_title,
@@ -27,7 +28,7 @@ from dpicl.leaderboards.render.board_tables import (
     rows_table,
     submitted_table,
 )
-from dpicl.tables.document import Block, Facts, Heading, Part, folded_notes, notes, words
+from dpicl.tables.document import Block, Facts, Heading, Part, Words, folded_notes, notes, words
 
 
 def board_blocks(
@@ -56,30 +57,31 @@ def finite_levels(section: Section) -> list[float]:
     return sorted({row.epsilon for row in section.rows if 0 < row.epsilon < math.inf})
 
 
-def header(section: Section, epsilon: float) -> Iterator[Block]:
-    """Suite, model, records, seeds, ε and δ."""
+def header(section: Section, epsilon: float) -> Words:
+    """Model, ε, δ, seeds and records in a line."""
     group = section.group
-    suite = f"{make_visible(group.suite)}, version {make_visible(group.version)}"
-    yield words(f"{suite}: {model_name(group.model)}", "lead")
+    records = "record" if group.source == "local" else f"{group.source} record"
     if not section.tables:
-        yield words(
-            f"{group.source} records; no row has run yet, so there is headroom alone", "quiet"
-        )
-        return
-    documents = _range([table.documents for table in section.tables], "test record")
-    if all(table.has_one_test_set for table in section.tables):
-        documents = f"one set of {documents}"
+        text = f"{model_name(group.model)}, {records}s; no row has run yet: headroom alone"
+        return words(text, "lead")
     rows = [row for row in section.rows if row.epsilon == epsilon or row.is_reference]
     seeds = _range([len(row.seeds) for row in rows], "seed")
+    documents = _range([table.documents for table in section.tables], records)
     settings = f"ε = {epsilon_text(epsilon)}, δ = {group.delta:g}"
-    records = "records from local files" if group.source == "local" else f"{group.source} records"
-    yield words(f"{records}, {documents} a task, {seeds}; {settings}")
+    return words(f"{model_name(group.model)}, {settings}, {seeds} × {documents}", "lead")
 
 
 def answer_blocks(section: Section, epsilon: float) -> list[Block]:
-    """What to use on every task at an ε and what it is not shown to be better than: a line a task."""
+    """Which methods beat the best row that reads no record, on every task at an ε: a line a task, those on which some
+    method does first, and a line about those without a verdict."""
     answers = [answer for answer in section.answers if answer.epsilon == epsilon]
-    return [*notes((answer.line for answer in answers), "answer")]
+    judged = [answer for answer in answers if not answer.no_verdict]
+    judged.sort(key=lambda answer: not answer.beating)
+    lines = [answer.line for answer in judged]
+    others = [f"{answer.where} ({answer.no_verdict})" for answer in answers if answer.no_verdict]
+    if others:
+        lines.append(f"No verdict: {', '.join(others)}")
+    return [*notes(lines, "answer")]
 
 
 def _range(numbers: Sequence[int], noun: str) -> str:
@@ -94,10 +96,11 @@ def overview(board: Board, epsilon: float | None) -> list[Block]:
     """
     section, *others = board.sections
     level = first_level(section) if epsilon is None else epsilon
-    blocks: list[Block] = [*header(section, level)]
+    blocks: list[Block] = [header(section, level)]
     if section.tables:
         blocks.append(methods_table(section, [level]))
-        blocks += answer_blocks(section, level)
+        blocks += [words(text) for text in [explain_cells(section, [level])] if text]
+        blocks += [*answer_blocks(section, level), *notes([describe_columns(section, [level])])]
         if carried := carried_table(section, [level]):
             blocks.append(carried)
     else:

@@ -222,7 +222,9 @@ def _first_screens(
     blocks: list[Block] = []
     for section in sections:
         level = first_level(section)
-        screen: list[Block] = [*header(section, level)]
+        group = section.group
+        screen: list[Block] = [words(f"{group.suite}, version {group.version}", "quiet")]
+        screen.append(header(section, level))
         if not section.tables:
             screen.append(headroom_table(section.measured))
         else:
