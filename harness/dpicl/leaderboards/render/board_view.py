@@ -67,6 +67,8 @@ def header(section: Section, epsilon: float) -> Words:
     rows = [row for row in section.rows if row.epsilon == epsilon or row.is_reference]
     seeds = _range([len(row.seeds) for row in rows], "seed")
     documents = _range([table.documents for table in section.tables], records)
+    if all(table.has_one_test_set for table in section.tables):
+        documents += " (one set)"
     settings = f"ε = {epsilon_text(epsilon)}, δ = {group.delta:g}"
     return words(f"{model_name(group.model)}, {settings}, {seeds} × {documents}", "lead")
 

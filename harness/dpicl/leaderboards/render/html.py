@@ -16,6 +16,7 @@ from typing import Any
 from dpicl.core.messages import epsilon_text, names_text
 from dpicl.core.paths import CLONE
 from dpicl.core.plugins import Registered
+from dpicl.core.printable import make_visible
 from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.evidence import AttackBoard, Evidence, build_attacks
@@ -223,7 +224,8 @@ def _first_screens(
     for section in sections:
         level = first_level(section)
         group = section.group
-        screen: list[Block] = [words(f"{group.suite}, version {group.version}", "quiet")]
+        suite = f"{make_visible(group.suite)}, version {make_visible(group.version)}"
+        screen: list[Block] = [words(suite, "quiet")]
         screen.append(header(section, level))
         if not section.tables:
             screen.append(headroom_table(section.measured))
