@@ -48,8 +48,7 @@ def read_banking(read: Read) -> Rows:
 def read_intents(read: Read) -> Rows:
     parts = json.loads(read("clinc/oos-eval", "data/data_full.json"))
     for part in ("train", "val", "test"):
-        for text, intent in parts[part]:
-            yield text, intent
+        yield from parts[part]
 
 
 def read_domains(read: Read) -> Rows:

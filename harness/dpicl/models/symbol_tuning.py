@@ -1,12 +1,12 @@
-"""Symbol tuning (Wei et al. 2023, arXiv 2305.08298): an adapter that lets the embedded model read labels it has never seen.
+"""Symbol tuning (Wei et al. 2023, arXiv 2305.08298): an adapter with which the embedded model reads unseen labels.
 
     python -m dpicl.models.symbol_tuning FOLDER ADAPTER
 
 FOLDER holds public corpora, one JSON Lines file each, of records with `text` and `label`; none is of a task of this
-benchmark. An episode shows texts of a few classes with random words for labels, in one of several layouts, and the loss
-is that of every label after the first few. Only the adapter learns: for every linear layer of attention a product of two
-matrices of rank RANK, which is added to its weights when the model is loaded. A training that was stopped goes on where its file
-`ADAPTER.state` was written last.
+benchmark (`python -m benchmarks.symbol_corpora` writes them). An episode shows texts of a few classes with random words
+for labels, in one of several layouts, and the loss is that of every label after the first few. Only the adapter learns:
+for every linear layer of attention a product of two matrices of rank RANK, which is added to its weights when the model
+is loaded. A training that was stopped goes on where it last wrote `ADAPTER.state`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,9 +102,9 @@ def find_words(tokenizer: Any) -> list[int]:
     words = []
     for token, number in tokenizer.get_vocab().items():
         word = token.removeprefix("Ġ")
-        if word != token and 3 <= len(word) <= 9 and word.isascii() and word.isalpha():
-            if word.islower() or word.istitle():
-                words.append(number)
+        is_plain = word.isascii() and word.isalpha() and (word.islower() or word.istitle())
+        if word != token and 3 <= len(word) <= 9 and is_plain:
+            words.append(number)
     return sorted(words)
 
 
