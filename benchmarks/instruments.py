@@ -14,7 +14,8 @@ exactly 1/k of k codewords. "over_chance" is the accuracy after real demonstrati
 without the luck of the best of a few controls.
 
 Finished cells stay in --results, and the same command goes on from there; --finished reads them and runs nothing. A
-control that lacks seeds is "unfinished" and counts for nothing. Prints a JSON object for each model, task and metric.
+control that lacks seeds is "unfinished" and counts for nothing. Prints a JSON object for each model, task and metric;
+--out keeps what an earlier run with these settings measured of other models and tasks.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from dpicl.plan.selection import Selection, selection_of
 from dpicl.plan.suite_files import suite_of_program
 from dpicl.results.schema import Result
 
-MODELS = ("embedded-float32", "qwen2.5-coder-0.5b-float32")
+MODELS = ("embedded-float32", "symbol-tuned-float32", "qwen2.5-coder-0.5b-float32")
 TASKS = ("agnews_codes", "trec_codes", "dbpedia_codes")
 METRICS = ("acc", "acc_calibrated")
 REAL = "real_demonstrations"
@@ -113,6 +114,21 @@ def describe(gains: np.ndarray) -> dict[str, Any]:
     }
 
 
+def add_to(file: Path, document: dict[str, Any]) -> dict[str, Any]:
+    """The document, with what the file has of other models, tasks and metrics, if its settings are the same."""
+    measured = {identify(entry): entry for entry in document["measured"]}
+    if file.exists():
+        earlier = json.loads(file.read_text())
+        if {**earlier, "measured": None} != {**document, "measured": None}:
+            raise SystemExit(f"{file} has other settings; choose another file for --out.")
+        measured = {identify(entry): entry for entry in earlier["measured"]} | measured
+    return {**document, "measured": [measured[key] for key in sorted(measured)]}
+
+
+def identify(entry: Mapping[str, Any]) -> tuple[str, str, str]:
+    return entry["model"], entry["task"], entry["metric"]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -144,6 +160,7 @@ def main() -> None:
             print(json.dumps(report), flush=True)
     if arguments.out:
         document = {"source": arguments.source, **SETTINGS, "enough": ENOUGH, "measured": measured}
+        document = add_to(arguments.out, document)
         put_whole(arguments.out, json.dumps(document, indent=1) + "\n")
 
 

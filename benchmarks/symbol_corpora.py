@@ -1,7 +1,7 @@
 """Writes the public corpora that the symbol-tuned model learnt from; none holds texts of a task of this benchmark.
 
     python -m benchmarks.symbol_corpora CLONES FOLDER
-    python -m dpicl.models.symbol_tuning FOLDER symbol_tuned.safetensors
+    python -m benchmarks.symbol_tuning FOLDER symbol_tuned.safetensors
 
 CLONES holds a git clone of each repository of REPOSITORIES, as owner/name. FOLDER gets one JSON Lines file a corpus, of
 records with `text` and `label`: texts once, with single blanks, of classes that have at least SMALLEST.

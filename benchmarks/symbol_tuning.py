@@ -1,6 +1,6 @@
 """Symbol tuning (Wei et al. 2023, arXiv 2305.08298): an adapter with which the embedded model reads unseen labels.
 
-    python -m dpicl.models.symbol_tuning FOLDER ADAPTER
+    python -m benchmarks.symbol_tuning FOLDER ADAPTER
 
 FOLDER holds public corpora, one JSON Lines file each, of records with `text` and `label`; none is of a task of this
 benchmark (`python -m benchmarks.symbol_corpora` writes them). An episode shows texts of a few classes with random words
@@ -11,9 +11,8 @@ is loaded. A training that was stopped goes on where it last wrote `ADAPTER.stat
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,15 +20,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import nn
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from dpicl.core.errors import ModelError
 from dpicl.core.messages import message
-from dpicl.models.weights import reason
+from dpicl.models.embedded import cached_model
+from dpicl.models.packaged import EMBEDDED
 
 RANK = 16
-SCALE = 1.0
 SEED = 0
 STEPS = 450
 EPISODES = 4
@@ -68,11 +67,13 @@ class LowRank(nn.Module):
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
         self.layer = layer
-        self.down = nn.Parameter(torch.randn(RANK, layer.in_features) / layer.in_features**0.5)
+        width = layer.in_features
+        self.down = nn.Parameter(torch.randn(RANK, width) / width**0.5)
         self.up = nn.Parameter(torch.zeros(layer.out_features, RANK))
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        return self.layer(inputs) + SCALE * ((inputs @ self.down.T) @ self.up.T)
+        narrow = inputs @ self.down.T
+        return self.layer(inputs) + narrow @ self.up.T
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Episode:
 
 def read_corpora(folder: Path) -> list[Mapping[str, list[str]]]:
     """For every file: label -> texts."""
-    corpora = []
+    corpora: list[Mapping[str, list[str]]] = []
     for path in sorted(folder.glob("*.jsonl")):
         texts: dict[str, list[str]] = {}
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -102,8 +103,9 @@ def find_words(tokenizer: Any) -> list[int]:
     words = []
     for token, number in tokenizer.get_vocab().items():
         word = token.removeprefix("Ġ")
-        is_plain = word.isascii() and word.isalpha() and (word.islower() or word.istitle())
-        if word != token and 3 <= len(word) <= 9 and is_plain:
+        is_plain = word.isascii() and word.isalpha()
+        is_word = word.islower() or word.istitle()
+        if word != token and 3 <= len(word) <= 9 and is_plain and is_word:
             words.append(number)
     return sorted(words)
 
@@ -115,9 +117,10 @@ def draw_episode(
     start: int,
     draw: np.random.Generator,
 ) -> Episode:
-    corpus = corpora[draw.integers(len(corpora))]
+    corpus = corpora[int(draw.integers(len(corpora)))]
     count = min(int(draw.integers(*CLASSES)), len(corpus))
-    names = [list(corpus)[at] for at in draw.permutation(len(corpus))[:count]]
+    order = draw.permutation(len(corpus))[:count]
+    names = [list(corpus)[at] for at in order]
     symbols = draw.choice(words, count, replace=False).tolist()
     text_name, label_name = NAMES[draw.integers(len(NAMES))]
     between = ("\n\n", "\n")[draw.integers(2)]
@@ -156,92 +159,103 @@ def add_adapter(model: Any) -> dict[str, LowRank]:
     return layers
 
 
-@torch.no_grad()
-def merge(model: Any, adapter: Path) -> None:
-    """Adds an adapter to a model's weights (float32). Raises ModelError for one that does not fit."""
-    tensors = load_file(adapter)
-    for name in sorted({name.rpartition(".")[0] for name in tensors}):
-        try:
-            weight = model.model.get_submodule(name).weight
-            weight += SCALE * tensors[f"{name}.up"].float() @ tensors[f"{name}.down"].float()
-        except (AttributeError, KeyError, RuntimeError) as error:
-            raise ModelError(
-                f"The adapter {adapter.name} does not fit the model: {reason(error)}."
-            ) from error
-
-
-def learn(model: Any, episode: Episode) -> tuple[torch.Tensor, float]:
+def measure(model: Any, episode: Episode) -> tuple[torch.Tensor, float]:
     """(mean loss of the labels, share of labels whose word is the likeliest of its episode's)."""
     tokens, places = torch.tensor(episode.tokens), torch.tensor(episode.labels)
     states = model.model(input_ids=tokens[None], use_cache=False).last_hidden_state[0]
     logits, answers = model.lm_head(states[places - 1]), tokens[places]
     among = torch.tensor(episode.words)
     chosen = among[logits[:, among].argmax(dim=1)]
-    return nn.functional.cross_entropy(logits, answers), float((chosen == answers).float().mean())
+    right = float((chosen == answers).float().mean())
+    return nn.functional.cross_entropy(logits, answers), right
+
+
+class Training:
+    """The adapter of a model in training, with its optimizer; goes on from its file of state, if there is one."""
+
+    def __init__(self, model: Any, target: Path) -> None:
+        torch.manual_seed(SEED)
+        layers = add_adapter(model)
+        self.learnt = {
+            f"{name}.{part}": getattr(layer, part)
+            for name, layer in layers.items()
+            for part in ("down", "up")
+        }
+        self.optimizer = torch.optim.AdamW(self.learnt.values(), lr=RATE, weight_decay=0.0)
+        self.target = target
+        self.state = target.with_suffix(".state")
+        self.step = 0
+        if self.state.exists():
+            self._restore(torch.load(self.state))
+
+    @torch.no_grad()
+    def _restore(self, saved: Mapping[str, Any]) -> None:
+        self.step = saved["step"]
+        self.optimizer.load_state_dict(saved["optimizer"])
+        for name, tensor in self.learnt.items():
+            tensor.copy_(saved["learnt"][name])
+
+    def save(self) -> None:
+        state = {
+            "step": self.step,
+            "optimizer": self.optimizer.state_dict(),
+            "learnt": self.learnt,
+        }
+        torch.save(state, self.state)
+        small = {}
+        for name, tensor in self.learnt.items():
+            small[name] = tensor.detach().to(torch.bfloat16)
+        save_file(small, self.target)
+
+    def learn(self, model: Any, episodes: Sequence[Episode]) -> list[tuple[float, float]]:
+        """One step; for each episode its loss and the share of right labels before it."""
+        falling = (1 - self.step / STEPS) / (1 - DECAY_FROM)
+        for group in self.optimizer.param_groups:
+            group["lr"] = RATE * min((self.step + 1) / WARM_UP, 1.0, falling)
+        self.optimizer.zero_grad()
+        measured = []
+        for episode in episodes:
+            loss, right = measure(model, episode)
+            (loss / len(episodes)).backward()
+            measured.append((float(loss.detach()), right))
+        nn.utils.clip_grad_norm_(self.learnt.values(), 1.0)
+        self.optimizer.step()
+        self.step += 1
+        return measured
 
 
 def train(model: Any, tokenizer: Any, start: int, folder: Path, target: Path) -> None:
-    corpora, words = read_corpora(folder), find_words(tokenizer)
-    torch.manual_seed(SEED)
-    layers = add_adapter(model)
-    learnt = {
-        f"{name}.{part}": getattr(layer, part)
-        for name, layer in layers.items()
-        for part in ("down", "up")
-    }
-    optimizer = torch.optim.AdamW(learnt.values(), lr=RATE, weight_decay=0.0)
-    state, first = target.with_suffix(".state"), 0
-    if state.exists():
-        saved = torch.load(state)
-        first = saved["step"]
-        optimizer.load_state_dict(saved["optimizer"])
-        with torch.no_grad():
-            for name, tensor in learnt.items():
-                tensor.copy_(saved["learnt"][name])
+    """Writes the adapter to target. start: the token that begins a document."""
+    corpora = read_corpora(folder)
+    words = find_words(tokenizer)
+    training = Training(model, target)
     recent: list[tuple[float, float]] = []
-    begun, read = time.monotonic(), 0
-    for step in range(first, STEPS):
-        draw = np.random.default_rng([SEED, step])
+    while training.step < STEPS:
+        draw = np.random.default_rng([SEED, training.step])
         episodes = [draw_episode(corpora, tokenizer, words, start, draw) for _ in range(EPISODES)]
-        falling = (1 - step / STEPS) / (1 - DECAY_FROM)
-        for group in optimizer.param_groups:
-            group["lr"] = RATE * min((step + 1) / WARM_UP, 1.0, falling)
-        optimizer.zero_grad()
-        for episode in episodes:
-            loss, right = learn(model, episode)
-            (loss / EPISODES).backward()
-            recent.append((float(loss.detach()), right))
-        nn.utils.clip_grad_norm_(learnt.values(), 1.0)
-        optimizer.step()
-        read += sum(len(episode.tokens) for episode in episodes)
-        if (step + 1) % _SAVE_EVERY == 0 or step + 1 == STEPS:
-            torch.save(
-                {"step": step + 1, "optimizer": optimizer.state_dict(), "learnt": learnt}, state
-            )
-            save_file(
-                {name: tensor.detach().to(torch.bfloat16) for name, tensor in learnt.items()},
-                target,
-            )
-            loss_now, right_now = np.mean(recent[-2 * _SAVE_EVERY * EPISODES :], axis=0)
-            rate = read / (time.monotonic() - begun)
-            message(
-                f"step {step + 1:,} of {STEPS:,}: loss {loss_now:.3f}, {right_now:.0%} right, {rate:.0f} tokens/s"
-            )
+        recent += training.learn(model, episodes)
+        if training.step % _SAVE_EVERY == 0 or training.step == STEPS:
+            training.save()
+            loss, right = np.mean(recent[-2 * _SAVE_EVERY * EPISODES :], axis=0)
+            message(f"step {training.step:,} of {STEPS:,}: loss {loss:.3f}, {right:.0%} right")
 
 
 def main() -> None:
-    from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
-
-    from dpicl.models.embedded import cached_model
-    from dpicl.models.packaged import EMBEDDED
-
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("adapter", type=Path)
+    arguments = parser.parse_args()
     folder = cached_model(EMBEDDED)
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="sdpa"
+        folder,
+        dtype=torch.float32,
+        attn_implementation="sdpa",
     )
     start = tokenizer.convert_tokens_to_ids(EMBEDDED.document_start)
-    train(model, tokenizer, start, Path(sys.argv[1]), Path(sys.argv[2]))
+    train(model, tokenizer, start, arguments.folder, arguments.adapter)
 
 
 if __name__ == "__main__":
