@@ -3,13 +3,16 @@ make reports"""
 
 from __future__ import annotations
 
+import json
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import dpicl
+from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.render.charts import (
     LONG,
     contrast_panel,
@@ -197,6 +200,35 @@ def claims_figure() -> bytes:
     return render(figure(panels, columns=1), "svg")
 
 
+def unseen_labels() -> list[str]:
+    """tasks-and-models.md: what models gain from sixteen real demonstrations on codes, as benchmarks/instruments.json
+    has it; bold where it is enough."""
+    measured = json.loads((ROOT / "benchmarks/instruments.json").read_text("utf-8"))["measured"]
+    rows: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    for entry in measured:
+        row = rows[entry["model"].removesuffix("-float32"), entry["task"]]
+        for kind in ("over_chance", "headroom"):
+            row[f"{kind} {entry['metric']}"] = gain_text(entry[kind])
+    columns = {
+        "over_chance acc": "over chance",
+        "over_chance acc_calibrated": "calibrated",
+        "headroom acc": "over the best control",
+        "headroom acc_calibrated": "calibrated",
+    }
+    lines = [f"| model | task | {' | '.join(columns.values())} |", "|---|---|---|---|---|---|"]
+    for (model, task), row in rows.items():
+        cells = " | ".join(row[name] for name in columns)
+        lines.append(f"| {model_name(model)} | {task} | {cells} |")
+    return lines
+
+
+def gain_text(gain: Mapping[str, Any] | None) -> str:
+    if gain is None:
+        return "–"
+    text = interval(gain["gain"], gain["low"], gain["high"], digits=2)
+    return f"**{text}**" if gain["enough"] else text
+
+
 def interval(mean: float, low: float, high: float, digits: int) -> str:
     return f"{mean:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})".replace("-", "−")
 
@@ -205,6 +237,7 @@ def interval(mean: float, low: float, high: float, digits: int) -> str:
 TABLES: Mapping[str, Mapping[str, Callable[[], list[str]]]] = {
     "README.md": {"table": claims_and_costs},
     "docs/own-records.md": {"choice": choice_of_a_method},
+    "docs/tasks-and-models.md": {"unseen labels": unseen_labels},
     "docs/reports/findings.md": {
         "version 2": lambda: planned_claims(NEXT),
         "ginc": lambda: planned_claims("ginc"),
