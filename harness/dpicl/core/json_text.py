@@ -113,19 +113,16 @@ def _to_text(value: object) -> str:
 
 def _parse_fast(text: str) -> Any:
     """The value of a text that is plain for certain; None where the slow parser must decide, and says why it refuses.
-    The parser itself refuses halves of surrogate pairs."""
+
+    A key ends in a quotation mark before a colon, and so may other places in texts: where there are as many such places
+    as there are keys in the value, no key came twice. The parser itself refuses halves of surrogate pairs.
+    """
     try:
         value = pydantic_core.from_json(text, allow_inf_nan=False)
-        is_plain = has_keys_once(text, _count_keys(value))
+        is_plain = not _SPACED_COLON.search(text) and text.count('":') == _count_keys(value)
     except (ValueError, RecursionError):
         return None
     return value if is_plain else None
-
-
-def has_keys_once(text: str, keys: int) -> bool:
-    """Whether no key came twice for certain, in a JSON text whose value has so many keys: a key ends in a quotation
-    mark before a colon, and so may other places in texts, and there are no more such places than keys."""
-    return not _SPACED_COLON.search(text) and text.count('":') == keys
 
 
 def _count_keys(value: Any, numbers: bool = True) -> int:

@@ -38,16 +38,13 @@ from dpicl.results.parts import (
 )
 
 SCHEMA_VERSION: Final = 1
-#: How a file of this version begins that `to_text` wrote.
-_BEGINNING = f'{{\n "schema_version": {SCHEMA_VERSION},'
-#: How one of any version begins.
+#: How a file begins that `to_text` wrote.
 _FIRST_VERSION = re.compile(r'\s*\{\s*"schema_version"\s*:\s*([0-9]{1,9})\b')
 _WRITTEN_VERSION = re.compile(r"v?([0-9]{1,9})(?:\.[0-9.]*)?")
 #: How ids of released texts begin that are scored themselves (`dpicl.data.task.sample_documents`).
 _SAMPLE = "sample-"
 #: What names of the shipped embedding model hold, wherever it is loaded from.
 _SHIPPED_EMBEDDING = "all-minilm-l6-v2"
-_WITHOUT_KEYS = frozenset({str, bool, type(None)})
 #: Metrics of which lower is better in files from before `Result.higher_is_better`.
 _LOWER_UNSAID = frozenset({"genre_distance", "year_distance", "word_distance", "repeats"})
 
@@ -342,62 +339,10 @@ def from_text(text: str) -> Result:
 
 def either_from_text(text: str) -> Result | Scores:
     """Reads the content of a result file, or that of a file of scores. Raises ValueError as `from_text`."""
-    result = None if '"scored_release"' in text else _read_once(text)
-    if result is not None and _is_plain(result, text):
-        return result
     content = _require_version(text, SCHEMA_VERSION, "result file")
     if "scored_release" in content and "privacy" not in content:
         return _validate(Scores, text)
-    return result or _result_of(text)
-
-
-def _read_once(text: str) -> Result | None:
-    """The result of a text, before its plain values are looked at; None for what is none."""
-    try:
-        return Result.model_validate_json(text, strict=True)
-    except ValidationError:
-        return None
-
-
-def _is_plain(result: Result, text: str) -> bool:
-    """Whether `_require_version` has nothing to say of the text of a result, for certain: what was read of it is in the
-    result, and nothing else is in the text."""
-    if len(text) > json_text.LARGEST or not text.startswith(_BEGINNING):
-        return False
-    keys = _count_keys(result)
-    return keys is not None and json_text.has_keys_once(text, keys)
-
-
-def _count_keys(result: Result) -> int | None:
-    """How many keys the objects had from which a result was read. None where a number may be none of JSON: infinity is
-    a text there, and was read as a number."""
-    keys = 0
-    level: list[Any] = [result]
-    for _ in range(json_text.DEEPEST):
-        inside: list[Any] = []
-        for value in level:
-            kind = type(value)
-            if kind in _WITHOUT_KEYS:
-                continue
-            if kind is int or kind is float:
-                if not -json_text.WHOLE < value < json_text.WHOLE:
-                    return None
-            elif kind is dict:
-                keys += len(value)
-                inside += value.values()
-            elif kind is list:
-                inside += value
-            elif kind is Documents or kind is Answer:
-                keys += 2  # of texts, and of numbers in [0, 1]
-            elif isinstance(value, BaseModel):
-                keys += len(value.model_fields_set)
-                inside += vars(value).values()
-            else:
-                return None
-        if not inside:
-            return keys
-        level = inside
-    return None
+    return _result_of(text)
 
 
 def _result_of(text: str) -> Result:
